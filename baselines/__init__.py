@@ -1,0 +1,1 @@
+"""The methods that others are measured against."""

@@ -1,0 +1,1 @@
+"""Comparing retrievers: data sets, metrics, runs, tracking, reports."""

@@ -1,0 +1,1 @@
+"""Build alternative retrieval schemes over one corpus and compare them."""

@@ -1,0 +1,85 @@
+"""Every error that ragindex raises on purpose.
+
+A message says who complains, what was allowed, what was got, and what to do next.
+
+    RagindexError                 exit code 1
+    ├── UsageError                2   a parameter, a name or a flag is wrong
+    │   ├── UnknownNameError
+    │   ├── NameTakenError
+    │   └── MissingExtraError         an optional package is not installed
+    ├── DataError                 3   a document, a question or a file cannot be read
+    ├── WorkspaceError            4   the workspace cannot serve what is asked of it
+    │   ├── MissingPartError          a scheme is opened before its parts are made
+    │   ├── NewerFormatError          made by a later version of ragindex
+    │   └── WriterBusyError           somebody else is writing
+    ├── StoreError                5   the engine or the disk failed
+    └── ServiceError              6   a remote endpoint failed
+"""
+
+from pathlib import Path
+from typing import ClassVar
+
+
+class RagindexError(Exception):
+    """The root of the tree above."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(RagindexError):
+    """A parameter, a name or a flag is wrong."""
+
+    exit_code = 2
+
+
+class UnknownNameError(UsageError):
+    """No plugin of that name is installed; the message lists near names."""
+
+
+class NameTakenError(UsageError):
+    """Two distributions register different objects under one name."""
+
+
+class MissingExtraError(UsageError):
+    """An optional package is missing; the message is the exact install line."""
+
+
+class DataError(RagindexError):
+    """Input that cannot be read: names file, line, what was expected and what was found."""
+
+    exit_code = 3
+
+    def __init__(self, expected: str, found: str, *, path: Path | str | None = None, line: int | None = None) -> None:
+        where = "" if path is None else f"{path}, line {line}: " if line is not None else f"{path}: "
+        super().__init__(f"{where}expected {expected}; found {found}.")
+        self.path, self.line, self.expected, self.found = path, line, expected, found
+
+
+class WorkspaceError(RagindexError):
+    """The workspace cannot serve what is asked of it."""
+
+    exit_code = 4
+
+
+class MissingPartError(WorkspaceError):
+    """A scheme is opened before its parts are made."""
+
+
+class NewerFormatError(WorkspaceError):
+    """The workspace was made by a later version of ragindex."""
+
+
+class WriterBusyError(WorkspaceError):
+    """Another process holds the writer's lease."""
+
+
+class StoreError(RagindexError):
+    """The engine or the disk under it failed."""
+
+    exit_code = 5
+
+
+class ServiceError(RagindexError):
+    """A remote endpoint failed and could not be reached by retrying."""
+
+    exit_code = 6

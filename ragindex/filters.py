@@ -1,0 +1,97 @@
+"""Filters: conditions on the records of a collection, as plain values that every store understands.
+
+`All`, `Any` and `Not` combine `Ids`, `Terms` and `Range`. Document metadata is filtered as the field `meta.KEY`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Records whose own id is one of `ids`."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Records whose `field` holds one of `values`, compared as exact strings (see `term`).
+
+    A keyword field holds a list: one shared element is enough. A `meta.KEY` field of a record made from several
+    documents passes only when the value of every one of them is among `values`.
+    """
+
+    field: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Records whose `field` lies between `low` and `high`, both included; None leaves an end open.
+
+    Numbers compare as numbers; strings, and so ISO dates, compare by code point.
+    """
+
+    field: str
+    low: float | str | None = None
+    high: float | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Records that pass every one of `filters`; with none, all records pass."""
+
+    filters: tuple["Filter", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    """Records that pass at least one of `filters`; with none, no record passes."""
+
+    filters: tuple["Filter", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Records that do not pass `filter`."""
+
+    filter: "Filter"
+
+
+Filter: TypeAlias = Ids | Terms | Range | All | Any | Not
+
+
+def term(value: str | float | date | bool) -> str:
+    """The one string under which a metadata value is stored and compared: 12, 12.0 and "12" are the same term."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def meta(key: str, *values: str | float | date | bool) -> Terms:
+    """The filter on the metadata key `key` of documents: one of `values`."""
+    return Terms(f"meta.{key}", tuple(term(value) for value in values))
+
+
+def both(first: Filter | None, second: Filter | None) -> Filter | None:
+    """The conjunction of two filters, either of which may be absent."""
+    given = tuple(f for f in (first, second) if f is not None)
+    return All(given) if len(given) == 2 else given[0] if given else None
+
+
+def fields(where: Filter | None) -> Iterable[str]:
+    """The names of the fields that `where` looks at."""
+    if isinstance(where, Terms | Range):
+        yield where.field
+    elif isinstance(where, Not):
+        yield from fields(where.filter)
+    elif isinstance(where, All | Any):
+        for part in where.filters:
+            yield from fields(part)

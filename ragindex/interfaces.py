@@ -1,0 +1,335 @@
+"""The interfaces that everything hangs on. Plugins implement these; the framework calls nothing else.
+
+A plugin is a frozen pydantic model: its fields are its parameters, as JSON. Opening it (`open`) gives the working
+object. See docs/writing-a-retriever.md for a whole plugin on one page.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ragindex.filters import Filter
+from ragindex.types import Query, Retrieval, Usage
+
+if TYPE_CHECKING:
+    from ragindex.workspace import Workspace
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+RecordBatch: TypeAlias = pa.RecordBatch
+Opened_co = TypeVar("Opened_co", covariant=True)
+Uses: TypeAlias = frozenset[Literal["encoder", "model", "prompts", "import"]]
+
+
+# ---------------------------------------------------------------- retrieval
+
+
+class Retriever(Protocol):
+    """Answers queries. Thread-safe: an evaluator calls one retriever from many threads."""
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """At most `k` hits for each query, best first, equal scores by id; one Retrieval a query, in order."""
+        ...
+
+
+class IndexingScheme(Protocol):
+    """A method: the parts it needs and a retriever over them. A frozen pydantic model."""
+
+    version: ClassVar[int]
+    """Raised when the same parameters would give other results."""
+
+    def parts(self) -> tuple["Part[Any]", ...]:
+        """What must be built before `open`; shared with every scheme that names an equal part."""
+        ...
+
+    def open(self, workspace: "Workspace") -> Retriever:
+        """A retriever pinned to the workspace's last finished sync."""
+        ...
+
+
+# ---------------------------------------------------------------- parts
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One batch of work for a part: passages to make again, with their revisions, and passages to forget."""
+
+    upsert: Mapping[str, str]
+    remove: tuple[str, ...] = ()
+
+
+class Site(Protocol):
+    """Where a part lives and what it may use while it is built or opened."""
+
+    @property
+    def folder(self) -> Path:
+        """A folder of the part's own, for Arrow and npy files."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The opened input parts, in the order of `Part.inputs`."""
+        ...
+
+    @property
+    def encoder(self) -> "Encoder":
+        """The workspace's encoder; its document vectors are cached by (encoder id, text)."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """The language of the corpus, for text analysis."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything random."""
+        ...
+
+    def collection(self, name: str, schema: "Schema | None" = None) -> "Collection":
+        """The part's collection `name`: writable while building (made from `schema` the first time), else pinned."""
+        ...
+
+    def passages(self, ids: Sequence[str]) -> RecordBatch:
+        """Passages of the corpus: columns id, doc_id, title, text, metadata (JSON of the document's metadata)."""
+        ...
+
+
+class Part(Protocol[Opened_co]):
+    """Something made from the corpus and kept up to date. A frozen pydantic model.
+
+    Its identity is class, version, parameters, the identity of its inputs and what `uses` names.
+    """
+
+    version: ClassVar[int]
+    uses: ClassVar[Uses]
+
+    def inputs(self) -> tuple["Part[Any]", ...]:
+        """The parts this one is made from; none: it is made from the passages of the corpus."""
+        ...
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Bring one batch up to date. Idempotent: after a crash the same batch comes again."""
+        ...
+
+    def finish(self, site: Site) -> None:
+        """Make what can only be made whole; once, after the last batch. May be started again after a crash."""
+        ...
+
+    def open(self, site: Site) -> Opened_co:
+        """What schemes work with."""
+        ...
+
+
+# ---------------------------------------------------------------- stores
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The fields of a collection beside `id` and the `meta.KEY` fields, which may come at any time.
+
+    `stored` strings are given back; `keywords` are lists of strings for filters, given back too; `numbers` are
+    float64. The stored fields named by `text` are analysed together (joined by a newline) in `language` and searched
+    by `Match`. With `dimensions`, records have a `vector` of that many float32, searched by `Nearest` (cosine).
+    """
+
+    stored: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    language: str = "english"
+    dimensions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The `k` records whose vectors have the highest cosine with `vector` (any length but zero)."""
+
+    vector: Floats
+    k: int
+    fields: tuple[str, ...] = ()
+    where: Filter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The `k` records with the highest BM25 score for `text`; records that share no token with it are not found."""
+
+    text: str
+    k: int
+    fields: tuple[str, ...] = ()
+    where: Filter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The first `k` records by id that pass `where`; their score is 0."""
+
+    where: Filter | None
+    k: int
+    fields: tuple[str, ...] = ()
+
+
+Request: TypeAlias = Nearest | Match | Where
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to one request: ids best first (equal scores by id), their scores, and the fields asked for."""
+
+    ids: list[str]
+    scores: npt.NDArray[np.float64]
+    records: RecordBatch
+
+
+class Collection(Protocol):
+    """Records of one schema in a store."""
+
+    @property
+    def schema(self) -> Schema:
+        """What the collection was made with."""
+        ...
+
+    def upsert(self, records: RecordBatch) -> None:
+        """Add records, replacing those with the same id. Durable when it returns. Missing `meta.` fields are null."""
+        ...
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Remove records; ids that are not there are ignored."""
+        ...
+
+    def get(self, ids: Sequence[str], fields: Sequence[str]) -> RecordBatch:
+        """Those of `ids` that exist, in the order asked, with `id` and `fields`."""
+        ...
+
+    def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[RecordBatch]:
+        """All records that pass `where`, with `id` and `fields`, in bounded batches, in no stated order."""
+        ...
+
+    def search(self, requests: Sequence[Request]) -> list[Found]:
+        """Many requests in one round trip, answered in order."""
+        ...
+
+    def count(self) -> int:
+        """How many records there are."""
+        ...
+
+    def finish(self) -> None:
+        """Bring what searches depend on (statistics, indexes) in line with the records; after the last write."""
+        ...
+
+    def describe(self) -> Mapping[str, str | int | float]:
+        """How searches are answered (`search`: exact or approximate, from where) and the `bytes` on disk."""
+        ...
+
+
+class Store(Protocol):
+    """An engine that holds collections."""
+
+    def create(self, name: str, schema: Schema) -> Collection:
+        """The newest state of `name`, writable; made if it is not there. Raises if it was made with another schema."""
+        ...
+
+    def open(self, name: str, version: int) -> Collection:
+        """`name` as it was at `version`, read-only."""
+        ...
+
+    def version(self, name: str) -> int | None:
+        """The newest version of `name`, None where there is no such collection."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Remove a collection; nothing happens where there is none."""
+        ...
+
+    def lease(self, owner: str) -> AbstractContextManager[None]:
+        """The right to write, for one holder at a time. Raises WriterBusyError, which says who holds it."""
+        ...
+
+
+class StorePlugin(Protocol):
+    """A store's parameters: a frozen pydantic model."""
+
+    def open(self, folder: Path) -> Store:
+        """The engine; an embedded one keeps its files under `folder`."""
+        ...
+
+
+# ---------------------------------------------------------------- encoders
+
+
+class Encoder(Protocol):
+    """Texts to vectors of length one. Thread-safe."""
+
+    @property
+    def id(self) -> str:
+        """Names what vectors depend on (model and revision, or fit); part of every vector part's identity."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors."""
+        ...
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        """Texts of the index: (len(texts), dimensions), rows of length one; a text with nothing in it may be zero."""
+        ...
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Questions: (len(texts), dimensions), rows of length one; a text with nothing in it may be zero."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVectors:
+    """Token-level vectors of one text: `spans[i]` are the characters that row i of `vectors` stands for."""
+
+    spans: tuple[tuple[int, int], ...]
+    vectors: Floats
+
+
+@runtime_checkable
+class TokenEncoder(Protocol):
+    """An encoder that also gives one vector a token. Optional: late interaction and entity matching need it."""
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """Token vectors of each text, in the space of the text vectors."""
+        ...
+
+
+@runtime_checkable
+class CountingEncoder(Protocol):
+    """An encoder that knows what its calls cost in tokens and money (remote services)."""
+
+    def usage(self, texts: Sequence[str]) -> Usage:
+        """Tokens and money of encoding `texts`."""
+        ...
+
+
+class EncoderPlugin(Protocol):
+    """An encoder's parameters: a frozen pydantic model. The text after `NAME:` goes to the field `argument` names."""
+
+    argument: ClassVar[str]
+
+    def open(self) -> Encoder:
+        """The working encoder; raises MissingExtraError with the install line where a package is missing."""
+        ...
+
+
+class FittedEncoderPlugin(Protocol):
+    """An encoder that learns from the corpus. Its files are committed before the first vector is made."""
+
+    argument: ClassVar[str]
+
+    def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
+        """Learn from `texts` and write what was learnt to the empty `folder`."""
+        ...
+
+    def load(self, folder: Path) -> Encoder:
+        """The encoder that was fitted into `folder`; its id is the hash of the fit."""
+        ...

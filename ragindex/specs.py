@@ -1,0 +1,155 @@
+"""How plugins are written down: `name`, `name:argument`, `name(param=value, …)`, or `{"name": …, "params": {…}}`.
+
+Values are JSON scalars, bare names, lists `[…]` and nested calls, as in `hybrid(bases=[bm25, dense(over=passages)])`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import regex
+
+from ragindex.errors import UsageError
+
+Value: TypeAlias = "str | int | float | bool | list[Value] | Spec | None"
+
+_NAME = regex.compile(r"[\p{L}_][\w.\-]*")
+_NUMBER = regex.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?(?![\w.])")
+_STRING = regex.compile(r'"(?:[^"\\]|\\.)*"')
+_CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+_DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A plugin's name and its parameters. `argument` is the text after `name:`."""
+
+    name: str
+    params: Mapping[str, Value] = field(default_factory=dict)
+    argument: str | None = None
+
+
+class _Reader:
+    """A cursor over one specification."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.depth = text, 0, 0
+
+    def error(self, expected: str) -> UsageError:
+        rest = self.text[self.at : self.at + 30] or "the end"
+        return UsageError(
+            f"{self.text!r} cannot be read: at character {self.at + 1}, expected {expected}; found {rest!r}."
+        )
+
+    def skip(self) -> None:
+        while self.at < len(self.text) and self.text[self.at].isspace():
+            self.at += 1
+
+    def take(self, literal: str) -> bool:
+        self.skip()
+        if self.text.startswith(literal, self.at):
+            self.at += len(literal)
+            return True
+        return False
+
+    def match(self, pattern: "regex.Pattern[str]") -> str | None:
+        self.skip()
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            return None
+        self.at = found.end()
+        return str(found.group())
+
+    def name(self, expected: str) -> str:
+        found = self.match(_NAME)
+        if found is None:
+            raise self.error(expected)
+        return found
+
+    def call(self) -> Spec:
+        name = self.name("a name")
+        return Spec(name, self.parameters()) if self.take("(") else Spec(name)
+
+    def parameters(self) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        while not self.take(")"):
+            if values and not self.take(","):
+                raise self.error("',' or ')'")
+            key = self.name("a parameter's name")
+            if key in values:
+                raise self.error(f"each parameter once, but {key!r} stands twice")
+            if not self.take("="):
+                raise self.error(f"'=' after {key!r}")
+            values[key] = self.value()
+        return values
+
+    def value(self) -> Value:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.error(f"at most {_DEEPEST} levels of nesting")
+        try:
+            return self.list() if self.take("[") else self.scalar()
+        finally:
+            self.depth -= 1
+
+    def list(self) -> "list[Value]":
+        items: list[Value] = []
+        while not self.take("]"):
+            if items and not self.take(","):
+                raise self.error("',' or ']'")
+            items.append(self.value())
+        return items
+
+    def scalar(self) -> Value:
+        if (text := self.match(_STRING)) is not None:
+            return str(json.loads(text))
+        if (number := self.match(_NUMBER)) is not None:
+            return json.loads(number)  # type: ignore[no-any-return]  # the pattern is a JSON number
+        spec = self.call()
+        if spec.params:
+            return spec
+        return _CONSTANTS.get(spec.name, spec.name)
+
+
+def parse(text: str) -> Spec:
+    """One specification. Raises UsageError that points at the character."""
+    head, colon, argument = text.partition(":")
+    if colon and _NAME.fullmatch(head.strip()):
+        return Spec(head.strip(), argument=argument)
+    reader = _Reader(text)
+    spec = reader.call()
+    reader.skip()
+    if reader.at < len(text):
+        raise reader.error("the end")
+    return spec
+
+
+def parse_many(text: str) -> list[Spec]:
+    """Specifications separated by commas, as in `bm25,gear(base=hybrid)`."""
+    reader = _Reader(text)
+    found = [reader.call()]
+    while reader.take(","):
+        found.append(reader.call())
+    reader.skip()
+    if reader.at < len(text):
+        raise reader.error("',' or the end")
+    return found
+
+
+def render(spec: Spec) -> str:
+    """The specification as text; `parse(render(spec)) == spec` where no argument holds a colon."""
+    if spec.argument is not None:
+        return f"{spec.name}:{spec.argument}"
+    inner = ", ".join(f"{key}={_render_value(value)}" for key, value in spec.params.items())
+    return f"{spec.name}({inner})" if inner else spec.name
+
+
+def _render_value(value: Value) -> str:
+    if isinstance(value, Spec):
+        return render(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_render_value(item) for item in value) + "]"
+    if isinstance(value, str) and _NAME.fullmatch(value) and value not in _CONSTANTS:
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Retrievers from papers, one folder each."""
