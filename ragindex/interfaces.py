@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Floats: TypeAlias = npt.NDArray[np.float32]
 RecordBatch: TypeAlias = pa.RecordBatch
 Opened_co = TypeVar("Opened_co", covariant=True)
-Uses: TypeAlias = frozenset[Literal["encoder", "model", "prompts", "import"]]
+Uses: TypeAlias = frozenset[Literal["encoder", "model", "prompts", "import", "seed"]]
 
 
 # ---------------------------------------------------------------- retrieval
@@ -38,7 +38,11 @@ class Retriever(Protocol):
 
 
 class IndexingScheme(Protocol):
-    """A method: the parts it needs and a retriever over them. A frozen pydantic model."""
+    """A method: the parts it needs and a retriever over them. A frozen pydantic model.
+
+    A scheme whose algorithm reads k, so that its ten best are not the first ten of its twenty best, says so with an
+    attribute `reads_k = True`; it is then measured once for each k.
+    """
 
     version: ClassVar[int]
     """Raised when the same parameters would give other results."""
@@ -148,7 +152,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The `k` records whose vectors have the highest cosine with `vector` (any length but zero)."""
+    """The `k` records whose vectors have the highest cosine with `vector`; a zero vector finds and is found by none."""
 
     vector: Floats
     k: int
@@ -195,6 +199,15 @@ class Collection(Protocol):
         """What the collection was made with."""
         ...
 
+    @property
+    def version(self) -> int:
+        """What `Store.open` needs to read the records as they are now; rises with every write."""
+        ...
+
+    def fields(self) -> tuple[str, ...]:
+        """The names of all fields beside `id` and `vector`, the `meta.KEY` fields that came with records included."""
+        ...
+
     def upsert(self, records: RecordBatch) -> None:
         """Add records, replacing those with the same id. Durable when it returns. Missing `meta.` fields are null."""
         ...
@@ -237,6 +250,10 @@ class Store(Protocol):
 
     def open(self, name: str, version: int) -> Collection:
         """`name` as it was at `version`, read-only."""
+        ...
+
+    def names(self) -> list[str]:
+        """The names of all collections, sorted."""
         ...
 
     def version(self, name: str) -> int | None:

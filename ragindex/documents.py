@@ -1,0 +1,168 @@
+"""The documents of a workspace, kept in its store, and the passages they are cut into.
+
+A record holds a document and where its passages begin and end, each with its revision: so a document and its
+passages change in one write.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragindex import revisions
+from ragindex.corpus import Cutting, cut
+from ragindex.errors import DataError
+from ragindex.interfaces import Collection, Schema
+from ragindex.types import Document, Metadata
+
+SCHEMA = Schema(stored=("title", "text", "metadata", "revision"), keywords=("passages",))
+_BATCH = 2000
+_FEW = 64
+PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata")])
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """How many documents a call added, changed, removed, and found as they were."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The collection of documents. With `cutting` None every document is one passage, under the document's id."""
+
+    collection: Collection
+    cutting: Cutting | None
+
+    def upsert(self, documents: Iterable[Document], advance: Callable[[int], None] = lambda done: None) -> Changed:
+        """Add documents, replacing those with the same id. Raises DataError if an id comes twice."""
+        source, held, seen = iter(documents), _Held(self.collection), set[str]()
+        added = changed = unchanged = 0
+        while batch := list(islice(source, _BATCH)):
+            for document in batch:
+                if document.id in seen:
+                    raise DataError("each document id once", f"the id {document.id!r} twice")
+                seen.add(document.id)
+            known = held.revisions([document.id for document in batch])
+            rows = [_row(document, self.cutting) for document in batch]
+            new = [row for row in rows if known.get(row["id"]) != row["revision"]]
+            if new:
+                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROWS))
+            added += sum(row["id"] not in known for row in new)
+            changed += sum(row["id"] in known for row in new)
+            unchanged += len(rows) - len(new)
+            advance(len(batch))
+        return Changed(added, changed, 0, unchanged)
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Remove those of `ids` that are there; how many there were."""
+        found = self.collection.get(ids, ()).column("id").to_pylist()
+        self.collection.delete(found)
+        return len(found)
+
+    def ids(self) -> list[str]:
+        """The ids of all documents."""
+        return [id for batch in self.collection.scan(()) for id in batch.column("id").to_pylist()]
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents, in no stated order."""
+        for batch in self.collection.scan(("title", "text", "metadata")):
+            for row in batch.to_pylist():
+                yield Document(row["id"], row["title"], row["text"], json.loads(row["metadata"]))
+
+    def passage_revisions(self) -> pa.Table:
+        """The revision of every passage: what a part without inputs is made from."""
+        read = pa.Table.from_batches(self.collection.scan(("passages",)), _SPANS)
+        if not len(read):
+            return revisions.table([], [])
+        spans = read.column("passages").combine_chunks()
+        parents = pc.list_parent_indices(spans)
+        ids = read.column("id").combine_chunks().take(parents)
+        if self.cutting is not None:
+            numbers = np.arange(len(parents)) - spans.offsets.to_numpy()[parents.to_numpy()] + spans.offsets[0].as_py()
+            ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), "#")
+        revision = pc.utf8_slice_codeunits(spans.flatten(), 0, 16)
+        return pa.table([ids, revision], schema=revisions.SCHEMA)
+
+    def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
+        """Those of the passages `ids` that exist, in the order asked; columns as PASSAGES."""
+        owners = [id if self.cutting is None else id.rpartition("#")[0] for id in ids]
+        unique = list(dict.fromkeys(owners))
+        found = self.collection.get(unique, ("title", "text", "metadata", "passages"))
+        by_id = {row["id"]: row for row in found.to_pylist()}
+        rows = []
+        for id, owner in zip(ids, owners, strict=True):
+            record = by_id.get(owner)
+            number = 0 if self.cutting is None else int(id.rpartition("#")[2])
+            if record is not None and number < len(record["passages"]):
+                start, end = map(int, record["passages"][number].split(":")[1:])
+                rows.append({**record, "id": id, "doc_id": owner, "text": record["text"][start:end]})
+        return pa.RecordBatch.from_pylist(rows, schema=PASSAGES)
+
+
+_ROWS = pa.schema(
+    [("id", pa.string()), *((name, pa.string()) for name in SCHEMA.stored), ("passages", pa.list_(pa.string()))]
+)
+_SPANS = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
+
+
+class _Held:
+    """The revisions of documents that are there: looked up for a few, read whole for many."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.all: dict[str, str] | None = None
+
+    def revisions(self, ids: list[str]) -> dict[str, str]:
+        if len(ids) <= _FEW and self.all is None:
+            return _by_id([self.collection.get(ids, ("revision",))])
+        if self.all is None:
+            self.all = _by_id(self.collection.scan(("revision",)))
+        return {id: self.all[id] for id in ids if id in self.all}
+
+
+def _by_id(batches: Iterable[pa.RecordBatch]) -> dict[str, str]:
+    pairs = (zip(b.column("id").to_pylist(), b.column("revision").to_pylist(), strict=True) for b in batches)
+    return {id: revision for batch in pairs for id, revision in batch}
+
+
+def metadata_json(metadata: Metadata) -> str:
+    """Metadata as canonical JSON; dates become ISO strings. Raises DataError for what JSON cannot hold."""
+    if not metadata:
+        return "{}"
+    try:
+        return json.dumps(dict(metadata), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise DataError("metadata that JSON can hold", f"{error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, tuple | set | frozenset):
+        return sorted(value) if isinstance(value, set | frozenset) else list(value)
+    raise TypeError(f"{type(value).__name__} {value!r}")
+
+
+def _row(document: Document, cutting: Cutting | None) -> dict[str, Any]:
+    metadata = metadata_json(document.metadata)
+    passages = cut(document, cutting)
+    spans = [f"{revisions.revision(p.title, p.text, metadata)}:{p.start}:{p.end}" for p in passages]
+    return {
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": metadata,
+        "revision": revisions.revision(document.title, document.text, metadata),
+        "passages": spans,
+    }

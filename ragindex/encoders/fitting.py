@@ -1,0 +1,91 @@
+"""The encoder of a workspace: opened once, cached for the index, and fitted where it learns from the corpus.
+
+A fit is a folder under `encoders/`, named by the encoder's id, written whole before the first vector is made. Which
+fit builds use is in `current.json`; readers use the one in the manifest.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ragindex import registry
+from ragindex.encoders.cached import CachedEncoder
+from ragindex.errors import MissingPartError
+from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
+from ragindex.manifest import write_json
+
+_GROWN, _SHRUNK = 1.5, 0.5
+"""Fitted again once the corpus is so many times the size it was fitted on: grown or shrunk by half."""
+
+
+@dataclass(slots=True)
+class Encoders:
+    """The encoder a workspace was opened with."""
+
+    folder: Path
+    plugin: EncoderPlugin | FittedEncoderPlugin
+    language: str
+    seed: int
+    _opened: dict[str, CachedEncoder] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The encoder as it is written: what the manifest files its id under. A fit depends on the seed too."""
+        assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
+        label = registry.label(self.plugin)
+        return f"{label}, seed {self.seed}" if self._fitted() and self.seed else label
+
+    def prepare(self, texts: Callable[[], Sequence[str]], size: int) -> None:
+        """Fit, where the encoder learns and there is no fit yet for a corpus of about `size` passages."""
+        if not self._fitted():
+            return
+        current = self._current()
+        if current is not None and _SHRUNK * current[1] < size < _GROWN * current[1]:
+            return
+        root = self.folder / "encoders"
+        partial = root / "fitting.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        assert not isinstance(self.plugin, EncoderPlugin) or hasattr(self.plugin, "fit")  # noqa: S101
+        self.plugin.fit(texts(), self.language, self.seed, partial)  # type: ignore[union-attr]
+        id = self.plugin.load(partial).id  # type: ignore[union-attr]
+        if not (root / id).exists():
+            partial.replace(root / id)
+        write_json(self._pointer(), {"id": id, "size": size})
+
+    def building(self) -> CachedEncoder:
+        """The encoder that parts are built with. `prepare` comes first."""
+        current = self._current()
+        return self.open(current[0] if current else None)
+
+    def open(self, id: str | None) -> CachedEncoder:
+        """The encoder of a fit; `id` says nothing for encoders that learn nothing. Raises MissingPartError."""
+        if self._fitted() and id is None:
+            raise MissingPartError(f"The encoder {self.name} has not been fitted to this corpus. Run: ragindex index")
+        key = id if self._fitted() and id else ""
+        if key not in self._opened:
+            self._opened[key] = CachedEncoder(self._load(key), self.folder / "caches" / "vectors.sqlite")
+        return self._opened[key]
+
+    def _load(self, id: str) -> Encoder:
+        (self.folder / "caches").mkdir(exist_ok=True)
+        if not id:
+            return self.plugin.open()  # type: ignore[union-attr]
+        return self.plugin.load(self.folder / "encoders" / id)  # type: ignore[union-attr]
+
+    def _fitted(self) -> bool:
+        return hasattr(self.plugin, "fit")
+
+    def _pointer(self) -> Path:
+        return self.folder / "encoders" / f"{registry.digest(self.name)}.json"
+
+    def _current(self) -> tuple[str, int] | None:
+        """The id of the newest fit and the number of passages it was fitted on."""
+        if not self._pointer().exists():
+            return None
+        held = json.loads(self._pointer().read_text(encoding="utf-8"))
+        return held["id"], held["size"]

@@ -1,0 +1,66 @@
+"""Records of a searchable collection as hits. Every part that a flat scheme can search has these fields."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ragindex.errors import UsageError
+from ragindex.filters import term
+from ragindex.interfaces import Found, Schema
+from ragindex.types import Hit, Metadata, Query
+
+STORED = ("kind", "title", "text", "metadata")
+KEYWORDS = ("passage_ids", "doc_ids")
+FIELDS = (*STORED, *KEYWORDS)
+"""`metadata` is JSON: by document id, where a document has any; else empty."""
+
+
+def searchable(language: str) -> Schema:
+    """The schema of a collection that flat schemes search by text."""
+    return Schema(stored=STORED, keywords=KEYWORDS, text=("title", "text"), language=language)
+
+
+def hits(found: Found, source: str) -> tuple[Hit, ...]:
+    """The hits of an answer that was asked for FIELDS."""
+    records = found.records
+    columns = [records.column(name).to_pylist() for name in FIELDS]
+    return tuple(
+        Hit(
+            id, kind, tuple(passages), tuple(docs), title, text, score, source, json.loads(metadata) if metadata else {}
+        )
+        for id, score, kind, title, text, metadata, passages, docs in zip(
+            found.ids, found.scores.tolist(), *columns, strict=True
+        )
+    )
+
+
+def check(queries: Sequence[Query], k: int) -> None:
+    """Raises UsageError for k below 1 and for a question without text."""
+    if k < 1:
+        raise UsageError(f"The 'k' parameter of retrieve must be an int in the range [1, inf). Got {k!r} instead.")
+    for query in queries:
+        if not query.text.strip():
+            raise UsageError(f"The question {query.id!r} is empty. Ask something.")
+
+
+def filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:
+    """The `meta.KEY` columns of records, each made from the documents with these metadata: lists of terms.
+
+    Strings, numbers, booleans and dates are filtered on; lists and mappings only travel. A list has one element a
+    document, empty where a document lacks the key.
+    """
+    rows = [list(documents) for documents in metadata]
+    keys = sorted({key for documents in rows for one in documents for key, value in one.items() if _plain(value)})
+    return {f"meta.{key}": pa.array([_terms(one, key) for one in rows], pa.list_(pa.string())) for key in keys}
+
+
+def _terms(documents: Sequence[Metadata], key: str) -> list[str] | None:
+    values = [one.get(key) for one in documents]
+    terms = [term(value) if _plain(value) else "" for value in values]  # type: ignore[arg-type]  # it is plain
+    return terms if any(terms) else None
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)

@@ -1,0 +1,112 @@
+"""What a workspace is made of: its fixed settings, and what the last finished sync left for readers.
+
+One JSON file, replaced in one step, names everything that a result depends on.
+"""
+
+import json
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
+
+FORMAT = 1
+_FILE = "workspace.json"
+_LIBRARIES = ("ragindex", "lancedb", "numpy", "pyarrow", "scikit-learn", "pystemmer", "sentence-transformers", "openai")
+
+
+class Settings(BaseModel, frozen=True, extra="forbid"):
+    """Fixed when the workspace is made. `size` and `overlap` are of the cutting, None for whole documents."""
+
+    language: str
+    size: int | None
+    overlap: int | None
+    store: dict[str, Any]
+    source: str = ""
+
+
+class PartRecord(BaseModel, frozen=True, extra="forbid"):
+    """A finished part: what it is, at which corpus, and the collection versions that readers are pinned to."""
+
+    name: str
+    part: dict[str, Any]
+    version: int
+    encoder: str | None
+    encoder_name: str | None
+    inputs: tuple[str, ...]
+    corpus: str
+    collections: dict[str, int]
+    seconds: float
+    bytes: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: float = 0.0
+
+
+class Manifest(BaseModel, frozen=True, extra="forbid"):
+    """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key."""
+
+    format: int = FORMAT
+    settings: Settings
+    seed: int = 0
+    corpus: str = ""
+    documents_version: int = 0
+    documents: int = 0
+    passages: int = 0
+    encoder: dict[str, Any] = {}
+    encoders: dict[str, str] = {}
+    parts: dict[str, PartRecord] = {}
+    libraries: dict[str, str] = {}
+
+
+def read(folder: Path) -> Manifest | None:
+    """The manifest of `folder`, None where there is none. Raises NewerFormatError, WorkspaceError."""
+    path = folder / _FILE
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error}") from error
+    found = value.get("format") if isinstance(value, dict) else None
+    if isinstance(found, int) and found > FORMAT:
+        raise NewerFormatError(
+            f"The workspace {folder} has format {found}; this ragindex reads up to {FORMAT}. "
+            "Run: pip install --upgrade ragindex"
+        )
+    try:
+        return Manifest.model_validate(value)
+    except ValidationError as error:
+        raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step, durably. Raises StoreError where the disk does not let it."""
+    write_json(folder / _FILE, manifest.model_dump(mode="json"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file in one step, durably."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path.name} could not be written in {path.parent}: {error.strerror or error}.") from error
+
+
+def libraries() -> dict[str, str]:
+    """The installed versions of the libraries that rankings can depend on."""
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,68 @@
+"""Vectors of the records of another part, searched by cosine."""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragindex.corpus import passage_text
+from ragindex.filters import Terms
+from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.parts.passages import Passages
+from ragindex.plugin import Plugin
+from ragindex.registry import PartField
+
+
+class Vectors(Plugin):
+    """The records of `of` with the vector of title, newline, text. They carry all fields, so one search answers."""
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset({"encoder"})
+    of: PartField = Passages()
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The part whose records are encoded."""
+        return (self.of,)
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Encode the records that the batch's passages hold now, forget those they no longer hold."""
+        source: Collection = site.inputs[0]
+        schema = replace(source.schema, text=(), dimensions=site.encoder.dimensions)
+        records = site.collection("records", schema)
+        _forget(records, frozenset(change.remove))
+        if not change.upsert:
+            return
+        touched = Terms("passage_ids", tuple(change.upsert))
+        batches = list(source.scan(source.fields(), touched))
+        now = {id for batch in batches for id in batch.column("id").to_pylist()}
+        held = {id for batch in records.scan((), touched) for id in batch.column("id").to_pylist()}
+        records.delete(sorted(held - now))
+        if now:
+            records.upsert(_encoded(pa.Table.from_batches(batches), site))
+
+    def finish(self, site: Site) -> None:
+        """Nothing beyond what every collection does."""
+
+    def open(self, site: Site) -> Collection:
+        """The collection."""
+        return site.collection("records")
+
+
+def _forget(records: Collection, removed: frozenset[str]) -> None:
+    """Remove the records all of whose passages are removed; what other passages hold too is made again for them."""
+    if not removed:
+        return
+    doomed = []
+    for batch in records.scan(("passage_ids",), Terms("passage_ids", tuple(sorted(removed)))):
+        pairs = zip(batch.column("id").to_pylist(), batch.column("passage_ids").to_pylist(), strict=True)
+        doomed += [id for id, passages in pairs if removed.issuperset(passages)]
+    records.delete(sorted(doomed))
+
+
+def _encoded(table: pa.Table, site: Site) -> pa.RecordBatch:
+    table = table.take(pc.sort_indices(table.column("id").combine_chunks())).combine_chunks()
+    pairs = zip(table.column("title").to_pylist(), table.column("text").to_pylist(), strict=True)
+    vectors = site.encoder.encode_documents([passage_text(title, text) for title, text in pairs])
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    return table.append_column("vector", column).to_batches()[0]

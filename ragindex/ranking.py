@@ -1,0 +1,29 @@
+"""Combining rankings: pure functions on lists of ids and scores."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 60) -> list[tuple[str, float]]:
+    """Ids with the sum over `rankings` of 1 / (constant + rank), ranks from 1, best first.
+
+    Equal sums: the better single rank first, then by id. An id counts once a ranking, at its first place.
+    Source: Cormack, Clarke and Büttcher, SIGIR 2009.
+    """
+    ranks: dict[str, list[int]] = {}
+    for ranking in rankings:
+        for rank, id in enumerate(dict.fromkeys(ranking), start=1):
+            ranks.setdefault(id, []).append(rank)
+    fused = [(id, sum(1 / (constant + rank) for rank in sorted(held)), min(held)) for id, held in ranks.items()]
+    fused.sort(key=lambda item: (-item[1], item[2], item[0]))
+    return [(id, score) for id, score, _ in fused]
+
+
+def normalised(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Scores brought to [0, 1] by their least and greatest; all equal scores become 1."""
+    if not len(scores):
+        return scores
+    least, greatest = scores.min(), scores.max()
+    return np.ones_like(scores) if least == greatest else (scores - least) / (greatest - least)

@@ -1,0 +1,165 @@
+"""Where a part lives while it is built or opened, and the meters on what it uses there."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ragindex import meter
+from ragindex.documents import Documents
+from ragindex.encoders.cached import CachedEncoder
+from ragindex.errors import MissingPartError
+from ragindex.filters import Filter
+from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Schema, Store
+from ragindex.types import Usage
+
+
+@dataclass(slots=True)
+class PartSite:
+    """See ragindex.interfaces.Site. `pinned` is None while building; for readers, each collection's version."""
+
+    key: str
+    store: Store
+    documents: Documents
+    root: Path
+    language: str
+    seed: int
+    open_inputs: Callable[[], tuple[Any, ...]]
+    open_encoder: Callable[[], Encoder]
+    pinned: Mapping[str, int] | None = None
+    _collections: dict[str, Collection] = field(default_factory=dict)
+    _inputs: tuple[Any, ...] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Made when it is first asked for."""
+        folder = self.root / "parts" / self.key
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Opened when first asked for."""
+        if self._inputs is None:
+            self._inputs = self.open_inputs()
+        return self._inputs
+
+    @property
+    def encoder(self) -> Encoder:
+        """The workspace's encoder."""
+        return self.open_encoder()
+
+    def collection(self, name: str, schema: Schema | None = None) -> Collection:
+        """Raises MissingPartError where a reader asks for a collection that no sync has finished."""
+        if name not in self._collections:
+            self._collections[name] = self._open(name, schema)
+        return self._collections[name]
+
+    def reopened(self) -> "PartSite":
+        """The same place with its collections opened afresh: what was written before is seen."""
+        return replace(self, _collections={}, _inputs=None)
+
+    def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
+        """Passages of the corpus."""
+        return self.documents.passages(ids)
+
+    def _open(self, name: str, schema: Schema | None) -> Collection:
+        full = f"{self.key}.{name}"
+        if self.pinned is None and schema is not None:
+            return self.store.create(full, schema)
+        version = self.store.version(full) if self.pinned is None else self.pinned.get(name)
+        if version is None:
+            raise MissingPartError(f"The part {self.key} has no collection {name!r}. Run: ragindex index")
+        return MeteredCollection(self.store.open(full, version))
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredCollection:
+    """A collection that books its time as the store's."""
+
+    inner: Collection
+
+    @property
+    def schema(self) -> Schema:
+        """What the collection was made with."""
+        return self.inner.schema
+
+    @property
+    def version(self) -> int:
+        """The version read."""
+        return self.inner.version
+
+    def fields(self) -> tuple[str, ...]:
+        """The names of all fields."""
+        return self.inner.fields()
+
+    def upsert(self, records: pa.RecordBatch) -> None:
+        """Passed on."""
+        self.inner.upsert(records)
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Passed on."""
+        self.inner.delete(ids)
+
+    def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
+        """Timed."""
+        start = time.perf_counter()
+        found = self.inner.get(ids, fields)
+        meter.add("store", time.perf_counter() - start)
+        return found
+
+    def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
+        """Passed on."""
+        return self.inner.scan(fields, where)
+
+    def search(self, requests: Sequence[Request]) -> list[Found]:
+        """Timed."""
+        start = time.perf_counter()
+        found = self.inner.search(requests)
+        meter.add("store", time.perf_counter() - start)
+        return found
+
+    def count(self) -> int:
+        """How many records there are."""
+        return self.inner.count()
+
+    def finish(self) -> None:
+        """Passed on."""
+        self.inner.finish()
+
+    def describe(self) -> Mapping[str, str | int | float]:
+        """Passed on."""
+        return self.inner.describe()
+
+
+@dataclass(slots=True)
+class BuildEncoder:
+    """The encoder while a part is built: keeps what the texts cost when first encoded, and what was paid now."""
+
+    inner: CachedEncoder
+    first: Usage = field(default_factory=Usage)
+    spent: Usage = field(default_factory=Usage)
+
+    @property
+    def id(self) -> str:
+        """The encoder's id."""
+        return self.inner.id
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors."""
+        return self.inner.dimensions
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        """Through the vector cache."""
+        vectors, first, spent = self.inner.encode_documents_with_usage(texts)
+        self.first += first
+        self.spent += spent
+        return vectors
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Passed on."""
+        return self.inner.encode_queries(texts)

@@ -1,0 +1,126 @@
+"""Filters evaluated in memory: which rows of an Arrow table pass."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordIndex:
+    """The rows of each value of a list-of-strings column: `rows[starts[v]:starts[v + 1]]`, one entry an element."""
+
+    values: Mapping[str, int]
+    starts: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    def holders(self, wanted: tuple[str, ...]) -> npt.NDArray[np.int64]:
+        """The rows that hold one of `wanted`, once for every element that does."""
+        found = sorted({self.values[value] for value in wanted if value in self.values})
+        spans = [self.rows[self.starts[value] : self.starts[value + 1]] for value in found]
+        return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
+
+
+def keyword_index(column: pa.Array) -> KeywordIndex:
+    """Index a list-of-strings column; null elements count in a row's length but match nothing."""
+    encoded = column.flatten().dictionary_encode()
+    parents = pc.list_parent_indices(column).to_numpy()
+    codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    values = {value: number for number, value in enumerate(encoded.dictionary.to_pylist())}
+    return KeywordIndex(values, starts, parents[order].astype(np.int64), np.bincount(parents, minlength=len(column)))
+
+
+@dataclass(slots=True)
+class Filtering:
+    """Evaluates filters over equally long columns; `rows` is the row of each id. Indexes are kept once made."""
+
+    columns: Mapping[str, pa.Array]
+    rows: Mapping[str, int]
+    _keywords: dict[str, KeywordIndex] = field(default_factory=dict)
+
+    def mask(self, where: Filter) -> Mask:
+        """True for each row that passes, (rows,)."""
+        match where:
+            case Ids():
+                mask = np.zeros(len(self.rows), dtype=np.bool_)
+                mask[[self.rows[id] for id in where.ids if id in self.rows]] = True
+                return mask
+            case Terms():
+                return self._terms(where)
+            case Range():
+                return self._range(where)
+            case Not():
+                return ~self.mask(where.filter)
+            case All():
+                return self._combine(where.filters, np.logical_and, start=True)
+            case Any():
+                return self._combine(where.filters, np.logical_or, start=False)
+
+    def _combine(self, filters: tuple[Filter, ...], combine: "np.ufunc", *, start: bool) -> Mask:
+        mask = np.full(len(self.rows), start)
+        for part in filters:
+            combine(mask, self.mask(part), out=mask)
+        return mask
+
+    def _terms(self, where: Terms) -> Mask:
+        nothing = np.zeros(len(self.rows), dtype=np.bool_)
+        column = self.columns.get(where.field)
+        if column is None:
+            return nothing
+        if not pa.types.is_list(column.type):
+            among = pc.is_in(column, pa.array(where.values, pa.string()))
+            return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        index = self._keywords.get(where.field)
+        if index is None:
+            index = self._keywords.setdefault(where.field, keyword_index(column))
+        holders = index.holders(where.values)
+        if not where.field.startswith("meta."):
+            nothing[holders] = True
+            return nothing
+        held = np.bincount(holders, minlength=len(self.rows))
+        return (held > 0) & (held == index.lengths)  # every document of the record
+
+    def _range(self, where: Range) -> Mask:
+        column = self.columns.get(where.field)
+        if column is None:
+            return np.zeros(len(self.rows), dtype=np.bool_)
+        is_list = pa.types.is_list(column.type)
+        inside = _inside(column.flatten() if is_list else column, where)
+        if not is_list:
+            return inside
+        parents = pc.list_parent_indices(column).to_numpy()
+        held = np.bincount(parents[inside], minlength=len(column))
+        lengths = np.bincount(parents, minlength=len(column))
+        return (held > 0) & (held == lengths) if where.field.startswith("meta.") else held > 0
+
+
+def _inside(values: pa.Array, where: Range) -> Mask:
+    """Which values lie in the range; text that is no number is in no numeric range."""
+    numeric = isinstance(where.low, int | float) or isinstance(where.high, int | float)
+    if numeric and pa.types.is_string(values.type):
+        encoded = values.dictionary_encode()
+        values = pa.array([_number(value) for value in encoded.dictionary.to_pylist()], pa.float64())
+        values = values.take(encoded.indices)
+    inside = pc.is_valid(values)
+    if where.low is not None:
+        inside = pc.and_(inside, pc.fill_null(pc.greater_equal(values, where.low), False))
+    if where.high is not None:
+        inside = pc.and_(inside, pc.fill_null(pc.less_equal(values, where.high), False))
+    return inside.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,403 @@
+"""LanceDB, the embedded engine: a folder, no server.
+
+LanceDB keeps the records durable and versioned. What fits the memory budget is searched from memory, exactly
+(`ragindex.stores.image`); beyond it LanceDB's own text and vector indexes answer (`ragindex.stores.lance_index`).
+"""
+
+import json
+import os
+import socket
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from filelock import FileLock, Timeout
+from pydantic import Field
+
+from ragindex.errors import StoreError, UsageError, WriterBusyError
+from ragindex.filters import Filter, Ids
+from ragindex.interfaces import Found, Request, Schema
+from ragindex.plugin import Plugin
+from ragindex.stores import lance_index, lance_sql
+from ragindex.stores.image import Image
+from ragindex.text import analyse_many
+
+_GIB = 1 << 30
+_POSTINGS = 2.0
+"""What text in memory takes for each of its bytes on disk, its sparse index included (measured, rounded up)."""
+_SMALL_FRAGMENTS = 64
+"""Compaction rewrites records; it waits for so many small fragments."""
+_KEEP_VERSIONS = timedelta(hours=1)
+"""How long a replaced version stays for readers that are pinned to it and search from disk."""
+
+
+class LanceDB(Plugin):
+    """Collections in a folder. `memory_gib` bounds what is held in memory; beyond it LanceDB's indexes search.
+
+    `float16` halves the memory of vectors, `mmap` leaves them in a file that the system pages in and out.
+    """
+
+    memory_gib: float = Field(default=1.0, ge=0)
+    float16: bool = False
+    mmap: bool = False
+
+    def open(self, folder: Path) -> "LanceStore":
+        """The store in `folder`, which is made if it is not there. Raises StoreError where it cannot be."""
+        import lancedb
+
+        with _engine(f"open the store {folder.name}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            return LanceStore(self, folder, lancedb.connect(folder))
+
+
+@dataclass(slots=True)
+class LanceStore:
+    """See ragindex.interfaces.Store. Images are shared by all readers of one version of one collection."""
+
+    settings: LanceDB
+    folder: Path
+    connection: Any
+    images: "weakref.WeakValueDictionary[tuple[str, int], Image]" = field(default_factory=weakref.WeakValueDictionary)
+
+    def create(self, name: str, schema: Schema) -> "LanceCollection":
+        """Raises StoreError if `name` was made with another schema."""
+        with _engine(f"make the collection {name}"):
+            if name in self.names():
+                collection = LanceCollection(self, name, self.connection.open_table(name))
+            else:
+                table = self.connection.create_table(name, schema=_arrow_schema(schema))
+                collection = LanceCollection(self, name, table)
+        if collection.schema != schema:
+            raise StoreError(f"The collection {name} was made with {collection.schema}, but {schema} is asked for.")
+        return collection
+
+    def open(self, name: str, version: int) -> "LanceCollection":
+        """Raises StoreError where there is no such collection or version."""
+        with _engine(f"open the collection {name} at version {version}"):
+            table = self.connection.open_table(name)
+            table.checkout(version)
+            return LanceCollection(self, name, table)
+
+    def names(self) -> list[str]:
+        """The names of all collections, sorted."""
+        with _engine("list its collections"):
+            page = self.connection.list_tables()
+            names: list[str] = list(page.tables)
+            while page.page_token:
+                page = self.connection.list_tables(page_token=page.page_token)
+                names += page.tables
+        return sorted(names)
+
+    def version(self, name: str) -> int | None:
+        """The newest version, None where there is no such collection."""
+        with _engine(f"look for the collection {name}"):
+            return int(self.connection.open_table(name).version) if name in self.names() else None
+
+    def drop(self, name: str) -> None:
+        """Remove the collection and its files."""
+        with _engine(f"remove the collection {name}"):
+            if name in self.names():
+                self.connection.drop_table(name)
+
+    @contextmanager
+    def lease(self, owner: str) -> Iterator[None]:
+        """A lock on a file: the system frees it when its holder dies, however it dies."""
+        who = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")}
+        lock, holder = FileLock(self.folder / "writer.lock"), self.folder / "writer.json"
+        with _engine("take the writer's lease"):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout as error:
+                raise WriterBusyError(_busy(holder)) from error
+        try:
+            with _engine("write down who holds the writer's lease"):
+                holder.write_text(json.dumps(who))
+            yield
+        finally:
+            lock.release()
+
+    def image(self, collection: "LanceCollection") -> Image | None:
+        """The collection in memory, None where that would go beyond the budget."""
+        key = (collection.name, collection.version)
+        image = self.images.get(key)
+        if image is not None:
+            return image
+        held = sum(_bytes_in_memory(other, self.settings) for other in self.images.values())
+        if held + collection.estimate() > self.settings.memory_gib * _GIB:
+            return None
+        with _engine(f"read the collection {collection.name} into memory"):
+            mapped = self.folder if self.settings.mmap else None
+            image = collection.load(mapped, float16=self.settings.float16)
+        return self.images.setdefault(key, image)
+
+
+@dataclass(slots=True)
+class LanceCollection:
+    """See ragindex.interfaces.Collection."""
+
+    store: LanceStore
+    name: str
+    table: Any
+    _ids: set[str] | None = None
+    _image: Image | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """Kept in the table's own metadata."""
+        stored = json.loads(self.table.schema.metadata[b"ragindex"])
+        return Schema(**{key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()})
+
+    @property
+    def version(self) -> int:
+        """The version read; a writer's rises with every write."""
+        return int(self.table.version)
+
+    def fields(self) -> tuple[str, ...]:
+        """Every field that can be asked for, `meta.` fields included; without id, vector and tokens."""
+        hidden = {"id", "vector", "tokens"}
+        return tuple(lance_sql.field(name) for name in self.table.schema.names if name not in hidden)
+
+    def upsert(self, records: pa.RecordBatch) -> None:
+        """Raises UsageError on missing fields, StoreError where the disk fails."""
+        with _engine(f"write to the collection {self.name}"):
+            self._add_columns(records)
+            rows = self._rows(records)
+            if len(rows) == 0:
+                return
+            ids = rows.column("id").to_pylist()
+            if self._existing(ids):
+                merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                merge.execute(rows)
+            else:
+                self.table.add(rows)
+            if self._ids is not None:
+                self._ids.update(ids)
+            self._image = None
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """In blocks, each one version."""
+        doomed = list(ids)
+        with _engine(f"remove records of the collection {self.name}"):
+            for start in range(0, len(doomed), 1000):
+                self.table.delete(self._condition(Ids(tuple(doomed[start : start + 1000]))))
+        if self._ids is not None:
+            self._ids.difference_update(doomed)
+        self._image = None
+
+    def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
+        """From memory where an image is held, else from disk."""
+        if self._image is not None:
+            return self._image.get(ids, fields)
+        tables = [self._read(fields, Ids(tuple(ids[start : start + 1000]))) for start in range(0, len(ids), 1000)]
+        found = pa.concat_tables(tables) if tables else self._read(fields, Ids(()))
+        place = {id: row for row, id in enumerate(found.column("id").to_pylist())}
+        order = pa.array([place[id] for id in ids if id in place], pa.int64())
+        return _one_batch(found.take(order))
+
+    def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
+        """In LanceDB's batches."""
+        for batch in self._query(fields, where).to_batches(8192):
+            yield _renamed(batch, ("id", *fields))
+
+    def search(self, requests: Sequence[Request]) -> list[Found]:
+        """From memory, exactly, within the budget; else by LanceDB's indexes."""
+        image = self._in_memory()
+        if image is not None:
+            return image.search(requests)
+        with _engine(f"search the collection {self.name}"):
+            return [lance_index.search(self.table, self.schema, request, self._condition) for request in requests]
+
+    def count(self) -> int:
+        """How many records there are."""
+        return int(self.table.count_rows())
+
+    def finish(self) -> None:
+        """Indexes are made anew where they will be searched, for LanceDB's statistics keep what was deleted."""
+        with _engine(f"finish the collection {self.name}"):
+            fragments = self.table.stats()["fragment_stats"]
+            if fragments["num_small_fragments"] > _SMALL_FRAGMENTS:
+                self.table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+            if self.estimate() > self.store.settings.memory_gib * _GIB:
+                lance_index.build(self.table, self.schema)
+
+    def describe(self) -> Mapping[str, str | int | float]:
+        """`search`: how it is answered; `bytes` on disk of the records now in it."""
+        settings = self.store.settings
+        beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
+        kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
+        search = f"exact, {kept}from memory" if self._in_memory() is not None else beyond
+        return {"search": search, "bytes": int(self.table.stats()["total_bytes"])}
+
+    # ------------------------------------------------------------ memory
+
+    def estimate(self) -> int:
+        """Bytes that this collection would take in memory, from its first thousand records."""
+        count = self.count()
+        sample = self.table.search().select(self._text_columns()).limit(1000).to_arrow()
+        text = sample.nbytes / max(1, len(sample)) * _POSTINGS
+        bytes_a_number = 2 if self.store.settings.float16 else 4
+        vectors = 0 if self.store.settings.mmap else (self.schema.dimensions or 0) * bytes_a_number
+        return int(count * (text + vectors))
+
+    def load(self, map_folder: Path | None, *, float16: bool) -> Image:
+        """Read everything; vectors into one matrix, mapped from a file under `map_folder` if one is given."""
+        columns = self._text_columns()
+        table = self.table.search().select(columns).limit(None).to_arrow()
+        table = table.rename_columns([lance_sql.field(name) for name in columns])
+        return Image(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
+
+    def _load_vectors(self, map_folder: Path | None, dtype: "type[np.floating[Any]]") -> Any:
+        dimensions = self.schema.dimensions
+        if dimensions is None:
+            return None
+        shape = (self.count(), dimensions)
+        if map_folder is None:
+            return self._fill(np.empty(shape, dtype=dtype))
+        path = map_folder / "mapped" / f"{self.name}-{self.version}-{np.dtype(dtype).name}.npy"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            partial = path.with_suffix(f".{os.getpid()}.partial")
+            self._fill(np.lib.format.open_memmap(partial, mode="w+", dtype=dtype, shape=shape))
+            partial.replace(path)
+        return np.load(path, mmap_mode="r")
+
+    def _fill(self, vectors: Any) -> Any:
+        at = 0
+        for batch in self.table.search().select(["vector"]).limit(None).to_batches(8192):
+            values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
+            vectors[at : at + len(batch)] = values.reshape(len(batch), -1)
+            at += len(batch)
+        return vectors
+
+    def _in_memory(self) -> Image | None:
+        if self._image is None:
+            self._image = self.store.image(self)
+        return self._image
+
+    def _text_columns(self) -> list[str]:
+        return [name for name in self.table.schema.names if name != "vector"]
+
+    # ------------------------------------------------------------ records
+
+    def _existing(self, ids: list[str]) -> bool:
+        """Whether any of `ids` is there: a merge costs a pass over the table, adding does not."""
+        if self._ids is None and len(ids) <= 64:
+            return len(self._read((), Ids(tuple(ids)))) > 0
+        if self._ids is None:
+            self._ids = set(self._read(()).column("id").to_pylist())
+        return not self._ids.isdisjoint(ids)
+
+    def _add_columns(self, records: pa.RecordBatch) -> None:
+        columns = (lance_sql.column(name) for name in records.schema.names if name.startswith("meta."))
+        new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.table.schema.names]
+        if new:
+            self.table.add_columns(new)
+
+    def _rows(self, records: pa.RecordBatch) -> pa.Table:
+        """The records as the table wants them: every column, in order, with tokens and unit vectors."""
+        schema, given = self.schema, set(records.schema.names)
+        needed = {"id", *schema.stored, *schema.keywords, *schema.numbers} | (
+            {"vector"} if schema.dimensions else set()
+        )
+        extra = {name for name in given - needed if not name.startswith("meta.")}
+        if needed - given or extra:
+            raise UsageError(
+                f"Records of {self.name} must have the fields {sorted(needed)}; "
+                f"missing {sorted(needed - given)}, unknown {sorted(extra)}."
+            )
+        columns = {lance_sql.column(name): records.column(name) for name in given}
+        if schema.text:
+            columns["tokens"] = pa.array(analyse_many(_joined(records, schema.text), schema.language), pa.string())
+        if schema.dimensions:
+            columns["vector"] = _units(columns["vector"], schema.dimensions)
+        target = self.table.schema.remove_metadata()
+        arrays = [_cast(columns.get(item.name), item.type, len(records)) for item in target]
+        return pa.Table.from_arrays(arrays, schema=target)
+
+    def _query(self, fields: Sequence[str], where: Filter | None) -> Any:
+        present = set(self.table.schema.names)
+        columns = [lance_sql.column(name) for name in ("id", *fields)]
+        query = self.table.search().select([name for name in columns if name in present]).limit(None)
+        return query if where is None else query.where(self._condition(where))
+
+    def _read(self, fields: Sequence[str], where: Filter | None = None) -> pa.Table:
+        return pa.table(_renamed(self._query(fields, where).to_arrow(), ("id", *fields)))
+
+    def _condition(self, where: Filter) -> str:
+        schema = self.table.schema
+        lists = frozenset(item.name for item in schema if pa.types.is_list(item.type))
+        return lance_sql.condition(where, frozenset(schema.names), lists)
+
+
+def _arrow_schema(schema: Schema) -> pa.Schema:
+    fields = [pa.field("id", pa.string())]
+    fields += [pa.field(name, pa.string()) for name in schema.stored]
+    fields += [pa.field(name, pa.list_(pa.string())) for name in schema.keywords]
+    fields += [pa.field(name, pa.float64()) for name in schema.numbers]
+    if schema.text:
+        fields.append(pa.field("tokens", pa.string()))
+    if schema.dimensions:
+        fields.append(pa.field("vector", pa.list_(pa.float32(), schema.dimensions)))
+    return pa.schema(fields, metadata={"ragindex": json.dumps(asdict(schema))})
+
+
+def _joined(records: pa.RecordBatch, fields: Sequence[str]) -> list[str]:
+    columns = [records.column(name).to_pylist() for name in fields]
+    return ["\n".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
+
+
+def _units(vectors: pa.Array, dimensions: int) -> pa.Array:
+    matrix = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions).astype(np.float32)
+    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+    if not np.isfinite(norms).all():
+        raise UsageError("Vectors must be finite; got NaN or infinity. Look at the encoder that made them.")
+    units = np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
+    return pa.FixedSizeListArray.from_arrays(pa.array(units.ravel()), dimensions)
+
+
+def _cast(column: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
+    return pa.nulls(length, kind) if column is None else column.cast(kind)
+
+
+def _renamed(found: Any, fields: Sequence[str]) -> Any:
+    """Columns under their fields' names, in the order asked; a `meta.` field that no record has is null."""
+    columns = {lance_sql.field(name): found.column(name) for name in found.schema.names}
+    absent = pa.nulls(found.num_rows, pa.list_(pa.string()))
+    arrays = [columns.get(name, absent) if name.startswith("meta.") else columns[name] for name in fields]
+    return type(found).from_arrays(arrays, names=list(fields))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _bytes_in_memory(image: Image, settings: LanceDB) -> int:
+    vectors = 0 if image.vectors is None or settings.mmap else image.vectors.nbytes
+    return int(image.table.nbytes * _POSTINGS) + vectors
+
+
+def _busy(holder: Path) -> str:
+    try:
+        who = json.loads(holder.read_text())
+        name = f"{who['owner']} (process {who['pid']} on {who['host']}, since {who['since']})"
+    except (OSError, ValueError, KeyError):
+        name = "another process"
+    return f"The workspace is being written by {name}. Only one writer at a time: wait for it, or stop it."
+
+
+@contextmanager
+def _engine(doing: str) -> Iterator[None]:
+    """What LanceDB and the disk raise, as StoreError."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:500]
+        raise StoreError(f"The store could not {doing}: {reason}") from error

@@ -1,0 +1,456 @@
+"""A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from ragindex import manifest as manifests
+from ragindex import registry, revisions, sync
+from ragindex.corpus import Cutting, passage_text
+from ragindex.documents import SCHEMA, Changed, Documents
+from ragindex.encoders.cached import CachedEncoder
+from ragindex.encoders.fitting import Encoders
+from ragindex.errors import MissingPartError, StoreError, UsageError, WorkspaceError
+from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, Store
+from ragindex.manifest import Manifest, PartRecord, Settings
+from ragindex.progress import bar
+from ragindex.registry import Written
+from ragindex.site import BuildEncoder, PartSite
+from ragindex.text import language_warning, languages
+from ragindex.types import Document, Usage
+
+_SAMPLE = 200
+
+
+class StaleWarning(UserWarning):
+    """Something is older than the corpus: results are right for the corpus of the last finished sync."""
+
+
+class LanguageWarning(UserWarning):
+    """The corpus looks like another language than the workspace's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartFigures:
+    """What a part took, as if built alone: seconds and tokens when each was first paid, and bytes on disk."""
+
+    name: str
+    seconds: float
+    bytes: int
+    search: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The size of the corpus at the last finished sync."""
+
+    documents: int
+    passages: int
+
+
+@dataclass
+class Workspace:
+    """Made by `Workspace.open`. Writes hold the writer's lease; readers are pinned to the last finished sync."""
+
+    folder: Path
+    manifest: Manifest
+    store: Store
+    encoders: Encoders
+    seed: int = 0
+    _opened: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path | str,
+        *,
+        encoder: Written | None = None,
+        store: Written | None = None,
+        language: str | None = None,
+        cutting: Cutting | Literal["default"] | None = "default",
+        seed: int = 0,
+    ) -> "Workspace":
+        """Open the workspace in `folder`, or make one there.
+
+        Language, cutting and store are fixed when it is made; asking for others later raises UsageError. The encoder
+        (default: the one last used, `lsa` at first) may change: its parts are built beside those of others.
+        Raises NewerFormatError, WorkspaceError, StoreError.
+        """
+        folder = Path(folder)
+        held = manifests.read(folder)
+        written_store = store or (held.settings.store if held else "lancedb")
+        plugin = registry.store(written_store)
+        settings = _settings(folder, held, language, cutting, plugin)
+        _make(folder)
+        opened = plugin.open(folder / "store")
+        if held is None:
+            held = Manifest(settings=settings, seed=seed, libraries=manifests.libraries())
+            manifests.write(folder, held)
+        chosen = registry.encoder(encoder or held.encoder or "lsa")
+        return cls(folder, held, opened, Encoders(folder, chosen, settings.language, seed), seed)
+
+    def __enter__(self) -> "Workspace":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what is held in memory."""
+        self._opened.clear()
+
+    # ------------------------------------------------------------ the corpus
+
+    @property
+    def language(self) -> str:
+        """The language that texts are analysed in."""
+        return self.manifest.settings.language
+
+    @property
+    def cutting(self) -> Cutting | None:
+        """How documents are cut into passages; None: not at all."""
+        settings = self.manifest.settings
+        return None if settings.size is None else Cutting(settings.size, settings.overlap or 0)
+
+    @property
+    def documents(self) -> Documents:
+        """The documents as they are now, indexed or not."""
+        version = self.store.version("documents")
+        if version is None:
+            return Documents(self.store.create("documents", SCHEMA), self.cutting)
+        return Documents(self.store.open("documents", version), self.cutting)
+
+    def add(self, documents: Iterable[Document]) -> Changed:
+        """Add documents, replacing those with the same id. `sync` brings parts up to them."""
+        kept = list(documents)
+        with self._writing("ragindex add") as corpus, bar("adding documents", len(kept)) as advance:
+            self._own()
+            changed = corpus.upsert(kept, advance)
+        self._warn_of_language(kept)
+        return changed
+
+    def remove(self, ids: Sequence[str]) -> Changed:
+        """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then."""
+        with self._writing("ragindex remove") as corpus:
+            found = set(corpus.collection.get(list(ids), ()).column("id").to_pylist())
+            unknown = [id for id in ids if id not in found]
+            if unknown:
+                raise UsageError(f"The workspace {self.folder} holds no document {unknown[0]!r}. Nothing was removed.")
+            self._own()
+            return Changed(removed=corpus.remove(list(ids)))
+
+    def replace(self, documents: Iterable[Document], *, source: str = "") -> Changed:
+        """Make the corpus hold exactly these documents.
+
+        `source` names where they come from. Raises WorkspaceError if the workspace holds documents of another source.
+        """
+        kept = list(documents)
+        if self.manifest.settings.source != source and self.documents.collection.count():
+            raise WorkspaceError(
+                f"The workspace {self.folder} holds the documents of {self.manifest.settings.source or 'your own'!r}, "
+                f"not of {source!r}. Name another --workspace, or leave DATA out to use the documents that are there."
+            )
+        with self._writing("ragindex compare") as corpus, bar("reading documents", len(kept)) as advance:
+            self._save(settings=self.manifest.settings.model_copy(update={"source": source}))
+            changed = corpus.upsert(kept, advance)
+            gone = sorted(set(corpus.ids()) - {document.id for document in kept})
+            removed = corpus.remove(gone)
+        self._warn_of_language(kept)
+        return Changed(changed.added, changed.changed, removed, changed.unchanged)
+
+    def counts(self) -> Counts:
+        """Documents and passages of the last finished sync."""
+        return Counts(self.manifest.documents, self.manifest.passages)
+
+    # ------------------------------------------------------------ building
+
+    def sync(self, plugins: Iterable[IndexingScheme | Part[Any]] = ()) -> None:
+        """Bring the parts of `plugins` up to the corpus; without any, all parts that were ever finished.
+
+        Goes on where an earlier sync stopped. Raises WriterBusyError, StoreError, WorkspaceError without documents.
+        """
+        parts = _in_order([part for plugin in plugins for part in _parts_of(plugin)] or self._finished_parts())
+        self.manifest = manifests.read(self.folder) or self.manifest
+        if self._up_to_date(parts):
+            return
+        with self._writing("ragindex sync") as corpus:
+            wanted = corpus.passage_revisions()
+            if not len(wanted) and not self.manifest.parts:
+                raise WorkspaceError(
+                    f"The workspace {self.folder} has no documents. Run: ragindex add FILES --workspace"
+                )
+            if any("encoder" in part.uses for part in parts):
+                self.encoders.prepare(self._texts(corpus, wanted.column("id").to_pylist), len(wanted))
+            tasks = self._tasks(parts, corpus)
+            sync.run(tasks, wanted)
+            self._finish(tasks, corpus, wanted)
+
+    def all_parts(self, scheme: IndexingScheme) -> tuple[Part[Any], ...]:
+        """The parts of a scheme and their inputs, each once, inputs first."""
+        return tuple(_in_order(scheme.parts()))
+
+    def figures(self, part: Part[Any]) -> PartFigures:
+        """What a part took, its inputs not included. Raises MissingPartError."""
+        record = self._record(part)
+        opened = self.open_part(part)
+        search = str(opened.describe()["search"]) if hasattr(opened, "describe") else ""
+        usage = Usage(record.seconds, record.input_tokens, record.output_tokens, record.money)
+        return PartFigures(record.name, record.seconds, record.bytes, search, usage)
+
+    # ------------------------------------------------------------ reading
+
+    def retriever(self, scheme: Written) -> Retriever:
+        """The retriever of a scheme, its parts made first where they are missing or behind the corpus."""
+        made = registry.scheme(scheme)
+        self.sync([made])
+        return made.open(self)
+
+    def open_part(self, part: Part[Any]) -> Any:
+        """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""
+        key = self._key(part, self._pinned_encoder(part))
+        if key not in self._opened:
+            record = self._record(part)
+            if record.corpus != self.manifest.corpus or self._corpus_moved():
+                warnings.warn(
+                    f"The part {record.name} is older than the corpus. Run: ragindex index --workspace {self.folder}",
+                    StaleWarning,
+                    stacklevel=2,
+                )
+            self._opened[key] = part.open(self._reading_site(part, key, record))
+        return self._opened[key]
+
+    @property
+    def encoder(self) -> CachedEncoder:
+        """The encoder of the last finished sync, for questions. Raises MissingPartError before there was one."""
+        return self.encoders.open(self.manifest.encoders.get(self.encoders.name))
+
+    @property
+    def encoder_name(self) -> str:
+        """The encoder as it is written."""
+        return self.encoders.name
+
+    @property
+    def store_name(self) -> str:
+        """The store as it is written."""
+        return registry.label(registry.create("stores", self.manifest.settings.store))
+
+    def result_fingerprint(self, scheme: IndexingScheme) -> str:
+        """A hash of what a ranking depends on: scheme, parts, encoder, corpus, seed, settings, libraries."""
+        return registry.digest(
+            {
+                "scheme": registry.fingerprint(_model(scheme)),
+                "parts": [self._key(part, self._pinned_encoder(part)) for part in self.all_parts(scheme)],
+                "corpus": self.manifest.corpus,
+                "seed": self.seed,
+                "settings": self.manifest.settings.model_dump(mode="json"),
+                "libraries": manifests.libraries(),
+            }
+        )
+
+    # ------------------------------------------------------------ inside
+
+    def _key(self, part: Part[Any], encoder: str | None) -> str:
+        """The identity of a part here: its name and a hash of class, version, parameters, inputs, encoder, seed."""
+        own = {
+            "part": registry.fingerprint(_model(part)),
+            "inputs": [self._key(source, encoder) for source in part.inputs()],
+            "encoder": encoder if "encoder" in part.uses else None,
+            "seed": self.seed if "seed" in part.uses else None,
+        }
+        return f"{registry.name_of(_model(part)).replace(':', '.')}-{registry.digest(own)}"
+
+    def _pinned_encoder(self, part: Part[Any]) -> str | None:
+        """The id of the encoder behind the finished part, None where no encoder is used."""
+        if not _uses_encoder(part):
+            return None
+        return self.manifest.encoders.get(self.encoders.name) or "not fitted"
+
+    def _record(self, part: Part[Any]) -> PartRecord:
+        record = self.manifest.parts.get(self._key(part, self._pinned_encoder(part)))
+        if record is None:
+            encoder = f" with the encoder {self.encoders.name}" if _uses_encoder(part) else ""
+            raise MissingPartError(
+                f"The part {registry.label(_model(part))} has not been made{encoder} in {self.folder}. "
+                f"Run: ragindex index --workspace {self.folder} --methods METHOD"
+            )
+        return record
+
+    @contextmanager
+    def _writing(self, owner: str) -> Iterator[Documents]:
+        with self.store.lease(owner):
+            self.manifest = manifests.read(self.folder) or self.manifest
+            yield Documents(self.store.create("documents", SCHEMA), self.cutting)
+
+    def _save(self, **changes: Any) -> None:
+        changed = self.manifest.model_copy(update=changes)
+        if changed != self.manifest:
+            manifests.write(self.folder, changed)
+            self.manifest = changed
+
+    def _own(self) -> None:
+        """From now on the documents are not just those of one source: `replace` would lose some."""
+        self._save(settings=self.manifest.settings.model_copy(update={"source": ""}))
+
+    def _tasks(self, parts: Sequence[Part[Any]], corpus: Documents) -> list[sync.Task]:
+        tasks: dict[str, sync.Task] = {}
+        encoder = self.encoders.building() if any("encoder" in part.uses for part in parts) else None
+        id = encoder.id if encoder else None
+        for part in parts:
+            key = self._key(part, id)
+            inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
+            metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
+            site = self._site(key, inputs, corpus, metered)
+            coverage, covered = sync.open_coverage(self.store, key)
+            tasks[key] = sync.Task(key, part, inputs, site, metered, coverage, covered)
+        return list(tasks.values())
+
+    def _site(self, key: str, inputs: Sequence[sync.Task], corpus: Documents, encoder: BuildEncoder | None) -> PartSite:
+        def open_inputs() -> tuple[Any, ...]:
+            return tuple(task.part.open(task.site.reopened()) for task in inputs)
+
+        def open_encoder() -> Encoder:
+            if encoder is None:
+                raise UsageError(f"The part {key} asks for an encoder, but its `uses` does not name it.")
+            return encoder
+
+        root, language = self.folder, self.language
+        return PartSite(key, self.store, corpus, root, language, self.seed, open_inputs, open_encoder)
+
+    def _reading_site(self, part: Part[Any], key: str, record: PartRecord) -> PartSite:
+        def open_inputs() -> tuple[Any, ...]:
+            return tuple(self.open_part(source) for source in part.inputs())
+
+        return PartSite(
+            key,
+            self.store,
+            self.documents,
+            self.folder,
+            self.language,
+            self.seed,
+            open_inputs,
+            lambda: self.encoder,
+            record.collections,
+        )
+
+    def _finish(self, tasks: Sequence[sync.Task], corpus: Documents, wanted: Any) -> None:
+        corpus.collection.finish()
+        fingerprint = revisions.fingerprint(wanted)
+        made = {task.key: sync.finish(task, self.store, fingerprint, self.encoders.name) for task in tasks}
+        encoder = next((task.encoder.id for task in tasks if task.encoder), None)
+        encoders = {**self.manifest.encoders, **({self.encoders.name: encoder} if encoder else {})}
+        replaced = self.manifest.encoders.get(self.encoders.name)
+        outdated = {
+            key
+            for key, record in self.manifest.parts.items()
+            if encoder and record.encoder == replaced != encoder and key not in made
+        }
+        parts = {key: record for key, record in {**self.manifest.parts, **made}.items() if key not in outdated}
+        self._opened.clear()
+        self._save(
+            seed=self.seed,
+            corpus=fingerprint,
+            documents_version=corpus.collection.version,
+            documents=corpus.collection.count(),
+            passages=len(wanted),
+            encoder=registry.describe(_model(self.encoders.plugin)),
+            encoders=encoders,
+            parts=parts,
+            libraries=manifests.libraries(),
+        )
+        for name in self.store.names():
+            if name.partition(".")[0] in outdated:
+                self.store.drop(name)
+
+    def _up_to_date(self, parts: Sequence[Part[Any]]) -> bool:
+        if self._corpus_moved() or not parts:
+            return not parts and not self._corpus_moved()
+        records = [self.manifest.parts.get(self._key(part, self._pinned_encoder(part))) for part in parts]
+        return all(record is not None and record.corpus == self.manifest.corpus for record in records)
+
+    def _corpus_moved(self) -> bool:
+        return (self.store.version("documents") or 0) != self.manifest.documents_version
+
+    def _finished_parts(self) -> list[Part[Any]]:
+        names = {None, self.encoders.name}
+        return [registry.part(r.part) for r in self.manifest.parts.values() if r.encoder_name in names]
+
+    def _texts(self, corpus: Documents, ids: Sequence[str]) -> list[str]:
+        texts: list[str] = []
+        for start in range(0, len(ids), 2048):
+            batch = corpus.passages(ids[start : start + 2048])
+            pairs = zip(batch.column("title").to_pylist(), batch.column("text").to_pylist(), strict=True)
+            texts += [passage_text(title, text) for title, text in pairs]
+        return texts
+
+    def _warn_of_language(self, documents: Sequence[Document]) -> None:
+        step = max(1, len(documents) // _SAMPLE)
+        message = language_warning([document.text for document in documents[::step]], self.language)
+        if message is not None:
+            warnings.warn(message, LanguageWarning, stacklevel=3)
+
+
+def _model(plugin: Any) -> BaseModel:
+    """A plugin as what it is to pydantic."""
+    if not isinstance(plugin, BaseModel):
+        raise UsageError(f"A plugin must be a frozen pydantic model. Got {type(plugin).__name__} instead.")
+    return plugin
+
+
+def _uses_encoder(part: Part[Any]) -> bool:
+    return "encoder" in part.uses or any(_uses_encoder(source) for source in part.inputs())
+
+
+def _parts_of(plugin: IndexingScheme | Part[Any]) -> tuple[Part[Any], ...]:
+    return plugin.parts() if hasattr(plugin, "parts") else (plugin,)
+
+
+def _in_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
+    """Each part and its inputs once, inputs first."""
+    ordered: dict[str, Part[Any]] = {}
+
+    def visit(part: Part[Any]) -> None:
+        for source in part.inputs():
+            visit(source)
+        ordered.setdefault(registry.fingerprint(_model(part)), part)
+
+    for part in parts:
+        visit(part)
+    return list(ordered.values())
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"The workspace {folder} cannot be made: {error.strerror or error}.") from error
+
+
+def _settings(
+    folder: Path, held: Manifest | None, language: str | None, cutting: Cutting | str | None, store: Any
+) -> Settings:
+    """The settings asked for; those that the workspace has, where it is there and nothing else is asked for."""
+    if language is not None and language not in languages():
+        raise UsageError(f"The language must be one of {', '.join(languages())}. Got {language!r} instead.")
+    cut = Cutting() if cutting == "default" else cutting
+    described = registry.describe(store)
+    if held is None:
+        size, overlap = (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
+        return Settings(language=language or "english", size=size, overlap=overlap, store=described)
+    same_cut = cutting == "default" or (held.settings.size, held.settings.overlap) == (
+        (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
+    )
+    asked = {"language": language in (None, held.settings.language), "cutting": same_cut}
+    asked["store"] = described["name"] == held.settings.store["name"]
+    for name, same in asked.items():
+        if not same:
+            raise UsageError(
+                f"The workspace {folder} was made with {held.settings!r}; its {name} cannot change. "
+                "Name another folder with --workspace."
+            )
+    return held.settings
