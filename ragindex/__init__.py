@@ -7,3 +7,10 @@
 
 `eval.evaluator.compare` is the comparison; the command line does the same.
 """
+
+from ragindex.corpus import Corpus, Cutting, read
+from ragindex.errors import RagindexError
+from ragindex.types import Document, Hit, Query, Retrieval
+from ragindex.workspace import Workspace
+
+__all__ = ["Corpus", "Cutting", "Document", "Hit", "Query", "RagindexError", "Retrieval", "Workspace", "read"]

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import platform
-import sys
 from importlib.metadata import metadata, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -286,4 +285,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,7 +3,7 @@
 import json
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -42,7 +42,7 @@ def emit(value: Any, destination: str | None, show: Callable[[], None]) -> None:
     show()
 
 
-def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     """A plain table; text is shown as it is, never read as markup."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:

@@ -328,6 +328,7 @@ class CountingEncoder(Protocol):
         ...
 
 
+@runtime_checkable
 class EncoderPlugin(Protocol):
     """An encoder's parameters: a frozen pydantic model. The text after `NAME:` goes to the field `argument` names."""
 
@@ -338,6 +339,7 @@ class EncoderPlugin(Protocol):
         ...
 
 
+@runtime_checkable
 class FittedEncoderPlugin(Protocol):
     """An encoder that learns from the corpus. Its files are committed before the first vector is made."""
 

@@ -1,7 +1,9 @@
 """The base of every plugin: its fields are its parameters."""
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 
-class Plugin(BaseModel, frozen=True, extra="forbid", strict=False, allow_inf_nan=False):
+class Plugin(BaseModel):
     """A frozen pydantic model. Equal parameters make equal plugins; unknown parameters are refused by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -50,7 +50,7 @@ def open_coverage(store: Store, key: str) -> tuple[Collection, pa.Table]:
     return coverage, read
 
 
-def run(tasks: Sequence[Task], corpus: pa.Table) -> None:
+def bring_up(tasks: Sequence[Task], corpus: pa.Table) -> None:
     """Bring `tasks` (inputs before what is made from them) up to the passage revisions of `corpus`."""
     for task in reversed(tasks):  # what is made from a part forgets before the part does
         _forget(task, revisions.to_forget(corpus, task.covered))
@@ -72,6 +72,7 @@ def _forget(task: Task, ids: list[str]) -> None:
 
 
 def _make(task: Task, todo: pa.Table) -> None:
+    task.site = task.site.reopened()  # its inputs may have moved since it was told what to forget
     with bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), _BATCH):
             batch = todo.slice(start, _BATCH)
@@ -103,7 +104,7 @@ def _apply(task: Task, change: Change) -> Usage:
     return Usage(seconds - spent.seconds + first.seconds, first.input_tokens, first.output_tokens, first.money)
 
 
-def finish(task: Task, store: Store, corpus: str, encoder_name: str) -> PartRecord:
+def finish_part(task: Task, store: Store, corpus: str, encoder_name: str) -> PartRecord:
     """Make what can only be made whole, and say what readers are to be pinned to."""
     start = time.perf_counter()
     task.part.finish(task.site)

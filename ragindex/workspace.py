@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from ragindex import manifest as manifests
-from ragindex import registry, revisions, sync
+from ragindex import registry, revisions
 from ragindex.corpus import Cutting, passage_text
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
@@ -21,6 +21,7 @@ from ragindex.manifest import Manifest, PartRecord, Settings
 from ragindex.progress import bar
 from ragindex.registry import Written
 from ragindex.site import BuildEncoder, PartSite
+from ragindex.sync import Task, bring_up, finish_part, open_coverage
 from ragindex.text import language_warning, languages
 from ragindex.types import Document, Usage
 
@@ -186,9 +187,10 @@ class Workspace:
                     f"The workspace {self.folder} has no documents. Run: ragindex add FILES --workspace"
                 )
             if any("encoder" in part.uses for part in parts):
-                self.encoders.prepare(self._texts(corpus, wanted.column("id").to_pylist), len(wanted))
+                ids = sorted(wanted.column("id").to_pylist())
+                self.encoders.prepare(lambda: self._texts(corpus, ids), len(ids))
             tasks = self._tasks(parts, corpus)
-            sync.run(tasks, wanted)
+            bring_up(tasks, wanted)
             self._finish(tasks, corpus, wanted)
 
     def all_parts(self, scheme: IndexingScheme) -> tuple[Part[Any], ...]:
@@ -297,8 +299,8 @@ class Workspace:
         """From now on the documents are not just those of one source: `replace` would lose some."""
         self._save(settings=self.manifest.settings.model_copy(update={"source": ""}))
 
-    def _tasks(self, parts: Sequence[Part[Any]], corpus: Documents) -> list[sync.Task]:
-        tasks: dict[str, sync.Task] = {}
+    def _tasks(self, parts: Sequence[Part[Any]], corpus: Documents) -> list[Task]:
+        tasks: dict[str, Task] = {}
         encoder = self.encoders.building() if any("encoder" in part.uses for part in parts) else None
         id = encoder.id if encoder else None
         for part in parts:
@@ -306,11 +308,11 @@ class Workspace:
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
             site = self._site(key, inputs, corpus, metered)
-            coverage, covered = sync.open_coverage(self.store, key)
-            tasks[key] = sync.Task(key, part, inputs, site, metered, coverage, covered)
+            coverage, covered = open_coverage(self.store, key)
+            tasks[key] = Task(key, part, inputs, site, metered, coverage, covered)
         return list(tasks.values())
 
-    def _site(self, key: str, inputs: Sequence[sync.Task], corpus: Documents, encoder: BuildEncoder | None) -> PartSite:
+    def _site(self, key: str, inputs: Sequence[Task], corpus: Documents, encoder: BuildEncoder | None) -> PartSite:
         def open_inputs() -> tuple[Any, ...]:
             return tuple(task.part.open(task.site.reopened()) for task in inputs)
 
@@ -338,10 +340,10 @@ class Workspace:
             record.collections,
         )
 
-    def _finish(self, tasks: Sequence[sync.Task], corpus: Documents, wanted: Any) -> None:
+    def _finish(self, tasks: Sequence[Task], corpus: Documents, wanted: Any) -> None:
         corpus.collection.finish()
         fingerprint = revisions.fingerprint(wanted)
-        made = {task.key: sync.finish(task, self.store, fingerprint, self.encoders.name) for task in tasks}
+        made = {task.key: finish_part(task, self.store, fingerprint, self.encoders.name) for task in tasks}
         encoder = next((task.encoder.id for task in tasks if task.encoder), None)
         encoders = {**self.manifest.encoders, **({self.encoders.name: encoder} if encoder else {})}
         replaced = self.manifest.encoders.get(self.encoders.name)

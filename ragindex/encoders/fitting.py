@@ -37,11 +37,12 @@ class Encoders:
         """The encoder as it is written: what the manifest files its id under. A fit depends on the seed too."""
         assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
         label = registry.label(self.plugin)
-        return f"{label}, seed {self.seed}" if self._fitted() and self.seed else label
+        seeded = isinstance(self.plugin, FittedEncoderPlugin) and self.seed != 0
+        return f"{label}, seed {self.seed}" if seeded else label
 
     def prepare(self, texts: Callable[[], Sequence[str]], size: int) -> None:
         """Fit, where the encoder learns and there is no fit yet for a corpus of about `size` passages."""
-        if not self._fitted():
+        if not isinstance(self.plugin, FittedEncoderPlugin):
             return
         current = self._current()
         if current is not None and _SHRUNK * current[1] < size < _GROWN * current[1]:
@@ -50,9 +51,8 @@ class Encoders:
         partial = root / "fitting.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        assert not isinstance(self.plugin, EncoderPlugin) or hasattr(self.plugin, "fit")  # noqa: S101
-        self.plugin.fit(texts(), self.language, self.seed, partial)  # type: ignore[union-attr]
-        id = self.plugin.load(partial).id  # type: ignore[union-attr]
+        self.plugin.fit(texts(), self.language, self.seed, partial)
+        id = self.plugin.load(partial).id
         if not (root / id).exists():
             partial.replace(root / id)
         write_json(self._pointer(), {"id": id, "size": size})
@@ -64,21 +64,19 @@ class Encoders:
 
     def open(self, id: str | None) -> CachedEncoder:
         """The encoder of a fit; `id` says nothing for encoders that learn nothing. Raises MissingPartError."""
-        if self._fitted() and id is None:
+        fitted = isinstance(self.plugin, FittedEncoderPlugin)
+        if fitted and id is None:
             raise MissingPartError(f"The encoder {self.name} has not been fitted to this corpus. Run: ragindex index")
-        key = id if self._fitted() and id else ""
+        key = id if fitted and id else ""
         if key not in self._opened:
             self._opened[key] = CachedEncoder(self._load(key), self.folder / "caches" / "vectors.sqlite")
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:
         (self.folder / "caches").mkdir(exist_ok=True)
-        if not id:
-            return self.plugin.open()  # type: ignore[union-attr]
-        return self.plugin.load(self.folder / "encoders" / id)  # type: ignore[union-attr]
-
-    def _fitted(self) -> bool:
-        return hasattr(self.plugin, "fit")
+        if isinstance(self.plugin, FittedEncoderPlugin):
+            return self.plugin.load(self.folder / "encoders" / id)
+        return self.plugin.open()
 
     def _pointer(self) -> Path:
         return self.folder / "encoders" / f"{registry.digest(self.name)}.json"

@@ -151,8 +151,9 @@ class LanceCollection:
     @property
     def schema(self) -> Schema:
         """Kept in the table's own metadata."""
-        stored = json.loads(self.table.schema.metadata[b"ragindex"])
-        return Schema(**{key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()})
+        stored: dict[str, Any] = json.loads(self.table.schema.metadata[b"ragindex"])
+        lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
+        return Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
 
     @property
     def version(self) -> int:

@@ -43,7 +43,7 @@ ROWS = [
     {"id": "b", "title": "Cities", "text": "Vienna is the capital of Austria.", "tags": ["europe"], "size": 2.0},
     {"id": "c", "title": "Deserts", "text": "Sand and wind.", "tags": ["africa", "dry"], "size": 3.0},
     {"id": "d", "title": "", "text": "", "tags": [], "size": 4.0},
-    {"id": "e", "title": "Rivers", "text": "Cairo is the capital on the Nile", "tags": ["water", "africa"], "size": 5.0},
+    {"id": "e", "title": "Rivers", "text": "Cairo is a capital on the Nile", "tags": ["water", "africa"], "size": 5.0},
 ]  # fmt: skip
 VECTORS = {"a": [1, 0, 0], "b": [0.6, 0.8, 0], "c": [0, 0, 2], "d": [0, 0, 0], "e": [-1, 0, 0]}
 META = {"a": (["12"], ["2020-01-31"]), "b": (["7"], None), "c": (None, ["2021-06-01"]), "d": (["x"], None)}

@@ -1,0 +1,29 @@
+"""A scheme with a fault, to see the contract suite find it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from baselines.bm25 import BM25
+from ragindex.interfaces import Part, Retriever
+from ragindex.plugin import Plugin
+from ragindex.types import Query, Retrieval
+from ragindex.workspace import Workspace
+
+
+class Unsorted(Plugin):
+    version: ClassVar[int] = 1
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return BM25().parts()
+
+    def open(self, workspace: Workspace) -> Retriever:
+        return UnsortedRetriever(BM25().open(workspace))
+
+
+@dataclass(frozen=True)
+class UnsortedRetriever:
+    inner: Retriever
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        return [replace(found, hits=found.hits[::-1]) for found in self.inner.retrieve(queries, k)]

@@ -1,0 +1,29 @@
+"""Every registered scheme, and variants of ours, against the published checks."""
+
+from pathlib import Path
+
+import pytest
+
+from ragindex import registry
+from ragindex.testing import CHECKS, Check, check_hits
+
+WRITTEN = [
+    *registry.names("schemes"),
+    "hybrid(bases=[composed, bm25], rrf_k=10, depth=20)",
+    "composed(composed_score=weighted, weight=0.3)",
+    "composed(composed_score=sum)",
+    "composed(composed_score=rrf, candidate_factor=3)",
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("written", WRITTEN)
+def test_scheme(written: str, check: Check, tmp_path: Path) -> None:
+    check(registry.scheme(written), tmp_path, "lsa")
+
+
+def test_a_broken_scheme_is_caught(tmp_path: Path) -> None:
+    from broken_scheme import Unsorted  # a scheme that turns its hits around
+
+    with pytest.raises(AssertionError, match="best first"):
+        check_hits(Unsorted(), tmp_path, "lsa")
