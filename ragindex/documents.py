@@ -62,6 +62,8 @@ class Documents:
             changed += sum(row["id"] in known for row in new)
             unchanged += len(rows) - len(new)
             advance(len(batch))
+        if added + changed > _FEW:
+            self.collection.finish()  # the passages are about to be looked up by id
         return Changed(added, changed, 0, unchanged)
 
     def remove(self, ids: Sequence[str]) -> int:

@@ -130,6 +130,15 @@ class Part(Protocol[Opened_co]):
         ...
 
 
+@runtime_checkable
+class SharingPart(Protocol):
+    """What a part has besides when its records can belong to several passages (merged triples, clusters)."""
+
+    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+        """The passages that share a record with one of the passages `ids`, as the part's data stand now."""
+        ...
+
+
 # ---------------------------------------------------------------- stores
 
 

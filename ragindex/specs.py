@@ -152,4 +152,6 @@ def _render_value(value: Value) -> str:
         return "[" + ", ".join(_render_value(item) for item in value) + "]"
     if isinstance(value, str) and _NAME.fullmatch(value) and value not in _CONSTANTS:
         return value
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
     return json.dumps(value, ensure_ascii=False)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ragindex import revisions
-from ragindex.interfaces import Change, Collection, Part, Schema, Store
+from ragindex.coverage import Coverage
+from ragindex.interfaces import Change, Part, SharingPart
 from ragindex.manifest import PartRecord
 from ragindex.progress import bar
 from ragindex.registry import describe, name_of
@@ -21,8 +21,6 @@ from ragindex.site import BuildEncoder, PartSite
 from ragindex.types import Usage
 
 _BATCH = 1024
-_COSTS = ("seconds", "input_tokens", "output_tokens", "money")
-_COVERAGE = Schema(stored=("revision",), numbers=_COSTS)
 
 
 @dataclass(slots=True)
@@ -34,8 +32,8 @@ class Task:
     inputs: tuple["Task", ...]
     site: PartSite
     encoder: BuildEncoder | None
-    coverage: Collection
-    covered: pa.Table
+    encoder_name: str
+    coverage: Coverage
 
     @property
     def name(self) -> str:
@@ -43,52 +41,65 @@ class Task:
         return name_of(self.part)  # type: ignore[arg-type]  # a part is a pydantic model
 
 
-def open_coverage(store: Store, key: str) -> tuple[Collection, pa.Table]:
-    """A part's coverage and its revisions; made empty the first time."""
-    coverage = store.create(f"{key}.coverage", _COVERAGE)
-    read = pa.Table.from_batches(coverage.scan(("revision",)), revisions.SCHEMA)
-    return coverage, read
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync did: passages made and forgotten, summed over parts, and the seconds of both its stages."""
+
+    made: int = 0
+    forgotten: int = 0
+    batches_seconds: float = 0.0
+    finish_seconds: float = 0.0
 
 
-def bring_up(tasks: Sequence[Task], corpus: pa.Table) -> None:
-    """Bring `tasks` (inputs before what is made from them) up to the passage revisions of `corpus`."""
-    for task in reversed(tasks):  # what is made from a part forgets before the part does
-        _forget(task, revisions.to_forget(corpus, task.covered))
+def bring_up(tasks: Sequence[Task], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
+    """Bring `tasks` (inputs before what is made from them) up to the passage revisions of `corpus`.
+
+    A part is finished before what is made from it begins. Returns the finished parts by key.
+    """
+    records, made, finish_seconds, start = {}, 0, 0.0, time.perf_counter()
+    forgotten = sum(_forget(task, revisions.to_forget(corpus, task.coverage.held)) for task in reversed(tasks))
+    fingerprint = revisions.fingerprint(corpus)
     for task in tasks:
-        wanted = revisions.merged([source.covered for source in task.inputs]) if task.inputs else corpus
-        _make(task, revisions.to_make(wanted, task.covered))
+        made += _make(task, revisions.to_make(_wanted(task, corpus), task.coverage.held))
+        made_at = time.perf_counter()
+        records[task.key] = _finish(task, fingerprint)
+        finish_seconds += time.perf_counter() - made_at
+    return records, Synced(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
 
 
-def _forget(task: Task, ids: list[str]) -> None:
+def _wanted(task: Task, corpus: pa.Table) -> pa.Table:
+    return revisions.merged([source.coverage.outputs for source in task.inputs]) if task.inputs else corpus
+
+
+def _forget(task: Task, ids: list[str]) -> int:
+    """What is made from a part forgets before the part does."""
     with bar(f"{task.name}: removing", len(ids)) as advance:
         for start in range(0, len(ids), _BATCH):
             doomed = ids[start : start + _BATCH]
+            _touch_neighbours(task, doomed)
             task.part.apply(Change({}, tuple(doomed)), task.site)
-            task.coverage.delete(doomed)
+            task.coverage.forget(doomed)
             advance(len(doomed))
-    if ids:
-        gone = pc.is_in(task.covered.column("id"), value_set=pa.array(ids, pa.string()))
-        task.covered = task.covered.filter(pc.invert(gone))
+    return len(ids)
 
 
-def _make(task: Task, todo: pa.Table) -> None:
+def _make(task: Task, todo: pa.Table) -> int:
     task.site = task.site.reopened()  # its inputs may have moved since it was told what to forget
     with bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), _BATCH):
             batch = todo.slice(start, _BATCH)
             ids, wanted = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
+            _touch_neighbours(task, ids)  # of the records the passages leave
             cost = _apply(task, Change(dict(zip(ids, wanted, strict=True))))
-            shares = [pa.array([getattr(cost, name) / len(ids)] * len(ids), pa.float64()) for name in _COSTS]
-            columns = [pa.array(ids, pa.string()), pa.array(wanted, pa.string()), *shares]
-            task.coverage.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "revision", *_COSTS]))
+            _touch_neighbours(task, ids)  # of those they join
+            task.coverage.cover(ids, wanted, cost)
             advance(len(ids))
-    if len(todo):
-        kept = task.covered.filter(pc.invert(pc.is_in(task.covered.column("id"), value_set=_ids(todo))))
-        task.covered = pa.concat_tables([kept, todo.select(["id", "revision"])])
+    return len(todo)
 
 
-def _ids(table: pa.Table) -> pa.Array:
-    return table.column("id").combine_chunks()
+def _touch_neighbours(task: Task, ids: Sequence[str]) -> None:
+    if isinstance(task.part, SharingPart):
+        task.coverage.touch(set(task.part.neighbours(ids, task.site)) - set(ids))
 
 
 def _apply(task: Task, change: Change) -> Usage:
@@ -104,8 +115,9 @@ def _apply(task: Task, change: Change) -> Usage:
     return Usage(seconds - spent.seconds + first.seconds, first.input_tokens, first.output_tokens, first.money)
 
 
-def finish_part(task: Task, store: Store, corpus: str, encoder_name: str) -> PartRecord:
+def _finish(task: Task, corpus: str) -> PartRecord:
     """Make what can only be made whole, and say what readers are to be pinned to."""
+    store = task.site.store
     start = time.perf_counter()
     task.part.finish(task.site)
     prefix, collections, size = f"{task.key}.", {}, 0
@@ -118,25 +130,20 @@ def finish_part(task: Task, store: Store, corpus: str, encoder_name: str) -> Par
             collections[full.removeprefix(prefix)] = collection.version
             size += int(collection.describe()["bytes"])
     seconds = time.perf_counter() - start
-    cost = {name: sum_of(task.coverage, name) for name in _COSTS}
+    cost = task.coverage.cost()
     files = sum(file.stat().st_size for file in task.site.folder.rglob("*") if file.is_file())
     return PartRecord(
         name=task.name,
         part=describe(task.part),  # type: ignore[arg-type]
         version=task.part.version,
         encoder=task.encoder.id if task.encoder else None,
-        encoder_name=encoder_name if task.encoder else None,
+        encoder_name=task.encoder_name if task.encoder else None,
         inputs=tuple(source.key for source in task.inputs),
         corpus=corpus,
         collections=collections,
-        seconds=cost["seconds"] + seconds,
+        seconds=cost.seconds + seconds,
         bytes=size + files,
-        input_tokens=round(cost["input_tokens"]),
-        output_tokens=round(cost["output_tokens"]),
-        money=cost["money"],
+        input_tokens=cost.input_tokens,
+        output_tokens=cost.output_tokens,
+        money=cost.money,
     )
-
-
-def sum_of(collection: Collection, number: str) -> float:
-    """The sum of a number over all records."""
-    return float(sum(pc.sum(batch.column(number)).as_py() or 0.0 for batch in collection.scan((number,))))

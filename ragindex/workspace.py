@@ -1,7 +1,7 @@
 """A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,16 +12,17 @@ from pydantic import BaseModel
 from ragindex import manifest as manifests
 from ragindex import registry, revisions
 from ragindex.corpus import Cutting, passage_text
+from ragindex.coverage import Coverage
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
 from ragindex.errors import MissingPartError, StoreError, UsageError, WorkspaceError
-from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, Store
+from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, SharingPart, Store
 from ragindex.manifest import Manifest, PartRecord, Settings
 from ragindex.progress import bar
 from ragindex.registry import Written
 from ragindex.site import BuildEncoder, PartSite
-from ragindex.sync import Task, bring_up, finish_part, open_coverage
+from ragindex.sync import Synced, Task, bring_up
 from ragindex.text import language_warning, languages
 from ragindex.types import Document, Usage
 
@@ -171,15 +172,15 @@ class Workspace:
 
     # ------------------------------------------------------------ building
 
-    def sync(self, plugins: Iterable[IndexingScheme | Part[Any]] = ()) -> None:
+    def sync(self, plugins: Iterable[IndexingScheme | Part[Any]] = ()) -> Synced:
         """Bring the parts of `plugins` up to the corpus; without any, all parts that were ever finished.
 
         Goes on where an earlier sync stopped. Raises WriterBusyError, StoreError, WorkspaceError without documents.
         """
-        parts = _in_order([part for plugin in plugins for part in _parts_of(plugin)] or self._finished_parts())
         self.manifest = manifests.read(self.folder) or self.manifest
+        parts = _in_order([part for plugin in plugins for part in _parts_of(plugin)] or self._finished_parts())
         if self._up_to_date(parts):
-            return
+            return Synced()
         with self._writing("ragindex sync") as corpus:
             wanted = corpus.passage_revisions()
             if not len(wanted) and not self.manifest.parts:
@@ -189,9 +190,9 @@ class Workspace:
             if any("encoder" in part.uses for part in parts):
                 ids = sorted(wanted.column("id").to_pylist())
                 self.encoders.prepare(lambda: self._texts(corpus, ids), len(ids))
-            tasks = self._tasks(parts, corpus)
-            bring_up(tasks, wanted)
-            self._finish(tasks, corpus, wanted)
+            records, synced = bring_up(self._tasks(parts, corpus), wanted)
+            self._finish(records, corpus, wanted)
+        return synced
 
     def all_parts(self, scheme: IndexingScheme) -> tuple[Part[Any], ...]:
         """The parts of a scheme and their inputs, each once, inputs first."""
@@ -308,8 +309,8 @@ class Workspace:
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
             site = self._site(key, inputs, corpus, metered)
-            coverage, covered = open_coverage(self.store, key)
-            tasks[key] = Task(key, part, inputs, site, metered, coverage, covered)
+            coverage = Coverage.open(self.store, key, shares=isinstance(part, SharingPart))
+            tasks[key] = Task(key, part, inputs, site, metered, self.encoders.name, coverage)
         return list(tasks.values())
 
     def _site(self, key: str, inputs: Sequence[Task], corpus: Documents, encoder: BuildEncoder | None) -> PartSite:
@@ -340,11 +341,10 @@ class Workspace:
             record.collections,
         )
 
-    def _finish(self, tasks: Sequence[Task], corpus: Documents, wanted: Any) -> None:
+    def _finish(self, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
+        """Pin readers to what was made, and drop the parts of a fit that is replaced by another."""
         corpus.collection.finish()
-        fingerprint = revisions.fingerprint(wanted)
-        made = {task.key: finish_part(task, self.store, fingerprint, self.encoders.name) for task in tasks}
-        encoder = next((task.encoder.id for task in tasks if task.encoder), None)
+        encoder = next((record.encoder for record in made.values() if record.encoder), None)
         encoders = {**self.manifest.encoders, **({self.encoders.name: encoder} if encoder else {})}
         replaced = self.manifest.encoders.get(self.encoders.name)
         outdated = {
@@ -356,7 +356,7 @@ class Workspace:
         self._opened.clear()
         self._save(
             seed=self.seed,
-            corpus=fingerprint,
+            corpus=revisions.fingerprint(wanted),
             documents_version=corpus.collection.version,
             documents=corpus.collection.count(),
             passages=len(wanted),

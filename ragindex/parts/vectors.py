@@ -1,5 +1,6 @@
 """Vectors of the records of another part, searched by cosine."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -8,7 +9,7 @@ import pyarrow.compute as pc
 
 from ragindex.corpus import passage_text
 from ragindex.filters import Terms
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.interfaces import Change, Collection, Part, SharingPart, Site, Uses
 from ragindex.parts.passages import Passages
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField
@@ -28,8 +29,7 @@ class Vectors(Plugin):
     def apply(self, change: Change, site: Site) -> None:
         """Encode the records that the batch's passages hold now, forget those they no longer hold."""
         source: Collection = site.inputs[0]
-        schema = replace(source.schema, text=(), dimensions=site.encoder.dimensions)
-        records = site.collection("records", schema)
+        records = _records(site)
         _forget(records, frozenset(change.remove))
         if not change.upsert:
             return
@@ -41,12 +41,23 @@ class Vectors(Plugin):
         if now:
             records.upsert(_encoded(pa.Table.from_batches(batches), site))
 
+    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+        """Passages that share a record, where the records of `of` can be shared."""
+        if not isinstance(self.of, SharingPart):
+            return ()
+        shared = _records(site).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+        return {id for batch in shared for id in batch.column("passage_ids").flatten().to_pylist()}
+
     def finish(self, site: Site) -> None:
         """Nothing beyond what every collection does."""
 
     def open(self, site: Site) -> Collection:
         """The collection."""
         return site.collection("records")
+
+
+def _records(site: Site) -> Collection:
+    return site.collection("records", replace(site.inputs[0].schema, text=(), dimensions=site.encoder.dimensions))
 
 
 def _forget(records: Collection, removed: frozenset[str]) -> None:

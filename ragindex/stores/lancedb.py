@@ -34,6 +34,8 @@ _POSTINGS = 2.0
 """What text in memory takes for each of its bytes on disk, its sparse index included (measured, rounded up)."""
 _SMALL_FRAGMENTS = 64
 """Compaction rewrites records; it waits for so many small fragments."""
+_ID_INDEX_FROM = 20_000
+"""Below so many records a pass over them is as quick as an index."""
 _KEEP_VERSIONS = timedelta(hours=1)
 """How long a replaced version stays for readers that are pinned to it and search from disk."""
 
@@ -123,14 +125,18 @@ class LanceStore:
         finally:
             lock.release()
 
+    def fits(self, collection: "LanceCollection") -> bool:
+        """Whether the collection can be held in memory beside what is."""
+        held = sum(_bytes_in_memory(image, self.settings) for image in self.images.values())
+        return held + collection.estimate() <= self.settings.memory_gib * _GIB
+
     def image(self, collection: "LanceCollection") -> Image | None:
         """The collection in memory, None where that would go beyond the budget."""
         key = (collection.name, collection.version)
         image = self.images.get(key)
         if image is not None:
             return image
-        held = sum(_bytes_in_memory(other, self.settings) for other in self.images.values())
-        if held + collection.estimate() > self.settings.memory_gib * _GIB:
+        if not self.fits(collection):
             return None
         with _engine(f"read the collection {collection.name} into memory"):
             mapped = self.folder if self.settings.mmap else None
@@ -225,16 +231,24 @@ class LanceCollection:
             fragments = self.table.stats()["fragment_stats"]
             if fragments["num_small_fragments"] > _SMALL_FRAGMENTS:
                 self.table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+            if self.count() >= _ID_INDEX_FROM:
+                self._index_ids()
             if self.estimate() > self.store.settings.memory_gib * _GIB:
                 lance_index.build(self.table, self.schema)
 
     def describe(self) -> Mapping[str, str | int | float]:
         """`search`: how it is answered; `bytes` on disk of the records now in it."""
         settings = self.store.settings
+        held = self._image is not None or self.store.fits(self)
         beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
         kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
-        search = f"exact, {kept}from memory" if self._in_memory() is not None else beyond
+        search = f"exact, {kept}from memory" if held else beyond
         return {"search": search, "bytes": int(self.table.stats()["total_bytes"])}
+
+    def _index_ids(self) -> None:
+        """An index makes looking up a thousand ids take as long in a large collection as in a small one."""
+        if not any(index.columns == ["id"] for index in self.table.list_indices()):
+            self.table.create_scalar_index("id", index_type="BTREE")
 
     # ------------------------------------------------------------ memory
 

@@ -1,0 +1,49 @@
+# `make demo` and `make test` are all a newcomer needs. Both make the environment in .venv, once, and are quick afterwards.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?=
+
+.PHONY: demo test install lint fix bench clean
+
+demo: $(VENV)/.core  ## compare every method on the small corpus that ships with ragindex
+	@$(BIN)/ragindex demo
+
+test: $(VENV)/.all lint  ## everything that must hold
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+lint: $(VENV)/.all
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timings
+
+install: $(VENV)/.all  ## everything, for development
+
+fix: $(VENV)/.all  ## format, and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with questions, quality; takes minutes
+	@$(BIN)/python -W ignore -m benchmarks.flat $(DATA)
+	@$(BIN)/python -W ignore -m benchmarks.scale
+	@if [ -n "$(DATA)" ]; then $(BIN)/python -W ignore -m benchmarks.quality $(DATA); fi
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(BIN)/uv
+	@echo "installing ragindex ..."
+	@$(BIN)/uv pip install -q --python $(BIN)/python -e .
+	@touch $@
+
+$(VENV)/.all: pyproject.toml | $(BIN)/uv
+	@echo "installing everything for development ..."
+	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[neural,elasticsearch,pdf,dev]'
+	@touch $@ $(VENV)/.core
+
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "ragindex needs Python 3.11 or later; name one: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv

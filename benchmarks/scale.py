@@ -1,0 +1,105 @@
+"""Building, asking and adding one document over 1,000, 10,000 and 100,000 passages; each method in its own process.
+
+    python -m benchmarks.scale [SIZE …]
+
+Passages are made-up words, vectors are random with 384 dimensions: the encoder costs next to nothing.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.synthetic import RandomVectors, documents, questions
+from ragindex import registry
+from ragindex.meter import recording
+from ragindex.types import Document, Query
+from ragindex.workspace import Workspace
+
+METHODS = ("bm25", "dense", "hybrid", "composed")
+K = 20
+
+
+def one(method: str, size: int, folder: Path) -> dict[str, float]:
+    """The figures of one method, from an empty folder; run in a process of its own."""
+    scheme = registry.scheme(method)
+    workspace = Workspace.open(folder, encoder=RandomVectors(), cutting=None)
+    start = time.perf_counter()
+    workspace.add(documents(size))
+    added = time.perf_counter()
+    workspace.sync([scheme])
+    synced = time.perf_counter()
+    parts = [workspace.figures(part) for part in workspace.all_parts(scheme)]
+    building = peak()
+    retriever = scheme.open(workspace)
+    asked = [[Query(str(number), text)] for number, text in enumerate(questions(220))]
+    taken = []
+    for number, query in enumerate(asked):
+        with recording() as times:
+            retriever.retrieve(query, K)
+        if number >= 20:  # the first warm up
+            taken.append((times.total - times.encoder) * 1e3)
+    figures = {
+        "documents_s": added - start,
+        "sync_s": synced - added,
+        "built_alone_s": sum(part.seconds for part in parts),
+        "mb": sum(part.bytes for part in parts) / 1e6,
+        "peak_build_mb": building,
+        "peak_mb": peak(),
+        "p50_ms": float(np.percentile(taken, 50)),
+        "p95_ms": float(np.percentile(taken, 95)),
+    }
+    return figures | one_more(workspace, method)
+
+
+def one_more(workspace: Workspace, method: str) -> dict[str, float]:
+    """One document added: until its batches are committed, and until a newly opened reader finds it."""
+    scheme = registry.scheme(method)
+    start = time.perf_counter()
+    workspace.add([Document("new", "Quixotry", "quixotry quixotry")])
+    added = time.perf_counter()
+    synced = workspace.sync([scheme])
+    finished = time.perf_counter()
+    reader = Workspace.open(workspace.folder, encoder=RandomVectors())
+    hits = scheme.open(reader).retrieve([Query("q", "Quixotry\nquixotry quixotry")], K)[0].hits
+    assert "new" in [hit.id for hit in hits], "the added document is not found"
+    return {
+        "add_s": added - start,
+        "batch_s": synced.batches_seconds,
+        "visible_s": synced.finish_seconds + time.perf_counter() - finished,
+    }
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def main(sizes: list[int]) -> None:
+    names = "documents_s sync_s built_alone_s mb peak_mb p50_ms p95_ms add_s batch_s visible_s"
+    columns = names.split()
+    print("\nmade-up words, random vectors of 384 dimensions, k = 20, without the encoder's time; LanceDB, 1 GiB")
+    print(f"  {'method':9s}{'passages':>9s}" + "".join(f"{name:>{len(name) + 2}s}" for name in columns))
+    for size in sizes:
+        for method in METHODS:
+            with tempfile.TemporaryDirectory() as folder:
+                command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale", "--one", method, str(size), folder]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+            figures = json.loads(done.stdout.splitlines()[-1])
+            print(
+                f"  {method:9s}{size:9d}" + "".join(f"{figures[name]:{len(name) + 2}.2f}" for name in columns),
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(one(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]) / "workspace")))
+    else:
+        main([int(size) for size in sys.argv[1:]] or [1_000, 10_000, 100_000])

@@ -1,0 +1,144 @@
+"""Datasets: a corpus, questions, and gold apart from both."""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from eval.question_files import (
+    Asked,
+    Finder,
+    Gold,
+    beir_questions,
+    benchmark_questions,
+    csv_questions,
+    plain_questions,
+)
+from ragindex.corpus import Corpus, read
+from ragindex.corpus.benchmarks import pair_of_files
+from ragindex.corpus.json_items import Problems
+from ragindex.documents import metadata_json
+from ragindex.errors import DataError, UsageError
+from ragindex.types import Query
+
+__all__ = ["Dataset", "Gold", "fingerprint", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A corpus with questions. `gold` is by query id, None where nobody said what is right.
+
+    `fingerprint` depends on what the documents, questions and gold hold, not on where they lie; `skipped` says what
+    was left out of the corpus and of the questions, and why.
+    """
+
+    name: str
+    corpus: Corpus
+    queries: tuple[Query, ...]
+    gold: Mapping[str, Gold] | None
+    fingerprint: str
+    skipped: tuple[str, ...] = ()
+
+
+def load(
+    path: Path | str,
+    *,
+    questions: Path | str | None = None,
+    format: str | None = None,
+    skip_bad: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """The corpus at `path` with the questions that come with it, or those of the `.csv` or `.txt` file `questions`.
+
+    `limit` takes a random sample of that many questions, in the order of the file; the corpus stays whole. Query ids
+    are q00001, q00002, … in the order of the file, whatever the limit. Raises UsageError for a wrong parameter and
+    DataError, with file and line, for what cannot be read; with `skip_bad` such items are left out and named.
+    """
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
+    path, file = Path(path), None if questions is None else Path(questions)
+    corpus = _without(read(path, format=format, skip_bad=skip_bad), path, file)
+    problems = Problems(skip_bad)
+    asked = list(_asked(path, file, corpus, problems))
+    if not asked:
+        found = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
+        raise DataError("at least one question", found, path=file or path)
+    queries, gold = _numbered(asked)
+    kept = queries if limit is None else _sample(queries, limit, seed)
+    kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}
+    skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.sentences]))
+    return Dataset(corpus.name, corpus, kept, kept_gold, fingerprint(corpus, kept, kept_gold), skipped)
+
+
+def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[Asked]:
+    finder = Finder(corpus)
+    if file is not None:
+        return _asked_in_file(file, finder, problems)
+    if corpus.format == "beir":
+        return beir_questions(path, finder, problems)
+    if corpus.format in ("folder", "jsonl"):
+        raise UsageError(
+            f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
+            "question,answer,documents or a .txt with one question a line."
+        )
+    return benchmark_questions(pair_of_files(path)[0] if corpus.format == "hipporag" else path, finder, problems)
+
+
+def _asked_in_file(file: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+    if file.suffix.lower() == ".csv":
+        return csv_questions(file, finder, problems)
+    if file.suffix.lower() == ".txt":
+        return plain_questions(file)
+    expected = "questions in a .csv (question,answer,documents) or in a .txt (one a line)"
+    raise DataError(expected, file.name, path=file)
+
+
+def _without(corpus: Corpus, path: Path, file: Path | None) -> Corpus:
+    """The corpus without the questions, where their file lies among the documents."""
+    if file is None or corpus.format != "folder" or not file.resolve().is_relative_to(path.resolve()):
+        return corpus
+    id = file.resolve().relative_to(path.resolve()).as_posix()
+    documents = tuple(document for document in corpus.documents if document.id != id)
+    if not documents:
+        raise DataError("at least one document beside the questions", "none", path=path)
+    return replace(corpus, documents=documents)
+
+
+def _numbered(asked: list[Asked]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
+    digits = max(5, len(str(len(asked))))
+    ids = [f"q{number:0{digits}d}" for number in range(1, len(asked) + 1)]
+    queries = tuple(Query(id, one.text) for id, one in zip(ids, asked, strict=True))
+    gold = {id: one.gold for id, one in zip(ids, asked, strict=True) if one.gold is not None}
+    return queries, gold or None
+
+
+def _sample(queries: tuple[Query, ...], limit: int, seed: int) -> tuple[Query, ...]:
+    if limit >= len(queries):
+        return queries
+    chosen = random.Random(seed).sample(range(len(queries)), limit)  # noqa: S311  # a sample, not a secret
+    return tuple(queries[number] for number in sorted(chosen))
+
+
+def fingerprint(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> str:
+    """16 hexadecimal digits of a hash of documents (in the order of their ids), questions and gold.
+
+    When a file was last changed is left out: a copy of the same documents is the same dataset.
+    """
+    hashed = hashlib.sha256()
+    for value in _hashed_values(corpus, queries, gold):
+        hashed.update(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+    return hashed.hexdigest()[:16]
+
+
+def _hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> Iterator[Any]:
+    passing = {"modified"} if corpus.format == "folder" else set()
+    for document in sorted(corpus.documents, key=lambda document: document.id):
+        metadata = {key: value for key, value in document.metadata.items() if key not in passing}
+        yield [document.id, document.title, document.text, metadata_json(metadata)]
+    for query in queries:
+        one = None if gold is None else gold.get(query.id)
+        yield [query.id, query.text, None if one is None else [sorted(one.grades.items()), list(one.answers), one.kind]]

@@ -1,0 +1,7 @@
+"""Reading documents, and cutting them into passages."""
+
+from ragindex.corpus.collecting import Corpus, content_id
+from ragindex.corpus.cutting import Cutting, cut, passage_text
+from ragindex.corpus.formats import FORMATS, read, recognise
+
+__all__ = ["FORMATS", "Corpus", "Cutting", "content_id", "cut", "passage_text", "read", "recognise"]

@@ -1,0 +1,110 @@
+"""The corpora of benchmark files. What would give away gold (is_supporting, idx, question_id …) is not read.
+
+Formats: BEIR (github.com/beir-cellar/beir), HippoRAG (github.com/OSU-NLP-Group/HippoRAG), MuSiQue
+(github.com/StonyBrookNLP/musique), HotpotQA (hotpotqa.github.io), 2WikiMultihopQA (github.com/Alab-NII/2wikimultihop).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragindex.corpus.collecting import Gathered, Given, gather, given_id, metadata_of
+from ragindex.corpus.json_items import Item, Problems, array_items, json_items, json_value, line_items, shown
+from ragindex.errors import DataError
+from ragindex.types import NO_METADATA
+
+_CORPUS_LINE = ("_id", "id", "title", "text", "metadata")
+
+
+def join_sentences(sentences: list[str]) -> str:
+    """One text: put together as they are where sentences bring their own white space, else with spaces."""
+    spaced = any(sentence[:1].isspace() for sentence in sentences[1:])
+    return ("" if spaced else " ").join(sentences)
+
+
+def body(item: Item, value: Any) -> str:
+    """A text that is a string or an array of sentences."""
+    if isinstance(value, list):
+        return join_sentences([item.unicode(sentence, "an array of strings as sentences") for sentence in value])
+    return item.unicode(value, "a string or an array of sentences as text")
+
+
+def paragraph(item: Item) -> tuple[str, str]:
+    """Title and text of a paragraph in MuSiQue's or HippoRAG's form."""
+    key = "text" if item.fields.get("text") is not None else "paragraph_text"
+    if item.fields.get(key) is None:
+        raise item.error("a text under 'text' or 'paragraph_text'", item.under("text"))
+    return item.text("title", default=""), body(item, item.fields[key])
+
+
+def context_entry(item: Item, value: Any) -> tuple[str, str]:
+    """Title and text of an entry `[title, [sentence, …]]` of a HotpotQA or 2WikiMultihopQA context."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise item.error("a context of [title, [sentence, …]] pairs", shown(value))
+    return item.unicode(value[0], "a string as title"), body(item, value[1])
+
+
+def jsonl(path: Path, problems: Problems) -> Gathered:
+    """One document a line: `_id` or `id`, `title`, `text`, `metadata`; other keys become metadata."""
+    file = path / "corpus.jsonl" if path.is_dir() else path
+    return gather(problems.each(_corpus_line, line_items(file, problems)), problems)
+
+
+def _corpus_line(item: Item) -> Given:
+    others = [key for key in item.fields if key not in _CORPUS_LINE]
+    if {"_id", "id"} <= item.fields.keys():
+        others.append("id")
+    text = item.text("text")
+    return Given(given_id(item), item.text("title", default=""), text, metadata_of(item, *others), item)
+
+
+def pair_of_files(path: Path) -> tuple[Path, Path]:
+    """The questions and the corpus of a HippoRAG folder or of `X.json`, beside which stands `X_corpus.json`."""
+    if path.is_dir():
+        return path / "questions.json", path / "corpus.json"
+    named = path.with_name(f"{path.stem}_corpus.json")
+    return path, named if named.exists() or path.name != "questions.json" else path.with_name("corpus.json")
+
+
+def hipporag(path: Path, problems: Problems) -> Gathered:
+    """A corpus file: a list of {title, text} or a mapping of titles to texts or sentences."""
+    file = pair_of_files(path)[1]
+    value = json_value(file)
+    if isinstance(value, list):
+        return gather(problems.each(_listed, array_items(value, file, problems)), problems)
+    if not isinstance(value, dict):
+        raise DataError("a list of {title, text} or a mapping of titles to sentences", shown(value), path=file)
+    titled = ((Item({"title": title}, file, None, n), text) for n, (title, text) in enumerate(value.items(), 1))
+    return gather(problems.each(lambda pair: _content(pair[0], pair[0].text("title"), body(*pair)), titled), problems)
+
+
+def _listed(item: Item) -> Given:
+    return Given(given_id(item), *paragraph(item), metadata_of(item), item)
+
+
+def _content(item: Item, title: str, text: str) -> Given:
+    return Given(None, title, text, NO_METADATA, item)
+
+
+def paragraphs(path: Path, problems: Problems) -> Gathered:
+    """The paragraphs of all questions of a MuSiQue file, each once."""
+
+    def of_question(item: Item) -> list[Given]:
+        inner = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
+        return [_content(one, *paragraph(one)) for one in inner]
+
+    return gather(_flat(problems.each(of_question, json_items(path, problems))), problems)
+
+
+def contexts(path: Path, problems: Problems) -> Gathered:
+    """The contexts of all questions of a HotpotQA or 2WikiMultihopQA file, each once."""
+
+    def of_question(item: Item) -> list[Given]:
+        return [_content(item, *context_entry(item, value)) for value in item.array("context")]
+
+    return gather(_flat(problems.each(of_question, json_items(path, problems))), problems)
+
+
+def _flat(lists: Iterator[list[Given]]) -> Iterator[Given]:
+    for one in lists:
+        yield from one

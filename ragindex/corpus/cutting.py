@@ -1,0 +1,82 @@
+"""Cutting documents into passages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from semantic_text_splitter import TextSplitter
+
+from ragindex.errors import DataError, UsageError
+from ragindex.types import Document, Passage
+
+# The splitter's time grows with the square of a stretch without sentence ends, so it sees so many passages at a time.
+_PASSAGES_A_WINDOW = 16
+_SMALLEST_WINDOW = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """At most `size` characters a passage, up to `overlap` of them shared with the one before.
+
+    Raises UsageError unless 0 < size and 0 <= overlap < size.
+    """
+
+    size: int = 1200
+    overlap: int = 200
+
+    def __post_init__(self) -> None:
+        if type(self.size) is not int or self.size < 1:
+            raise UsageError(f"The 'size' of a passage must be an int of at least 1. Got {self.size!r} instead.")
+        if type(self.overlap) is not int or not 0 <= self.overlap < self.size:
+            raise UsageError(
+                f"The 'overlap' of passages must be an int in the range [0, {self.size}), the size of a passage "
+                f"excluded. Got {self.overlap!r} instead."
+            )
+
+
+def passage_text(title: str, text: str) -> str:
+    """What is indexed and embedded: title, newline, text; where one of them is blank, the other alone."""
+    if not title.strip():
+        return text
+    return f"{title}\n{text}" if text.strip() else title
+
+
+def cut(document: Document, cutting: Cutting | None) -> list[Passage]:
+    """The passages of a document, in order; `document.text[p.start:p.end] == p.text` for each.
+
+    Without `cutting` the document is one passage under the document's id; otherwise the ids are `ID#0`, `ID#1`, … and
+    boundaries are, where possible, those of paragraphs, sentences and words. What no passage covers is white space.
+    A blank text gives one passage, which the title stands for. Raises DataError for text that is not Unicode.
+    """
+    _require_unicode(document)
+    if cutting is None:
+        return [_passage(document, document.id, 0, len(document.text))]
+    spans = list(_spans(document.text, cutting)) or [(0, 0)]
+    return [_passage(document, f"{document.id}#{number}", *span) for number, span in enumerate(spans)]
+
+
+def _require_unicode(document: Document) -> None:
+    for name, value in (("id", document.id), ("title", document.title), ("text", document.text)):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                "text that UTF-8 can hold",
+                f"a lone surrogate at character {error.start + 1} of the {name} of document {document.id!r}",
+            ) from error
+
+
+def _passage(document: Document, id: str, start: int, end: int) -> Passage:
+    return Passage(id, document.id, document.title, document.text[start:end], start, end, document.metadata)
+
+
+def _spans(text: str, cutting: Cutting) -> Iterator[tuple[int, int]]:
+    splitter = TextSplitter(cutting.size, overlap=cutting.overlap)
+    window = max(_PASSAGES_A_WINDOW * cutting.size, _SMALLEST_WINDOW)
+    at = 0
+    while at < len(text):
+        found = splitter.chunk_indices(text[at : at + window])
+        following = at + window
+        if following < len(text) and found and found[-1][0] > 0:
+            following = at + found.pop()[0]  # the window may have ended in the middle of its last passage
+        yield from ((at + start, at + start + len(passage)) for start, passage in found)
+        at = following

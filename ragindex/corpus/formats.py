@@ -1,0 +1,104 @@
+"""Recognising what a path holds, and reading it."""
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ragindex.corpus.benchmarks import contexts, hipporag, jsonl, pair_of_files, paragraphs
+from ragindex.corpus.collecting import Corpus, Gathered, require_documents
+from ragindex.corpus.json_items import Problems, first_item
+from ragindex.corpus.own_documents import SUFFIXES, folder
+from ragindex.errors import DataError, UnknownNameError
+
+_READERS: Mapping[str, Callable[[Path, Problems], Gathered]] = {
+    "jsonl": jsonl,
+    "beir": jsonl,
+    "hipporag": hipporag,
+    "musique": paragraphs,
+    "hotpotqa": contexts,
+    "2wikimultihopqa": contexts,
+}
+FORMATS = ("folder", *_READERS)
+
+
+def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False) -> Corpus:
+    """The corpus that a path holds; its format is recognised unless `format` names it (see FORMATS).
+
+    Raises UsageError for an unknown format and DataError, with file and line, for the first thing that cannot be
+    read; with `skip_bad` such items are left out, and `Corpus.skipped` holds a sentence about each.
+    """
+    path = Path(path)
+    format = recognise(path) if format is None else _known(path, format)
+    problems = Problems(skip_bad)
+    ignored: Mapping[str, int] = {}
+    if format == "folder":
+        gathered, ignored = folder(path, problems)
+    else:
+        gathered = _READERS[format](path, problems)
+    documents, repeats = require_documents(gathered, path, problems)
+    return Corpus(_name(path), format, documents, repeats, tuple(problems.sentences), format != "folder", ignored)
+
+
+def recognise(path: Path) -> str:
+    """The name of the format. Raises DataError where there is nothing, or nothing that is known."""
+    _require_existing(path)
+    if path.is_dir():
+        return _recognise_folder(path)
+    suffix = path.suffix.lower()
+    if suffix in SUFFIXES:
+        return "folder"
+    if suffix == ".json" and pair_of_files(path)[1].exists():
+        return "hipporag"
+    if suffix in (".json", ".jsonl"):
+        return _recognise_items(path)
+    raise DataError(f"a folder, or a file ending in .jsonl, .json, {', '.join(SUFFIXES)}", path.name, path=path)
+
+
+def _known(path: Path, format: str) -> str:
+    if format not in FORMATS:
+        near = difflib.get_close_matches(format, FORMATS, n=3, cutoff=0.4) or FORMATS
+        raise UnknownNameError(
+            f"No format is called {format!r}. Did you mean {' or '.join(near)}? There are: {', '.join(FORMATS)}."
+        )
+    _require_existing(path)
+    if format == "beir" and not path.is_dir():
+        raise DataError("a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)", "a file", path=path)
+    if path.is_dir() and format in ("musique", "hotpotqa", "2wikimultihopqa"):
+        raise DataError(f"a {format} file (.json or .jsonl)", "a folder", path=path)
+    return format
+
+
+def _require_existing(path: Path) -> None:
+    if not os.path.exists(path):  # unlike Path.exists, no error for impossible names
+        raise DataError("a file or a folder", "nothing under this path", path=path)
+
+
+def _recognise_folder(path: Path) -> str:
+    if (path / "corpus.jsonl").is_file():
+        return "beir" if (path / "queries.jsonl").is_file() else "jsonl"
+    both = (path / "questions.json").is_file() and (path / "corpus.json").is_file()
+    return "hipporag" if both else "folder"
+
+
+def _recognise_items(path: Path) -> str:
+    keys = first_item(path).keys()
+    if "paragraphs" in keys:
+        return "musique"
+    if {"context", "supporting_facts"} <= keys:
+        return "2wikimultihopqa" if "evidences" in keys else "hotpotqa"
+    if path.suffix.lower() == ".jsonl":
+        return "jsonl"
+    raise DataError(
+        "a file of questions with 'paragraphs' (MuSiQue) or with 'context' and 'supporting_facts' (HotpotQA), or of "
+        "any questions where their corpus stands beside them: X.json and X_corpus.json, questions.json and corpus.json",
+        f"items with the keys {', '.join(map(repr, keys))}" if keys else "no list of objects",
+        path=path,
+    )
+
+
+def _name(path: Path) -> str:
+    resolved = path.resolve()
+    if resolved.is_dir():
+        return resolved.name
+    return resolved.parent.name if resolved.stem in ("questions", "corpus") else resolved.stem

@@ -1,0 +1,167 @@
+"""Documents of one's own: text, Markdown, HTML and PDF files, alone or in a folder."""
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+
+import regex
+from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
+from bs4.element import CData, NavigableString, PageElement, Tag
+from bs4.exceptions import ParserRejectedMarkup
+
+from ragindex.corpus.collecting import Gathered, Given, gather
+from ragindex.corpus.json_items import Item, Problems, decode, read_bytes, unreadable
+from ragindex.errors import DataError
+from ragindex.registry import require
+from ragindex.types import MetadataValue
+
+_HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
+_UNDERLINE = regex.compile(r" {0,3}=+[ \t]*")
+_FENCE = regex.compile(r" {0,3}(```|~~~)")
+_NOT_TEXT = ("script", "style", "noscript", "template", "head")
+_PARAGRAPHS = (
+    *("article", "aside", "blockquote", "body", "dl", "fieldset", "figure", "footer", "form", "h1", "h2", "h3", "h4"),
+    *("h5", "h6", "header", "hr", "main", "nav", "ol", "p", "pre", "section", "table", "ul"),
+)
+_LINES = ("address", "br", "caption", "dd", "div", "dt", "figcaption", "li", "option", "tr")
+_BREAKS = {**dict.fromkeys(_PARAGRAPHS, 2), **dict.fromkeys(_LINES, 1)}  # newlines before and after
+# A damaged PDF makes pypdf fail in any of these ways, beside its own errors.
+_PDF_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
+
+_Read = tuple[str, str, dict[str, MetadataValue]]  # title (blank: none), text, metadata
+
+
+def _plain(raw: bytes, path: Path) -> _Read:
+    return "", _lines(decode(raw, path)), {}
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _markdown(raw: bytes, path: Path) -> _Read:
+    text = _lines(decode(raw, path))
+    return _first_heading(text), text, {}
+
+
+def _first_heading(text: str) -> str:
+    fence, before = None, ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if mark is not None and fence in (None, mark[1]):
+            fence = mark[1] if fence is None else None
+        elif fence is None and (heading := _HEADING.fullmatch(line)) and heading[1].strip():
+            return str(heading[1]).strip()
+        elif fence is None and before.strip() and _UNDERLINE.fullmatch(line):
+            return before.strip()
+        before = line
+    return ""
+
+
+def _html(raw: bytes, path: Path) -> _Read:
+    markup = decode(raw, path)
+    with warnings.catch_warnings():  # both warn of a mistake that this is not: XHTML, and a text that is a file's name
+        warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
+        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
+        try:
+            soup = BeautifulSoup(markup, "html.parser")
+        except ParserRejectedMarkup as error:
+            raise DataError("HTML", str(error), path=path) from error
+    named = soup.title or soup.h1
+    title = " ".join(named.get_text().split()) if named else ""
+    return title, _html_text(soup), {}
+
+
+def _html_text(soup: BeautifulSoup) -> str:
+    """The visible text: a line a block, an empty line around a paragraph, other white space as a browser shows it."""
+    parts, newlines = [], 0
+    for piece in _html_pieces(soup):
+        if isinstance(piece, int):
+            newlines = max(newlines, piece)
+        elif piece.strip() or not newlines:
+            parts.append("\n" * newlines + piece)
+            newlines = 0
+    found = "\n".join(" ".join(line.split()) for line in "".join(parts).split("\n"))
+    return str(regex.sub(r"\n{3,}", "\n\n", found).strip())
+
+
+def _html_pieces(soup: BeautifulSoup) -> Iterator[str | int]:
+    """The texts in their order, and between them how many newlines a block asks for."""
+    waiting: list[tuple[PageElement | int, bool]] = [(soup, False)]
+    while waiting:
+        node, kept = waiting.pop()
+        if isinstance(node, int):
+            yield node
+        elif isinstance(node, Tag) and node.name not in _NOT_TEXT:
+            around, inside = (_BREAKS.get(node.name, 0), kept), kept or node.name == "pre"
+            waiting += [around, *((child, inside) for child in reversed(node.contents)), around]
+            yield " " if node.name in ("td", "th") else 0
+        elif type(node) in (NavigableString, CData):  # comments and the like are other classes
+            yield str(node) if kept else regex.sub(r"[ \t\n\r\f]+", " ", str(node))
+
+
+def _pdf(raw: bytes, path: Path) -> _Read:
+    pypdf = require("pypdf", "pdf", f"Reading {path.name}")
+    try:
+        reader = pypdf.PdfReader(BytesIO(raw))
+        text = "\n\n".join(page.extract_text() for page in reader.pages)
+        title = (reader.metadata.title if reader.metadata else None) or ""
+        pages = len(reader.pages)
+    except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_PDF_FAULTS) as error:
+        raise DataError("a PDF file", str(error) or type(error).__name__, path=path) from error
+    return _unicode(str(title)).strip(), _unicode(text), {"pages": pages}
+
+
+def _unicode(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_READERS: Mapping[str, Callable[[bytes, Path], _Read]] = {
+    ".txt": _plain,
+    ".md": _markdown,
+    ".html": _html,
+    ".htm": _html,
+    ".pdf": _pdf,
+}
+SUFFIXES = tuple(_READERS)
+
+
+def folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, int]]:
+    """The files of a folder, or one file, and the number of files that no reader takes, by suffix.
+
+    Hidden files and folders are passed over. A document's id is its path in the folder, with slashes.
+    """
+    root = path if path.is_dir() else path.parent
+    files = [path] if path.is_file() else list(_walk(path, problems))
+    read = [file for file in files if file.suffix.lower() in _READERS]
+    ignored = Counter(file.suffix.lower() or file.name for file in files if file.suffix.lower() not in _READERS)
+    if not read:
+        seen = ", ".join(f"{count} {suffix}" for suffix, count in ignored.most_common(10)) or "no files"
+        raise DataError(f"a folder with files ending in {', '.join(SUFFIXES)}", f"only {seen}", path=path)
+    return gather(problems.each(lambda file: _document(file, root), read), problems), ignored
+
+
+def _walk(top: Path, problems: Problems) -> Iterator[Path]:
+    def note(error: OSError) -> None:
+        problems.note(unreadable(Path(error.filename), error))
+
+    for current, folders, names in os.walk(top, onerror=note):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(current, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _document(file: Path, root: Path) -> Given:
+    item = Item({}, file)
+    id = item.unicode(file.relative_to(root).as_posix(), "a file name")
+    title, text, metadata = _READERS[file.suffix.lower()](read_bytes(file), file)
+    if not text.strip():
+        raise item.error("a file with text in it", "none")
+    return Given(id, title or file.stem, text, {"source": id, "modified": _modified(file), **metadata}, item)
+
+
+def _modified(file: Path) -> str:
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()

@@ -1,0 +1,273 @@
+"""Whatever is wrong with questions or gold is one clear error, or, with skip_bad, one sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.datasets import load
+from ragindex.errors import DataError, UsageError
+
+GOOD: dict[str, Any] = {
+    "question": "Good?",
+    "paragraphs": [{"title": "T", "text": "x", "is_supporting": True}],
+}
+
+
+def pair(folder: Path, *items: Any) -> Path:
+    (folder / "case_corpus.json").write_text(
+        json.dumps([{"title": "T", "text": "x"}, {"title": "Two", "text": "y"}, {"title": "Two", "text": "z"}])
+    )
+    (folder / "case.json").write_text(json.dumps(items))
+    return folder / "case.json"
+
+
+def own(folder: Path) -> Path:
+    for name in ("apples.txt", "one/pears.txt", "two/pears.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("text")
+    return folder
+
+
+def supporting(**paragraph: Any) -> dict[str, Any]:
+    return {"question": "?", "paragraphs": [{"title": "T", "text": "x", "is_supporting": True, **paragraph}]}
+
+
+NOT_IN = "gold that names documents of the corpus; found "
+QUESTIONS: list[tuple[Any, str]] = [
+    ("?", 'an item to be an object; found "?"'),
+    ({**GOOD, "question": "  "}, "a question; found an empty one"),
+    ({**GOOD, "question": 3}, "a string under 'question'; found 3"),
+    ({"paragraphs": []}, "a string under 'question'; found only the keys 'paragraphs'"),
+    ({**GOOD, "question": "\ud800?"}, "a string under 'question' that UTF-8 can hold; found a lone surrogate in"),
+    ({**GOOD, "answer": 3}, "a string or an array of strings under 'answer'; found 3"),
+    ({**GOOD, "answer_aliases": [None]}, "a string or an array of strings under 'answer_aliases'; found null"),
+    ({**GOOD, "type": []}, "a string under 'type'; found []"),
+    ({"question": "?"}, "gold under 'paragraphs' or 'supporting_facts'; found only the keys 'question'"),
+    ({"question": "?", "paragraphs": []}, "a question with supporting paragraphs or facts; found one without any"),
+    (supporting(is_supporting=False), "a question with supporting paragraphs or facts; found one without any"),
+    (supporting(is_supporting="yes"), "true or false under 'is_supporting'; found \"yes\""),
+    (supporting(text="another"), f'{NOT_IN}"T", which is not in it (its text is another)'),
+    (supporting(title="Tow"), f"{NOT_IN}\"Tow\", which is not in it (near it are 'Two')"),
+    (supporting(title="Nowhere"), f'{NOT_IN}"Nowhere", which is not in it (nothing there is called nearly so)'),
+    ({"question": "?", "supporting_facts": [["Nowhere", 0]]}, f'{NOT_IN}"Nowhere", which is not in it'),
+    ({"question": "?", "supporting_facts": [["Two", 0]]}, "gold that names one document; 'Two' stands for 2, so give"),
+    (
+        {"question": "?", "supporting_facts": [["Two", 0]], "context": [["Two", ["other"]]]},
+        f'{NOT_IN}"Two", which is not in it (its text is another)',
+    ),
+    ({"question": "?", "supporting_facts": ["Two"]}, 'supporting_facts of [title, sentence number] pairs; found ["Two'),
+    ({"question": "?", "supporting_facts": [[2, 0]]}, "a title in supporting_facts; found 2"),
+    ({"question": "?", "supporting_facts": "Two"}, "an array under 'supporting_facts'; found \"Two\""),
+    (
+        {"question": "?", "supporting_facts": []},
+        "a question with supporting paragraphs or facts; found one without any",
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "message"), QUESTIONS)
+def test_a_bad_question_names_its_number(tmp_path: Path, item: Any, message: str) -> None:
+    path = pair(tmp_path, GOOD, item, {**GOOD, "question": "Last?"})
+    with pytest.raises(DataError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: expected {message}")
+    assert str(caught.value).endswith(" in item 2.")
+    dataset = load(path, skip_bad=True)
+    assert [(query.id, query.text) for query in dataset.queries] == [("q00001", "Good?"), ("q00002", "Last?")]
+    assert dataset.skipped == (str(caught.value),)
+
+
+def test_what_is_left_out_of_corpus_and_questions_is_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "dev.jsonl"
+    paragraphs = [{"title": "T", "paragraph_text": "x", "is_supporting": True}]
+    questions = [json.dumps({"question": question, "paragraphs": paragraphs}) for question in ("", "?")]
+    path.write_text("\n".join(["oops", *questions]))
+    dataset = load(path, skip_bad=True, format="musique")
+    assert len(dataset.corpus.skipped) == 1
+    assert dataset.skipped == (
+        f'{path}, line 1: expected JSON; found "oops" at character 1 (Expecting value).',
+        f"{path}, line 2: expected a question; found an empty one.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("items", "found"),
+    [
+        ([], "none."),
+        ([{"question": ""}], "none that can be read; "),
+    ],
+)
+def test_no_questions(tmp_path: Path, items: list[Any], found: str) -> None:
+    with pytest.raises(DataError) as caught:
+        load(pair(tmp_path, *items), skip_bad=True)
+    assert str(caught.value).startswith(f"{tmp_path / 'case.json'}: expected at least one question; found {found}")
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True])
+def test_an_impossible_limit(tmp_path: Path, limit: Any) -> None:
+    with pytest.raises(UsageError, match=rf"'limit' of questions must be an int in the range \[1, inf\). Got {limit}"):
+        load(pair(tmp_path, GOOD), limit=limit)
+
+
+@pytest.mark.parametrize("name", ["docs", "corpus.jsonl"])
+def test_documents_without_questions(tmp_path: Path, name: str) -> None:
+    own(tmp_path / "docs")
+    (tmp_path / "corpus.jsonl").write_text('{"text": "x"}')
+    with pytest.raises(UsageError, match=r"comes without questions. Give some: --questions FILE, a \.csv with"):
+        load(tmp_path / name)
+
+
+# ---------------------------------------------------------------- BEIR
+
+
+def beir(folder: Path, qrels: str = "0\td0\t1\n1\td1\t1\n", queries: str = "") -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "d0", "text": "x"}\n{"_id": "d1", "text": "y"}\n')
+    lines = '{"_id": "0", "text": "zero?"}\n' + queries + '{"_id": 1, "text": "one?"}\n'
+    (folder / "queries.jsonl").write_text(lines)
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0\tabsent\t1", NOT_IN + "'absent', which is not in it."),
+        ("7\td0\t1", "the id of a query in queries.jsonl; found '7'."),
+        ("0\td0", "query id, document id and a whole number, with tabs between; found '0\\td0'."),
+        ("0\td0\thigh", "query id, document id and a whole number, with tabs between; found '0\\td0\\thigh'."),
+        ("0\td0\t2", "one grade a document; found two for 'd0' and query '0'."),
+    ],
+)
+def test_a_bad_line_of_qrels(tmp_path: Path, line: str, message: str) -> None:
+    folder = beir(tmp_path / "set", f"0\td0\t1\n\n{line}\n1\td1\t1\n")
+    with pytest.raises(DataError) as caught:
+        load(folder)
+    assert str(caught.value) == f"{folder / 'qrels' / 'test.tsv'}, line 4: expected {message}"
+    dataset = load(folder, skip_bad=True)
+    assert [query.text for query in dataset.queries] == ["zero?", "one?"]
+    assert dataset.skipped == (str(caught.value),)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"_id": "2", "text": ""}', "a question; found an empty one."),
+        ('{"text": "x"}', "an id under '_id'; found only the keys 'text'."),
+        ('{"_id": "0", "text": "x"}', "each query id once; found the id '0' a second time."),
+        ('{"_id": "2"}', "a string under 'text'; found only the keys '_id'."),
+    ],
+)
+def test_a_bad_line_of_queries(tmp_path: Path, line: str, message: str) -> None:
+    folder = beir(tmp_path / "set", queries=line + "\n")
+    with pytest.raises(DataError) as caught:
+        load(folder)
+    assert str(caught.value) == f"{folder / 'queries.jsonl'}, line 2: expected {message}"
+    assert load(folder, skip_bad=True).skipped == (str(caught.value),)
+
+
+def test_a_judged_question_without_gold(tmp_path: Path) -> None:
+    folder = beir(tmp_path / "set", "0\td0\t1\n1\td1\t0\n1\td0\t-1\n")
+    with pytest.raises(DataError, match=r"queries\.jsonl, line 2: expected a question with a document graded above 0"):
+        load(folder)
+    assert [query.text for query in load(folder, skip_bad=True).queries] == ["zero?"]
+
+
+@pytest.mark.parametrize(("held", "found"), [("", "no files in qrels/"), ("all.tsv", "qrels/ with all.tsv")])
+def test_beir_without_qrels(tmp_path: Path, held: str, found: str) -> None:
+    folder = beir(tmp_path / "set")
+    (folder / "qrels" / "test.tsv").unlink()
+    if held:
+        (folder / "qrels" / held).write_text("")
+    with pytest.raises(DataError) as caught:
+        load(folder)
+    expected = "expected qrels/test.tsv, qrels/dev.tsv or qrels/train.tsv"
+    assert str(caught.value) == f"{folder}: {expected}; found {found}."
+
+
+# ---------------------------------------------------------------- questions beside one's own documents
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (",x,apples.txt", "a question; found an empty one."),
+        ("Q?,x,", "gold documents in the column 'documents'; found none."),
+        ("Q?,x, ; ", "gold documents in the column 'documents'; found none."),
+        ("Q?,x", "3 columns (question,answer,documents); found 2."),
+        ("Q?,x,apples.txt,more", "3 columns (question,answer,documents); found 4."),
+        (
+            "Q?,x,aples.txt",
+            NOT_IN + "\"aples.txt\", which is not in it (near it are 'apples.txt', 'pears.txt', 'apples').",
+        ),
+        ("Q?,x,apples.txt;qqqq", NOT_IN + '"qqqq", which is not in it (nothing there is called nearly so).'),
+        (
+            "Q?,x,pears.txt",
+            "gold that names one document; 'pears.txt' stands for 2, so give one of their ids; "
+            "found 'one/pears.txt', 'two/pears.txt'.",
+        ),
+    ],
+)
+def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
+    docs, questions = own(tmp_path / "docs"), tmp_path / "q.csv"
+    questions.write_text(f'question,answer,documents\n"Good\n?",x,apples\n\n{row}\nLast?,,one/pears.txt\n')
+    with pytest.raises(DataError) as caught:
+        load(docs, questions=questions)
+    assert str(caught.value) == f"{questions}, line 5: expected {message}"
+    dataset = load(docs, questions=questions, skip_bad=True)
+    assert [query.text for query in dataset.queries] == ["Good\n?", "Last?"]
+    assert dataset.skipped == (str(caught.value),)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "q.csv",
+            b"question;answer;documents\n",
+            "line 1: expected the columns question,answer,documents in the first",
+        ),
+        ("q.csv", b"question,documents,question\n", "found question, documents, question."),
+        (
+            "q.csv",
+            b"",
+            "line 1: expected the columns question,answer,documents in the first line; found an empty file.",
+        ),
+        ("q.csv", b"question,documents\n", "q.csv: expected at least one question; found none."),
+        ("q.csv", b'question,documents\n"open', "q.csv, line 2: expected comma-separated values; found unexpected end"),
+        (
+            "q.csv",
+            b"question,documents\nna\xefve?,apples",
+            "q.csv, line 2: expected text in UTF-8; found the byte 0xef.",
+        ),
+        ("q.txt", b"one?\nna\xefve?", "q.txt, line 2: expected text in UTF-8; found the byte 0xef."),
+        ("q.txt", b" \n\n", "q.txt: expected at least one question; found none."),
+        (
+            "q.xlsx",
+            b"",
+            "expected questions in a .csv (question,answer,documents) or in a .txt (one a line); found q.xlsx.",
+        ),
+        ("", b"", "absent.txt: expected a file that can be read; found No such file or directory."),
+    ],
+)
+def test_a_bad_file_of_questions(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    docs, questions = own(tmp_path / "docs"), tmp_path / (name or "absent.txt")
+    if name:
+        questions.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        load(docs, questions=questions)
+    assert message in str(caught.value)
+
+
+def test_questions_that_are_the_only_document(tmp_path: Path) -> None:
+    (tmp_path / "questions.txt").write_text("Who?\n")
+    with pytest.raises(DataError, match="expected at least one document beside the questions; found none"):
+        load(tmp_path, questions=tmp_path / "questions.txt")
+
+
+def test_a_question_of_a_hundred_thousand_characters(tmp_path: Path) -> None:
+    docs, long = own(tmp_path / "docs"), "why " * 25_000
+    (tmp_path / "q.csv").write_text(f"question,documents\n{long}?,apples\n")
+    assert load(docs, questions=tmp_path / "q.csv").queries[0].text == f"{long}?"

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex.ranking import normalised, reciprocal_rank_fusion
+
+rankings = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
+
+
+def test_by_hand() -> None:
+    fused = reciprocal_rank_fusion([["a", "b", "c"], ["c", "a"]], constant=60)
+    assert fused == [("a", 1 / 61 + 1 / 62), ("c", 1 / 61 + 1 / 63), ("b", 1 / 62)]
+
+
+def test_equal_sums_go_to_the_better_single_rank_then_the_id() -> None:
+    assert [id for id, _ in reciprocal_rank_fusion([["b", "a"], ["a", "b"]])] == ["a", "b"]
+    one, two = (
+        [["x", "p", "y"], ["y", "p", "x"]],
+        reciprocal_rank_fusion([["x", "p", "y"], ["y", "p", "x"]], constant=0),
+    )
+    assert one  # x and y: 1 + 1/3; p: 1/2 + 1/2
+    assert two == [("x", 1 + 1 / 3), ("y", 1 + 1 / 3), ("p", 1.0)]
+
+
+def test_a_repeated_id_counts_at_its_first_place() -> None:
+    assert reciprocal_rank_fusion([["a", "a", "b"]]) == [("a", 1 / 61), ("b", 1 / 62)]
+
+
+@given(rankings)
+def test_scores_are_the_sums_and_fall(lists: list[list[str]]) -> None:
+    fused = reciprocal_rank_fusion(lists, 60)
+    for id, score in fused:
+        assert score == pytest.approx(sum(1 / (61 + ranking.index(id)) for ranking in lists if id in ranking))
+    assert {id for id, _ in fused} == {id for ranking in lists for id in ranking}
+    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
+
+
+@given(rankings, st.permutations(range(4)))
+def test_the_order_of_the_lists_does_not_matter(lists: list[list[str]], order: list[int]) -> None:
+    shuffled = [lists[n] for n in order if n < len(lists)]
+    assert reciprocal_rank_fusion(shuffled) == reciprocal_rank_fusion(lists)
+
+
+def test_normalised() -> None:
+    assert normalised(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
+    assert normalised(np.array([7.0, 7.0])).tolist() == [1, 1]
+    assert normalised(np.array([])).tolist() == []

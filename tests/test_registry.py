@@ -1,0 +1,120 @@
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from baselines.bm25 import BM25
+from baselines.composed import Composed
+from baselines.dense import Dense
+from baselines.hybrid import Hybrid
+from ragindex import registry
+from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
+from ragindex.parts.passages import Passages
+from ragindex.parts.vectors import Vectors
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
+    """Pretend that more distributions are installed."""
+    real = registry.entry_points
+    registry._table.cache_clear()
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: [*real(group=group), *(p for p in points if p.group == group)]
+    )
+
+
+@pytest.fixture(autouse=True)
+def _fresh_table() -> Any:
+    yield
+    registry._table.cache_clear()
+
+
+def test_listing_imports_no_plugin() -> None:
+    code = (
+        "import sys; from ragindex import registry; names = [registry.names(group) for group in registry.GROUPS];"
+        "print([m for m in sys.modules if m.split('.')[0] in ('baselines', 'eval', 'lancedb', 'sklearn')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_all_of_ours_are_there() -> None:
+    assert {"bm25", "composed", "dense", "hybrid"} <= set(registry.names("schemes"))
+    assert {"lsa", "openai", "sentence-transformers"} <= set(registry.names("encoders"))
+    assert "lancedb" in registry.names("stores")
+    assert {"passages", "vectors"} <= set(registry.names("parts"))
+    assert {"compare", "demo"} <= set(registry.names("commands"))
+
+
+@pytest.mark.parametrize("group", registry.GROUPS)
+def test_everything_registered_loads(group: registry.Group) -> None:
+    for name in registry.names(group):
+        assert callable(registry.load(group, name))
+
+
+def test_an_unknown_name_is_answered_with_near_ones() -> None:
+    with pytest.raises(UnknownNameError, match=r"No method is called 'bm52'. Did you mean bm25\?"):
+        registry.scheme("bm52")
+    with pytest.raises(UnknownNameError, match="There are: lancedb"):
+        registry.store("zzzzzz")
+
+
+def test_a_taken_name_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, EntryPoint("bm25", "somewhere.more:BM25", "ragindex.schemes"))
+    with pytest.raises(NameTakenError, match=r"'bm25' is claimed by baselines.bm25:BM25 .* and somewhere.more:BM25"):
+        registry.scheme("bm25")
+
+
+def test_a_missing_package_says_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, EntryPoint("far", "no_such_package.far:Far", "ragindex.schemes"))
+    with pytest.raises(MissingExtraError, match=r"needs the package 'no_such_package'.*Run: pip install 'ragindex'"):
+        registry.scheme("far")
+    with pytest.raises(MissingExtraError, match=r"pip install 'ragindex\[neural\]'"):
+        registry.require("no_such_package", "neural", "The encoder x")
+
+
+def test_made_from_what_was_written() -> None:
+    assert registry.scheme("hybrid") == Hybrid()
+    assert registry.scheme("hybrid(bases=[bm25, composed(candidate_factor=3)], rrf_k=10)") == Hybrid(
+        bases=(BM25(), Composed(candidate_factor=3)), rrf_k=10
+    )
+    assert registry.scheme({"name": "dense", "params": {"over": {"name": "passages"}}}) == Dense(over=Passages())
+    assert registry.part("vectors") == Vectors(of=Passages())
+    assert registry.scheme(BM25()) == BM25()
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("hybrid(rrfk=3)", "hybrid has no parameter 'rrfk'; did you mean rrf_k?"),
+        ("hybrid(depth=0)", "The 'depth' parameter of hybrid must be greater than or equal to 1. Got 0 instead."),
+        ("composed(composed_score=max)", "must be 'cosine', 'sum', 'rrf' or 'weighted'. Got 'max' instead."),
+        ("dense(over=passage)", "No part is called 'passage'. Did you mean passages"),
+        ("bm25:x", "takes no argument after a colon"),
+        ({"name": "bm25", "parameters": {}}, "A plugin is written {name, params}"),
+        ({"params": {}}, "A plugin is written {name, params}"),
+    ],
+)
+def test_what_is_wrong_is_said(written: Any, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        registry.scheme(written)
+    assert message in str(error.value)
+
+
+def test_labels_are_short_and_make_the_same_again() -> None:
+    labels = {
+        "bm25": BM25(),
+        "hybrid(rrf_k=10)": Hybrid(rrf_k=10),
+        "hybrid(bases=[bm25, composed(candidate_factor=3)])": Hybrid(bases=(BM25(), Composed(candidate_factor=3))),
+    }
+    for label, scheme in labels.items():
+        assert registry.label(scheme) == label
+        assert registry.scheme(label) == scheme
+
+
+def test_fingerprints_differ_where_results_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.fingerprint(Hybrid()) == registry.fingerprint(registry.scheme("hybrid(depth=100)"))
+    before = registry.fingerprint(Hybrid(bases=(BM25(), Dense())))
+    assert before != registry.fingerprint(Hybrid(bases=(Dense(), BM25())))
+    monkeypatch.setattr(Dense, "version", 2)
+    assert registry.fingerprint(Hybrid(bases=(BM25(), Dense()))) != before

@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex.errors import UsageError
+from ragindex.specs import Spec, parse, parse_many, render
+
+names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_.\-]{0,8}", fullmatch=True)
+numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
+scalars = st.one_of(numbers, st.booleans(), st.none(), st.text(max_size=8))
+specs = st.deferred(lambda: st.builds(Spec, names, st.dictionaries(names, values, max_size=3)))
+values = st.deferred(lambda: st.one_of(scalars, st.lists(scalars, max_size=3), specs.filter(lambda spec: spec.params)))
+
+
+@given(specs)
+def test_what_is_rendered_is_read_back(spec: Spec) -> None:
+    assert parse(render(spec)) == spec
+
+
+@given(st.lists(specs, min_size=1, max_size=4))
+def test_lists_of_them_too(many: list[Spec]) -> None:
+    assert parse_many(", ".join(map(render, many))) == many
+
+
+def test_by_hand() -> None:
+    assert parse("gear(base=griever(iterations=3), beam_width = 5)") == Spec(
+        "gear", {"base": Spec("griever", {"iterations": 3}), "beam_width": 5}
+    )
+    assert parse("hybrid(bases=[bm25, dense(over=triples)])") == Spec(
+        "hybrid", {"bases": ["bm25", Spec("dense", {"over": "triples"})]}
+    )
+    assert parse('x(a=true, b=null, c="a, b)", d=-1.5e3, e=true-ish)') == Spec(
+        "x", {"a": True, "b": None, "c": "a, b)", "d": -1500.0, "e": "true-ish"}
+    )
+    assert parse("elasticsearch:http://127.0.0.1:9200") == Spec("elasticsearch", argument="http://127.0.0.1:9200")
+    assert parse("sentence-transformers:models/a (b)") == Spec("sentence-transformers", argument="models/a (b)")
+    assert parse_many("bm25") == [Spec("bm25")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "character 1, expected a name; found 'the end'"),
+        ("bm25(", "expected a parameter's name"),
+        ("bm25(k", "expected '=' after 'k'"),
+        ("bm25(k=1", "expected ',' or ')'"),
+        ("bm25(k=1,k=2)", "each parameter once, but 'k' stands twice"),
+        ("bm25 dense", "character 6, expected the end; found 'dense'"),
+        ("bm25,,dense", "expected the end"),
+        ("x(a=" + "[" * 30 + "]" * 30 + ")", "at most 20 levels"),
+        ("x(a=" * 30, "at most 20 levels"),
+    ],
+)
+def test_what_cannot_be_read_is_pointed_at(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse(text)
+    assert message in str(error.value)

