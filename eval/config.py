@@ -1,0 +1,110 @@
+"""The file that `compare --config` reads: YAML with ${NAME} for environment variables, keys named as the flags."""
+
+import difflib
+import os
+from pathlib import Path
+from typing import Any
+
+import regex
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from ragindex.errors import DataError, UsageError
+from ragindex.registry import Written
+from ragindex.specs import parse_many
+
+_VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class Settings(BaseModel, frozen=True, extra="forbid"):
+    """What a comparison is asked for, by flags or in a file. None: not said."""
+
+    data: str | None = None
+    questions: Path | None = None
+    format: str | None = None
+    skip_bad: bool | None = None
+    language: str | None = None
+    methods: str | list[str | dict[str, Any]] | None = None
+    encoder: str | dict[str, Any] | None = None
+    store: str | dict[str, Any] | None = None
+    k: str | int | list[int] | None = None
+    limit: int | None = None
+    seed: int | None = None
+    workspace: Path | None = None
+    out: Path | None = None
+    json_file: str | None = None
+
+    def over(self, other: "Settings") -> "Settings":
+        """These, and those of `other` where nothing is said here."""
+        return Settings.model_validate({**_said(other), **_said(self)})
+
+    def written_methods(self) -> list[Written] | None:
+        """The methods as they were written; None: every one that can be made."""
+        if isinstance(self.methods, str):
+            return list(parse_many(self.methods))
+        return None if self.methods is None else list(self.methods)
+
+    def cutoffs(self) -> tuple[int, ...] | None:
+        """The k's. Raises UsageError where one is no whole number."""
+        if not isinstance(self.k, str):
+            return (self.k,) if isinstance(self.k, int) else None if self.k is None else tuple(self.k)
+        try:
+            return tuple(int(part) for part in self.k.split(","))
+        except ValueError as error:
+            raise UsageError(f"--k must be whole numbers separated by commas, as 5,10,20. Got {self.k!r}.") from error
+
+
+def _said(settings: Settings) -> dict[str, Any]:
+    return {name: value for name in Settings.model_fields if (value := getattr(settings, name)) is not None}
+
+
+def read(path: Path) -> Settings:
+    """The settings in a file. Raises DataError where it is no YAML, UsageError for keys and values that cannot be."""
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError("a YAML file", error.strerror or str(error), path=path) from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else mark.line + 1
+        raise DataError("YAML", getattr(error, "problem", None) or str(error), path=path, line=line) from error
+    if not isinstance(value, dict):
+        raise DataError("keys and values, as in 'methods: [bm25, dense]'", repr(value)[:80], path=path)
+    expanded = {_key(key, path): _expanded(item, path) for key, item in value.items()}
+    try:
+        return Settings.model_validate(expanded)
+    except ValidationError as error:
+        raise UsageError(f"{path}: {_explain(error)}") from error
+
+
+def _key(key: Any, path: Path) -> str:
+    """A key of the file as a field of Settings (`json_file`, because pydantic models have a method `json`)."""
+    known = {name.removesuffix("_file").replace("_", "-"): name for name in Settings.model_fields}
+    name = known.get(str(key).replace("_", "-"))
+    if name is None:
+        near = difflib.get_close_matches(str(key), known, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(known))}."
+        raise UsageError(f"{path}: no setting is called {str(key)!r}. {hint}")
+    return name
+
+
+def _expanded(value: Any, path: Path) -> Any:
+    """`value` with ${NAME} replaced in all its texts."""
+    if isinstance(value, dict):
+        return {key: _expanded(item, path) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expanded(item, path) for item in value]
+    return _VARIABLE.sub(lambda found: _variable(found[1], path), value) if isinstance(value, str) else value
+
+
+def _variable(name: str, path: Path) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise UsageError(f"{path}: the environment variable {name} is not set. Run: export {name}=…")
+    return value
+
+
+def _explain(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"][:1]).replace("json_file", "json")
+    return f"{where!r}: {problem['msg']}. Got {problem['input']!r} instead."

@@ -1,0 +1,251 @@
+"""The comparison of methods over one dataset: build, ask, measure. Gold is read here and in the metrics, nowhere else.
+
+The figures of a method depend on what `Workspace.result_fingerprint` names and on the questions; answers and latency
+are kept under that name in the workspace's folder `runs`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from eval import datasets, latency, metrics, outputs
+from eval.answering import answer_all
+from eval.comparison import Comparison, DatasetFacts, MethodResult
+from eval.datasets import Dataset
+from eval.methods import Method, chosen
+from eval.scoring import judgements, scores
+from eval.tracking import track
+from ragindex import registry
+from ragindex.errors import MissingExtraError, MissingPartError, UsageError
+from ragindex.interfaces import IndexingScheme
+from ragindex.registry import Written
+from ragindex.types import Query
+from ragindex.workspace import PartFigures, Workspace
+
+
+def compare(
+    data: str | Path | Dataset | None = None,
+    methods: Sequence[Written] | None = None,
+    *,
+    questions: Path | str | None = None,
+    format: str | None = None,
+    skip_bad: bool = False,
+    language: str | None = None,
+    encoder: Written = "lsa",
+    store: Written = "lancedb",
+    ks: Sequence[int] = (5, 10, 20),
+    limit: int | None = None,
+    seed: int = 0,
+    workspace: Path | str | Workspace | None = None,
+    out: Path | str | None = None,
+    tracking: bool = True,
+) -> Comparison:
+    """Build `methods` (by default every one that can be made) over `data`, ask its questions and measure.
+
+    `workspace` is a folder (default: ragindex-workspaces/NAME) or an open workspace, whose own encoder, store,
+    language and seed count then. Without `data`, the documents that the workspace holds are searched. `out` is a
+    folder for the rankings and figures. With `tracking`, the comparison is recorded in MLflow.
+
+    Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError. A question on which a method raises is
+    counted as unanswered and scores 0.
+    """
+    cutoffs, (asked, left_out) = _cutoffs(ks), chosen(methods)
+    loading = {"questions": questions, "format": format, "skip_bad": skip_bad, "limit": limit, "seed": seed}
+    dataset = None if data is None else _loaded(data, loading)
+    settings = {"encoder": encoder, "store": store, "language": language, "seed": seed}
+    with _opened(workspace, dataset, settings) as opened:
+        if dataset is None:
+            dataset = _held(opened, loading)
+        else:
+            opened.replace(dataset.corpus.documents, source=_source(data, dataset))
+        _require_questions(dataset)
+        results = [_measured(opened, method, dataset, cutoffs, left_out) for method in asked]
+        comparison = _comparison(opened, dataset, cutoffs, [result for result in results if result], left_out)
+    if out is not None:
+        outputs.write(comparison, Path(out))
+    if tracking:
+        track(comparison)
+    return comparison
+
+
+def default_workspace(dataset: str) -> Path:
+    """Where the workspace of a dataset is when none is named: ragindex-workspaces/NAME."""
+    return Path("ragindex-workspaces", folder_name(dataset))
+
+
+def folder_name(name: str) -> str:
+    """A name as that of a folder."""
+    return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
+
+
+# ---------------------------------------------------------------- what is compared
+
+
+def _cutoffs(ks: Sequence[int]) -> tuple[int, ...]:
+    for k in ks:
+        if type(k) is not int or k < 1:
+            raise UsageError(f"The 'ks' of compare must be ints in the range [1, inf). Got {k!r} instead.")
+    if not ks:
+        raise UsageError("The 'ks' of compare must name at least one k, as --k 5,10,20.")
+    return tuple(sorted(set(ks)))
+
+
+def _loaded(data: str | Path | Dataset, loading: Mapping[str, Any]) -> Dataset:
+    if not isinstance(data, Dataset):
+        return datasets.load(data, **loading)
+    given = [name for name in ("questions", "format", "limit") if loading[name] is not None]
+    if given:
+        raise UsageError(f"compare takes {given[0]!r} with a path, not with a Dataset, which is read already.")
+    return data
+
+
+def _held(workspace: Workspace, loading: Mapping[str, Any]) -> Dataset:
+    """The documents of the workspace with questions from a file."""
+    raise UsageError("compare needs DATA: a folder or a file of documents.")
+
+
+def _source(data: str | Path | Dataset | None, dataset: Dataset) -> str:
+    """What the workspace remembers its documents by."""
+    if isinstance(data, str | Path) and Path(data).exists():
+        return str(Path(data).resolve())
+    return dataset.name
+
+
+def _require_questions(dataset: Dataset) -> None:
+    if not dataset.queries:
+        raise UsageError(
+            f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
+            "or FILE.txt (one a line)."
+        )
+
+
+@contextmanager
+def _opened(
+    workspace: Path | str | Workspace | None, dataset: Dataset | None, settings: Mapping[str, Any]
+) -> Iterator[Workspace]:
+    if isinstance(workspace, Workspace):
+        yield workspace
+        return
+    if workspace is None and dataset is None:
+        raise UsageError("compare needs DATA, or --workspace with documents and --questions FILE.")
+    folder = Path(workspace) if workspace is not None else default_workspace(dataset.name if dataset else "")
+    whole = dataset is not None and dataset.corpus.whole
+    with Workspace.open(folder, cutting=None if whole else "default", **settings) as opened:
+        yield opened
+
+
+# ---------------------------------------------------------------- one method
+
+
+def _measured(
+    workspace: Workspace, method: Method, dataset: Dataset, ks: tuple[int, ...], left_out: list[str]
+) -> MethodResult | None:
+    """The figures of one method; None where it is left out because an extra is missing and nobody asked for it."""
+    try:
+        workspace.sync([method.scheme])
+        return _asked(workspace, method, dataset, ks)
+    except MissingExtraError as error:
+        if method.asked_for:
+            raise
+        left_out.append(f"{method.label}: {error}")
+        return None
+
+
+def _asked(workspace: Workspace, method: Method, dataset: Dataset, ks: tuple[int, ...]) -> MethodResult:
+    scheme, queries = method.scheme, dataset.queries
+    retriever = scheme.open(workspace)
+    fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
+    folder = workspace.folder / "runs" / fingerprint
+    depths = ks if getattr(scheme, "reads_k", False) else ks[-1:]
+    answers = {k: answer_all(retriever, queries, k, folder / f"answers-{k}.jsonl", method.label) for k in depths}
+    answered = [query for query, answer in zip(queries, answers[ks[-1]], strict=True) if answer.error is None]
+    timed = latency.sample(answered, workspace.seed)
+    per_query = scores(answers, dataset.gold, ks)
+    described = registry.describe(scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
+    return MethodResult(
+        described["name"],
+        method.label,
+        described["params"],
+        fingerprint,
+        answers,
+        per_query,
+        metrics.means(list(per_query.values())),
+        latency.measure(retriever, timed, ks[-1], folder / f"latency-{ks[-1]}.json", method.label),
+        _parts(workspace, scheme),
+    )
+
+
+def questions_fingerprint(queries: Sequence[Query]) -> str:
+    """A hash of the questions, in order, with their ids and filters."""
+    return registry.digest([[query.id, query.text, repr(query.filter)] for query in queries])
+
+
+def _parts(workspace: Workspace, scheme: IndexingScheme) -> Mapping[str, PartFigures]:
+    """The figures of all parts by name; by their full description where two share a name."""
+    parts = workspace.all_parts(scheme)
+    figures = [workspace.figures(part) for part in parts]
+    names = [one.name for one in figures]
+    labels = [
+        registry.label(part) if names.count(name) > 1 else name  # type: ignore[arg-type]  # a part is a pydantic model
+        for part, name in zip(parts, names, strict=True)
+    ]
+    return dict(zip(labels, figures, strict=True))
+
+
+# ---------------------------------------------------------------- the result
+
+
+def _comparison(
+    workspace: Workspace, dataset: Dataset, ks: tuple[int, ...], results: list[MethodResult], left_out: list[str]
+) -> Comparison:
+    if not results:
+        raise UsageError("No method could be made. " + " ".join(left_out))
+    counts, corpus = workspace.counts(), dataset.corpus
+    judged = sum(bool(judgements(dataset.gold, query.id)) for query in dataset.queries)
+    identity = [dataset.fingerprint, list(ks), *(result.fingerprint for result in results)]
+    return Comparison(
+        dataset=DatasetFacts(
+            dataset.name,
+            corpus.format,
+            counts.documents,
+            counts.passages,
+            len(dataset.queries),
+            judged,
+            dataset.fingerprint,
+        ),
+        encoder=registry.label(workspace.encoders.plugin),  # type: ignore[arg-type]  # a pydantic model; seed apart
+        encoder_id=_encoder_id(workspace),
+        store=workspace.store_name,
+        language=workspace.language,
+        seed=workspace.seed,
+        ks=ks,
+        queries=dataset.queries,
+        gold=dataset.gold,
+        methods=tuple(results),
+        notes=_notes(dataset),
+        left_out=tuple(left_out),
+        fingerprint=registry.digest(identity),
+    )
+
+
+def _notes(dataset: Dataset) -> tuple[str, ...]:
+    """What was not read, and why."""
+    corpus = dataset.corpus
+    ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
+    repeats = f"{corpus.repeats} repeated documents are kept once"
+    return (
+        *(f"skipped: {sentence}" for sentence in dataset.skipped),
+        *([repeats] if corpus.repeats else []),
+        *([f"files that no reader takes: {ignored}"] if ignored else []),
+    )
+
+
+def _encoder_id(workspace: Workspace) -> str | None:
+    """None where no method has needed the encoder yet."""
+    try:
+        return str(workspace.encoder.id)
+    except MissingPartError:
+        return None

@@ -1,0 +1,97 @@
+"""Files that others read: rankings and gold as TREC has them, figures as JSON, one line a method and question."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from eval.comparison import Answer, Comparison, MethodResult
+from eval.metrics import ranking
+from eval.scoring import judgements
+from ragindex.errors import StoreError
+from ragindex.registry import digest
+
+
+def write(comparison: Comparison, folder: Path) -> None:
+    """comparison.json, runs/LABEL.trec, qrels.trec (where there is gold) and per_query.jsonl. Raises StoreError."""
+    try:
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+        _write(folder / "comparison.json", [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)])
+        _write(folder / "per_query.jsonl", per_query(comparison, comparison.methods))
+        write_qrels(comparison, folder)
+        for method in comparison.methods:
+            _write(folder / "runs" / f"{file_name(method.label)}.trec", run(method))
+    except OSError as error:
+        raise StoreError(f"The results could not be written to {folder}: {error.strerror or error}.") from error
+
+
+def write_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
+    """run.trec, qrels.trec and per_query.jsonl of one method. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "run.trec", run(method))
+    _write(folder / "per_query.jsonl", per_query(comparison, [method]))
+    write_qrels(comparison, folder)
+
+
+def write_qrels(comparison: Comparison, folder: Path) -> None:
+    """qrels.trec, where any question has gold documents."""
+    lines = list(qrels(comparison))
+    if lines:
+        _write(folder / "qrels.trec", lines)
+
+
+def run(method: MethodResult) -> Iterable[str]:
+    """The document rankings at the largest k as a TREC run; scores fall with the rank, so that no reader sees ties."""
+    for answer in method.final:
+        ranked, query_id, label = documents(answer), _field(answer.query_id), _field(method.label)
+        for rank, doc_id in enumerate(ranked, start=1):
+            yield f"{query_id} Q0 {_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
+
+
+def qrels(comparison: Comparison) -> Iterable[str]:
+    """The gold as TREC qrels."""
+    for query in comparison.queries:
+        for doc_id, grade in sorted(judgements(comparison.gold, query.id).items()):
+            yield f"{_field(query.id)} 0 {_field(doc_id)} {grade}"
+
+
+def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
+    """One JSON object a method and question: what was asked, wanted and found, and how it scored."""
+    for method in methods:
+        for query, answer in zip(comparison.queries, method.final, strict=True):
+            gold = None if comparison.gold is None else comparison.gold.get(query.id)
+            line: dict[str, Any] = {
+                "method": method.label,
+                "query": query.id,
+                "source_id": gold.source_id if gold else None,
+                "kind": gold.kind if gold else None,
+                "question": query.text,
+                "gold": judgements(comparison.gold, query.id),
+                "documents": documents(answer),
+                "metrics": method.per_query.get(query.id, {}),
+                "error": method.failures.get(query.id),
+            }
+            yield json.dumps(line, ensure_ascii=False)
+
+
+def documents(answer: Answer) -> list[str]:
+    """The document ranking of an answer."""
+    return ranking(hit.doc_ids for hit in answer.hits)
+
+
+def file_name(label: str) -> str:
+    """A label as the name of a file: as it stands where that is safe, else made safe and told apart by a hash."""
+    safe = regex.sub(r"[^\w.()=,+-]", "_", label)[:80]
+    return safe if safe == label and not label.startswith(".") else f"_{safe.lstrip('.')}-{digest(label)[:8]}"
+
+
+def _field(text: str) -> str:
+    """TREC fields end at white space: it is written as in a URL, and so is the percent sign."""
+    return regex.sub(r"[\s%]", lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)

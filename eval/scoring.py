@@ -1,0 +1,30 @@
+"""Where answers meet gold."""
+
+from collections.abc import Mapping, Sequence
+
+from eval import metrics
+from eval.comparison import Answer
+from eval.datasets import Gold
+
+
+def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, int]:
+    """The grades of a question's gold documents; empty where it has none."""
+    one = None if gold is None else gold.get(query_id)
+    return {} if one is None else metrics.gains(one.doc_ids, one.grades)
+
+
+def scores(
+    answers: Mapping[int, Sequence[Answer]], gold: Mapping[str, Gold] | None, ks: Sequence[int]
+) -> Mapping[str, Mapping[str, float]]:
+    """The metrics of every judged question, by its id; one that was not answered scores 0.
+
+    Those at k come from the answers at k, where there are some, else from those at the largest k.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for k in ks:
+        for answer in answers.get(k, answers[max(answers)]):
+            if judged := judgements(gold, answer.query_id):
+                hits = [hit.doc_ids for hit in answer.hits]
+                found.setdefault(answer.query_id, {}).update(metrics.measure(hits, judged, (k,)))
+    ordered = metrics.names(ks)
+    return {query_id: {name: values[name] for name in ordered} for query_id, values in found.items()}

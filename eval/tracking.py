@@ -1,0 +1,219 @@
+"""Recording a comparison in MLflow: one parent run, one child a method. A tracker that fails warns and ends no run.
+
+The store is the one that MLFLOW_TRACKING_URI names, else sqlite:///mlflow.db in the working folder.
+"""
+
+import io
+import json
+import logging
+import os
+import socket
+import sqlite3
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import regex
+
+from eval import outputs
+from eval.comparison import Comparison, MethodResult, Percentiles
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+EXPERIMENT = "ragindex"
+DEFAULT_URI = "sqlite:///mlflow.db"
+_NAMES = {
+    "R": "recall",
+    "full_R": "full_recall",
+    "Success": "success",
+    "RR": "reciprocal_rank",
+    "nDCG": "ndcg",
+    "one_doc_R": "one_document_recall",
+}
+_LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_LONGEST = 6000  # characters of a parameter's value; MLflow refuses more
+_LONGEST_REASON = 300
+# MLflow's own limits wait for minutes: too long where a server is not there, right once it has answered.
+_IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+_PATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+
+
+class TrackingWarning(UserWarning):
+    """A comparison could not be recorded in MLflow."""
+
+
+def tracking_uri() -> str:
+    """Where comparisons are recorded."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
+def track(comparison: Comparison) -> str | None:
+    """Record a comparison; the id of its parent run. None, after one warning, where the tracker failed."""
+    uri = tracking_uri()
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
+        try:
+            _probe(uri)
+            return _recorded(comparison, uri)
+        except _failures() as error:
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
+    warnings.warn(
+        f"The comparison was not recorded in MLflow at {uri}: {failure} "
+        "The results above are complete. Set MLFLOW_TRACKING_URI to record elsewhere.",
+        TrackingWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def metric_name(name: str) -> str:
+    """A metric's name as MLflow allows it: `R@5` is `retrieval/recall_at_5`."""
+    base, _, k = name.partition("@")
+    return f"retrieval/{_NAMES[base]}_at_{k}"
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a tracker may fail with. mlflow takes seconds to import, so nothing else waits for it."""
+    known = (OSError, ValueError, RuntimeError, ImportError, sqlite3.Error)
+    try:
+        from alembic.util import CommandError
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError:
+        return known
+    return (*known, CommandError, MlflowException, SQLAlchemyError)
+
+
+def _probe(uri: str) -> None:
+    """Raises at once where a database cannot be written or reached: MLflow would try again for minutes."""
+    parts = urlsplit(uri)
+    port = parts.port or _PORTS.get(parts.scheme.partition("+")[0])
+    if uri.startswith("sqlite:///"):
+        path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=5)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            database.rollback()
+    elif parts.scheme.partition("+")[0] in _PORTS and parts.hostname:
+        socket.create_connection((parts.hostname, port or 0), timeout=5).close()
+
+
+def _recorded(comparison: Comparison, uri: str) -> str:
+    from mlflow import MlflowClient
+
+    with _quiet():
+        with _environment(_IMPATIENT):
+            client = MlflowClient(tracking_uri=uri)
+            experiment = _experiment(client)
+        with _environment(_PATIENT), tempfile.TemporaryDirectory() as folder:
+            return _record(client, experiment, comparison, Path(folder))
+
+
+def _experiment(client: "MlflowClient") -> str:
+    held = client.get_experiment_by_name(EXPERIMENT)
+    return str(held.experiment_id) if held is not None else client.create_experiment(EXPERIMENT)
+
+
+def _record(client: "MlflowClient", experiment: str, comparison: Comparison, folder: Path) -> str:
+    tags = {"ragindex.fingerprint": comparison.fingerprint}
+    parent: str = client.create_run(experiment, run_name=comparison.dataset.name, tags=tags).info.run_id
+    for number, method in enumerate(comparison.methods):
+        tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
+        child: str = client.create_run(experiment, run_name=method.label, tags=tags).info.run_id
+        _batch(client, child, _method_params(comparison, method), _method_metrics(method))
+        outputs.write_method(comparison, method, folder / str(number))
+        client.log_artifacts(child, str(folder / str(number)))
+        client.set_terminated(child)
+    _batch(client, parent, _params(comparison), {})
+    outputs.write(comparison, folder / "all")
+    client.log_artifacts(parent, str(folder / "all"))
+    client.set_terminated(parent)
+    return parent
+
+
+def _batch(client: "MlflowClient", run_id: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    from mlflow.entities import Metric, Param
+
+    now = int(time.time() * 1000)
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in params.items()}
+    client.log_batch(
+        run_id,
+        metrics=[Metric(_allowed(name), value, now, 0) for name, value in values.items()],
+        params=[Param(_allowed(key), text[:_LONGEST]) for key, text in texts.items()],
+    )
+
+
+def _params(comparison: Comparison) -> Mapping[str, Any]:
+    return {
+        **{f"dataset/{name}": value for name, value in comparison.dataset.to_json().items()},
+        "encoder": comparison.encoder,
+        "encoder_id": comparison.encoder_id,
+        "store": comparison.store,
+        "language": comparison.language,
+        "seed": comparison.seed,
+        "k": ",".join(map(str, comparison.ks)),
+        "fingerprint": comparison.fingerprint,
+    }
+
+
+def _method_params(comparison: Comparison, method: MethodResult) -> Mapping[str, Any]:
+    own = {f"params/{name}": value for name, value in method.params.items()}
+    shared = {**_params(comparison), "fingerprint": method.fingerprint}
+    return {"method": method.name, "label": method.label, **own, **shared}
+
+
+def _method_metrics(method: MethodResult) -> dict[str, float]:
+    values = {metric_name(name): value for name, value in method.metrics.items()}
+    split = method.latency
+    for prefix, part in (("", split.total), ("encoder_", split.encoder), ("store_", split.store), ("own_", split.own)):
+        values |= _milliseconds(prefix, part)
+    for name, figures in method.parts.items():
+        values |= {f"index/{name}/seconds": figures.seconds, f"index/{name}/bytes": figures.bytes}
+    totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
+    return {**values, **totals, "unanswered": len(method.failures)}
+
+
+def _milliseconds(prefix: str, part: Percentiles) -> dict[str, float]:
+    named = {f"latency/{prefix}p50_ms": part.p50, f"latency/{prefix}p95_ms": part.p95}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _allowed(name: str) -> str:
+    """MLflow takes letters, digits and a few signs in names."""
+    return str(regex.sub(r"[^\w./ -]", "_", name))[:250]
+
+
+@contextmanager
+def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that the user has not set, for a while."""
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what mlflow and alembic say about themselves off the screen, and out of JSON on standard output."""
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,0 +1,168 @@
+"""Vectors of the index, kept in SQLite by encoder and text: no text of the index is encoded twice.
+
+Each vector keeps its share of what its batch first cost. Questions never come here.
+"""
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+import numpy as np
+
+from ragindex import meter
+from ragindex.errors import StoreError
+from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
+from ragindex.types import Usage
+
+_Made = TypeVar("_Made")
+_BATCH = 512  # texts encoded and committed together
+_ASKED = 500  # keys in one question to SQLite
+_PATIENCE = 60.0  # seconds to wait for another process's commit
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS vectors (
+    encoder TEXT NOT NULL, text BLOB NOT NULL, vector BLOB NOT NULL,
+    seconds REAL NOT NULL, input_tokens REAL NOT NULL, output_tokens REAL NOT NULL, money REAL NOT NULL,
+    PRIMARY KEY (encoder, text)
+)"""
+_READ = "SELECT text, vector, seconds, input_tokens, output_tokens, money FROM vectors WHERE encoder = ? AND text IN "
+_WRITE = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A text's vector and its share of what its batch first cost: seconds, input tokens, output tokens, money."""
+
+    vector: Floats
+    cost: tuple[float, float, float, float]
+
+
+class CachedEncoder:
+    """An encoder whose document vectors are kept in the SQLite file `path`. Safe for threads and processes.
+
+    It has `encode_tokens`, and so is a TokenEncoder, where the encoder inside has. Nothing is opened before the first
+    document is encoded, so questions need no writable folder.
+    """
+
+    encode_tokens: Callable[[Sequence[str]], list[TokenVectors]]
+
+    def __init__(self, encoder: Encoder, path: Path) -> None:
+        self._encoder, self._path, self._lock = encoder, path, Lock()
+        if isinstance(encoder, TokenEncoder):
+            self.encode_tokens = _metered(encoder.encode_tokens)
+
+    @property
+    def id(self) -> str:
+        """The encoder's id."""
+        return self._encoder.id
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors."""
+        return self._encoder.dimensions
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Passed on, never kept; its seconds are booked on `ragindex.meter`."""
+        return _metered(self._encoder.encode_queries)(texts)
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        """(len(texts), dimensions); only texts that are not in the file are encoded. Raises StoreError."""
+        return self.encode_documents_with_usage(texts)[0]
+
+    def encode_documents_with_usage(self, texts: Sequence[str]) -> tuple[Floats, Usage, Usage]:
+        """Vectors, what these texts (each once) cost when first encoded, and what was paid now.
+
+        Every batch of 512 is committed before the next is encoded. Raises StoreError where the file fails.
+        """
+        keys = [_key(text) for text in texts]
+        wanted = dict(zip(keys, texts, strict=True))
+        with self._lock, _opened(self._path) as connection:
+            rows = self._held(connection, list(wanted))
+            missing = [key for key in wanted if key not in rows]
+            spent = Usage()
+            for start in range(0, len(missing), _BATCH):
+                batch = {key: wanted[key] for key in missing[start : start + _BATCH]}
+                made, paid = self._encoded(batch)
+                self._keep(connection, made)
+                rows.update(made)
+                spent += paid
+        vectors = np.stack([rows[key].vector for key in keys]) if keys else self._none()
+        return vectors, _sum(rows[key].cost for key in wanted), spent
+
+    def _none(self) -> Floats:
+        return np.zeros((0, self.dimensions), dtype=np.float32)
+
+    def _held(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, _Row]:
+        """The rows there are; one that is not whole counts as missing, and is replaced."""
+        rows: dict[bytes, _Row] = {}
+        for start in range(0, len(keys), _ASKED):
+            asked = keys[start : start + _ASKED]
+            question = f"{_READ}({','.join('?' * len(asked))})"
+            for key, blob, *cost in connection.execute(question, (self.id, *asked)):
+                if isinstance(blob, bytes) and len(blob) == 4 * self.dimensions:
+                    rows[key] = _Row(np.frombuffer(blob, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
+        return rows
+
+    def _encoded(self, batch: Mapping[bytes, str]) -> tuple[dict[bytes, _Row], Usage]:
+        texts = list(batch.values())
+        start = time.perf_counter()
+        vectors = self._encoder.encode_documents(texts)
+        seconds = time.perf_counter() - start
+        counted = self._encoder.usage(texts) if isinstance(self._encoder, CountingEncoder) else Usage()
+        paid = Usage(seconds, counted.input_tokens, counted.output_tokens, counted.money)
+        whole = sum(len(text) + 1 for text in texts)
+        shares = ((len(text) + 1) / whole for text in texts)
+        rows = (_Row(vector, _share(paid, share)) for vector, share in zip(vectors, shares, strict=True))
+        return dict(zip(batch, rows, strict=True)), paid
+
+    def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
+        with connection:
+            connection.executemany(
+                _WRITE, [(self.id, key, row.vector.astype("<f4").tobytes(), *row.cost) for key, row in rows.items()]
+            )
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _share(paid: Usage, share: float) -> tuple[float, float, float, float]:
+    return (paid.seconds * share, paid.input_tokens * share, paid.output_tokens * share, paid.money * share)
+
+
+def _sum(costs: Iterable[tuple[float, float, float, float]]) -> Usage:
+    """Tokens are shared as fractions and told as whole ones."""
+    seconds, read, written, money = (sum(column) for column in zip((0.0,) * 4, *costs, strict=True))
+    return Usage(seconds, round(read), round(written), money)
+
+
+def _metered(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]], _Made]:
+    def booked(texts: Sequence[str]) -> _Made:
+        start = time.perf_counter()
+        try:
+            return work(texts)
+        finally:
+            meter.add("encoder", time.perf_counter() - start)
+
+    return booked
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection of this call's own: nothing to close later, nothing shared with a forked process."""
+    try:
+        with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(_SCHEMA)
+            yield connection
+    except sqlite3.OperationalError as error:
+        hint = "Make sure that there is space and that the folder may be written."
+        raise StoreError(f"The vector cache {path} cannot be used: {error}. {hint}") from error
+    except sqlite3.DatabaseError as error:
+        hint = "Delete the file; its texts are then encoded again."
+        raise StoreError(f"The vector cache {path} is broken: {error}. {hint}") from error

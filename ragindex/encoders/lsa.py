@@ -1,0 +1,184 @@
+"""Latent semantic analysis: the encoder that needs no download.
+
+Sublinear TF-IDF of words, a truncated singular value decomposition, divided by the singular values (whitened), rows of
+length one. A fit is a folder of `vocabulary.json`, `idf.npy`, `projection.npy` and, written last, `fit.json`.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from ragindex import text as analysis
+from ragindex.encoders.unit import of_length_one
+from ragindex.errors import StoreError
+from ragindex.interfaces import Floats, TokenVectors
+from ragindex.plugin import Plugin
+
+_FITTED_PASSAGES = 50_000
+_VOCABULARY = 65_536
+_SMALLEST_SINGULAR_VALUE = 1e-4  # of the largest: below it is rounding, and dividing by it would make noise
+_SMALLEST_LENGTH = 1e-6  # of a vector before it is scaled to length one: as above
+_FILES = ("vocabulary.json", "idf.npy", "projection.npy")
+
+
+class Lsa(Plugin):
+    """`lsa`, `lsa:256`: min(dimensions, half the passages) dimensions; fitted on at most 50,000 and 65,536 words."""
+
+    argument: ClassVar[str] = "dimensions"
+    version: ClassVar[int] = 1
+
+    dimensions: Annotated[int, Field(ge=1)] = 1024
+
+    def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
+        """Learn from `texts` and write the fit to `folder`: the same texts, in any order, give the same bytes."""
+        tokens = analysis.analyse_many(sorted(_sampled(texts, seed)), language, content=True)
+        vocabulary = _vocabulary(tokens)
+        counts = _counts(tokens, vocabulary)
+        idf = _idf(counts)
+        wanted = max(1, min(self.dimensions, len(tokens) // 2, len(vocabulary)))
+        projection = _projection(_tf_idf(counts, idf), wanted, seed)
+        _write(folder, language, vocabulary, idf, projection)
+
+    def load(self, folder: Path) -> "LsaEncoder":
+        """The encoder fitted into `folder`. Raises StoreError where the fit is not whole."""
+        try:
+            fit = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
+            words = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
+            idf = np.load(folder / "idf.npy")
+            projection = np.load(folder / "projection.npy", mmap_mode="r")
+            if len(words) != len(idf) or projection.shape != (len(words), fit["dimensions"]):
+                raise ValueError(f"{len(words)} words, {len(idf)} weights, a projection of {projection.shape}")
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"The lsa fit in {folder} cannot be read ({error}). Delete that folder and run: ragindex index"
+            ) from error
+        return LsaEncoder(fit["id"], fit["language"], {word: i for i, word in enumerate(words)}, idf, projection)
+
+
+class LsaEncoder:
+    """A fit at work. Questions and documents are encoded alike; immutable, and so thread-safe."""
+
+    def __init__(self, id: str, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
+        self._id, self._language = id, language
+        self._vocabulary, self._idf, self._projection = vocabulary, idf, projection
+
+    @property
+    def id(self) -> str:
+        """`lsa-` and the hash of the fit."""
+        return self._id
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors."""
+        return int(self._projection.shape[1])
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        """(len(texts), dimensions), rows of length one; zero for a text without a word that the fit knows."""
+        counts = _counts(analysis.analyse_many(texts, self._language, content=True), self._vocabulary)
+        return of_length_one(_tf_idf(counts, self._idf) @ self._projection, _SMALLEST_LENGTH)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """As `encode_documents`."""
+        return self.encode_documents(texts)
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """One vector a word, the one that the word alone would have; words that the fit does not know are left out."""
+        return [self._token_vectors(text) for text in texts]
+
+    def _token_vectors(self, text: str) -> TokenVectors:
+        found = [
+            (self._vocabulary[token], (start, end))
+            for token, start, end in analysis.token_spans(text, self._language, content=True)
+            if token in self._vocabulary
+        ]
+        rows = np.array([row for row, _ in found], dtype=np.intp)
+        vectors = of_length_one(self._projection[rows], _SMALLEST_LENGTH)
+        known = np.flatnonzero(vectors.any(axis=1))
+        spans = tuple(found[i][1] for i in known)
+        return TokenVectors(spans, vectors[known])
+
+
+# ---------------------------------------------------------------- the fit
+
+
+def _sampled(texts: Sequence[str], seed: int) -> list[str]:
+    if len(texts) <= _FITTED_PASSAGES:
+        return list(texts)
+    chosen = np.random.default_rng(seed).choice(len(texts), _FITTED_PASSAGES, replace=False)
+    return [texts[i] for i in chosen]
+
+
+def _vocabulary(tokens: Sequence[str]) -> dict[str, int]:
+    """The words of the most passages, equal ones by the alphabet, numbered by the alphabet."""
+    frequency = Counter(chain.from_iterable(set(joined.split()) for joined in tokens))
+    ranked = sorted(frequency, key=lambda word: (-frequency[word], word))[:_VOCABULARY]
+    return {word: i for i, word in enumerate(sorted(ranked))}
+
+
+def _counts(tokens: Sequence[str], vocabulary: Mapping[str, int]) -> "csr_matrix[np.float32]":
+    """How often each word stands in each text: (texts, words)."""
+    columns: list[int] = []
+    ends = [0]
+    for joined in tokens:
+        columns += [vocabulary[word] for word in joined.split() if word in vocabulary]
+        ends.append(len(columns))
+    ones = np.ones(len(columns), dtype=np.float32)
+    counts = csr_matrix((ones, np.array(columns, np.int32), np.array(ends, np.int32)), (len(tokens), len(vocabulary)))
+    counts.sum_duplicates()
+    return counts
+
+
+def _idf(counts: "csr_matrix[np.float32]") -> Floats:
+    """Smooth inverse document frequency: ln((1 + n) / (1 + df)) + 1."""
+    n, words = counts.shape
+    frequency = np.bincount(counts.indices, minlength=words)
+    weights: Floats = (np.log((1 + n) / (1 + frequency)) + 1).astype(np.float32)
+    return weights
+
+
+def _tf_idf(counts: "csr_matrix[np.float32]", idf: Floats) -> "csr_matrix[np.float32]":
+    """Rows of (1 + ln tf) idf, of length one."""
+    weights = counts.copy()
+    weights.data = (1 + np.log(counts.data)) * idf[counts.indices]
+    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    lengths = np.sqrt(np.bincount(rows, weights.data.astype(np.float64) ** 2, minlength=counts.shape[0]))
+    weights.data /= lengths[rows].astype(np.float32)
+    return weights
+
+
+def _projection(weights: "csr_matrix[np.float32]", dimensions: int, seed: int) -> Floats:
+    """(words, dimensions): the right singular vectors over their singular values, as far as these tell anything."""
+    from sklearn.utils.extmath import randomized_svd
+
+    if weights.nnz == 0:
+        return np.zeros((weights.shape[1], 1), dtype=np.float32)
+    _, values, vectors = randomized_svd(weights, dimensions, n_iter=4, random_state=seed)
+    kept = values > _SMALLEST_SINGULAR_VALUE * values[0]
+    return np.ascontiguousarray((vectors[kept] / values[kept, np.newaxis]).T, dtype=np.float32)
+
+
+def _write(folder: Path, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
+    try:
+        (folder / "vocabulary.json").write_text(json.dumps(list(vocabulary), ensure_ascii=False), encoding="utf-8")
+        np.save(folder / "idf.npy", idf)
+        np.save(folder / "projection.npy", projection)
+        fit = {"id": _id(folder, language), "language": language, "dimensions": projection.shape[1]}
+        (folder / "fit.json").write_text(json.dumps(fit), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"The lsa fit cannot be written to {folder}: {error.strerror}.") from error
+
+
+def _id(folder: Path, language: str) -> str:
+    digest = hashlib.sha256(f"{analysis.VERSION} {language}".encode())
+    for name in _FILES:
+        with (folder / name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return f"lsa-{digest.hexdigest()[:16]}"

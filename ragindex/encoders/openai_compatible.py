@@ -1,0 +1,250 @@
+"""Embeddings from any endpoint that speaks OpenAI's protocol."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock, local
+from typing import Any, ClassVar
+from urllib.parse import urlsplit, urlunsplit
+
+import numpy as np
+from pydantic import Field
+
+from ragindex.encoders.unit import of_length_one
+from ragindex.errors import ServiceError, UsageError
+from ragindex.interfaces import Floats
+from ragindex.plugin import Plugin
+from ragindex.registry import digest
+from ragindex.types import Usage
+
+_URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
+_KEY_VARIABLES = ("EMBEDDING_API_KEY", "OPENAI_API_KEY")
+_DEFAULT_URL = "https://api.openai.com/v1"
+_TOO_LONG = (
+    "context length",
+    "context_length",
+    "tokens per request",
+    "must have less than",
+    "too long",
+    "too many tokens",
+)
+_TOO_LONG_STATUSES = frozenset({400, 413, 422})
+_SHORTEST = 64  # characters: what is too long even so is not too long
+_LONGEST_MESSAGE = 500
+_CHARACTERS_A_TOKEN = 4.0  # before the service has said how many there are
+_log = logging.getLogger(__name__)
+
+
+class OpenAICompatible(Plugin):
+    """`openai:MODEL` at EMBEDDING_BASE_URL with EMBEDDING_API_KEY, falling back to OPENAI_BASE_URL, OPENAI_API_KEY.
+
+    `price` is money for a million tokens. Requests that time out, lose their connection or get 408, 409, 429 or 5xx
+    are sent again up to `retries` times, after what Retry-After says or a growing wait.
+    """
+
+    argument: ClassVar[str] = "model"
+    version: ClassVar[int] = 1
+
+    model: str
+    dimensions: int | None = Field(default=None, ge=1)
+    batch_size: int = Field(default=128, ge=1, le=2048)
+    retries: int = Field(default=5, ge=0)
+    timeout: float = Field(default=60.0, gt=0)
+    price: float = Field(default=0.0, ge=0)
+
+    def open(self) -> "OpenAIEncoder":
+        """A client; sends nothing yet. Raises UsageError where no key is set or the address is none."""
+        key, base_url = _variable(_KEY_VARIABLES), _variable(_URL_VARIABLES) or _DEFAULT_URL
+        if key is None:
+            raise UsageError(f"The encoder openai:{self.model} needs a key: set {' or '.join(_KEY_VARIABLES)}.")
+        if not base_url.startswith(("http://", "https://")):
+            raise UsageError(f"{' or '.join(_URL_VARIABLES)} must begin with http:// or https://.")
+        return OpenAIEncoder(self, base_url, key)
+
+
+def _variable(names: Sequence[str]) -> str | None:
+    return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The vectors of one request and what the service says it counted."""
+
+    vectors: Floats
+    tokens: int
+
+
+class OpenAIEncoder:
+    """A client of one endpoint. Thread-safe.
+
+    A text that the service refuses as too long is cut to half its characters until it fits; how many were is in
+    `truncated`, and logged. Blank texts are not sent: their vectors are zero.
+    """
+
+    def __init__(self, plugin: OpenAICompatible, base_url: str, key: str) -> None:
+        from openai import OpenAI
+
+        self._plugin, self._key, self._where = plugin, key, _without_credentials(base_url)
+        self._client = OpenAI(base_url=base_url, api_key=key, max_retries=plugin.retries, timeout=plugin.timeout)
+        self._lock, self._last = Lock(), local()
+        self._dimensions = plugin.dimensions
+        self._characters = self._tokens = 0
+        self.truncated = 0
+
+    @property
+    def id(self) -> str:
+        """Model, dimensions asked for, and a hash of the address: two servers may call different models alike."""
+        dimensions = self._plugin.dimensions or "native"
+        return f"openai-{self._plugin.model.replace('/', '-')}-{dimensions}-{digest(self._where)[:8]}"
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors; learnt from a first answer where it was not given. Raises ServiceError."""
+        if self._dimensions is None:
+            self._encode(["dimensions"])
+        assert self._dimensions is not None  # noqa: S101  # an answer without vectors raises
+        return self._dimensions
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        """(len(texts), dimensions), rows of length one. Raises ServiceError."""
+        sent = [i for i, text in enumerate(texts) if text.strip()]
+        size = self._plugin.batch_size
+        answers = [self._encode([texts[i] for i in sent[at : at + size]]) for at in range(0, len(sent), size)]
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        if sent:
+            vectors[sent] = np.concatenate([answer.vectors for answer in answers])
+        self._last.texts, self._last.tokens = list(texts), sum(answer.tokens for answer in answers)
+        return vectors
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """As `encode_documents`."""
+        return self.encode_documents(texts)
+
+    def usage(self, texts: Sequence[str]) -> Usage:
+        """Tokens and money of `texts`: as the service counted them where this thread encoded just these last.
+
+        For other texts an estimate, from the characters a token has had so far.
+        """
+        if getattr(self._last, "texts", None) == list(texts):
+            tokens = self._last.tokens
+        else:
+            ratio = self._characters / self._tokens if self._tokens else _CHARACTERS_A_TOKEN
+            tokens = round(sum(map(len, texts)) / ratio)
+        return Usage(input_tokens=tokens, money=tokens * self._plugin.price / 1e6)
+
+    def _encode(self, texts: list[str]) -> _Answer:
+        """One request, or several where something is too long."""
+        try:
+            return self._ask(texts)
+        except _TooLongError:
+            if len(texts) == 1:
+                return self._encode_cut(texts[0])
+        half = len(texts) // 2
+        first, second = self._encode(texts[:half]), self._encode(texts[half:])
+        return _Answer(np.concatenate([first.vectors, second.vectors]), first.tokens + second.tokens)
+
+    def _encode_cut(self, text: str) -> _Answer:
+        size = len(text) // 2
+        while True:
+            try:
+                answer = self._ask([text[:size]])
+                break
+            except _TooLongError:
+                if size <= _SHORTEST:
+                    raise
+            size //= 2
+        with self._lock:
+            self.truncated += 1
+        _log.warning("%s: a text of %d characters was too long and was cut to %d", self.id, len(text), size)
+        return answer
+
+    def _ask(self, texts: list[str]) -> _Answer:
+        """One request, with the client's retries."""
+        from openai import APIConnectionError, APIStatusError
+
+        options: dict[str, Any] = {} if self._plugin.dimensions is None else {"dimensions": self._plugin.dimensions}
+        try:
+            response = self._client.embeddings.with_raw_response.create(
+                model=self._plugin.model, input=texts, encoding_format="float", **options
+            )
+        except APIStatusError as error:
+            raise self._failure(error.message, error.status_code) from None
+        except APIConnectionError as error:
+            tries = f"{self._plugin.retries + 1} tries"
+            raise self._failure(f"no answer after {tries}: {error.__cause__ or error.message}") from None
+        return self._read(response.http_response.text, texts)
+
+    def _read(self, body: str, texts: list[str]) -> _Answer:
+        try:
+            answer = _answer(body, len(texts), self._dimensions)
+        except ValueError as error:
+            raise self._failure(str(error)) from None
+        with self._lock:
+            self._dimensions = answer.vectors.shape[1]
+            self._characters += sum(map(len, texts))
+            self._tokens += answer.tokens
+        return answer
+
+    def _failure(self, message: str, status: int | None = None) -> ServiceError:
+        """What the caller is told; never the key."""
+        told = message.replace(self._key, "…")[:_LONGEST_MESSAGE]
+        kind = _TooLongError if status in _TOO_LONG_STATUSES and _says_too_long(message) else ServiceError
+        hint = f" Check {' or '.join(_KEY_VARIABLES)}." if status in (401, 403) else ""
+        status_text = "" if status is None else f" with status {status}"
+        return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {told}.{hint}")
+
+
+class _TooLongError(ServiceError):
+    """The service says that the input is too long for it."""
+
+
+def _says_too_long(message: str) -> bool:
+    return any(words in message.lower() for words in _TOO_LONG)
+
+
+def _without_credentials(base_url: str) -> str:
+    parts = urlsplit(base_url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2].lower(), parts.path.rstrip("/"), "", ""))
+
+
+# ---------------------------------------------------------------- what the service answered
+
+
+def _answer(body: str, count: int, dimensions: int | None) -> _Answer:
+    """The vectors in the order of the inputs. Raises ValueError with what was expected and what was got."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        raise ValueError(f"expected JSON, got {body[:80]!r}") from None
+    data = parsed.get("data") if isinstance(parsed, Mapping) else None
+    if not isinstance(data, list) or not all(isinstance(item, Mapping) for item in data):
+        raise ValueError(f"expected a list of embeddings as 'data', got {body[:80]!r}")
+    if len(data) != count:
+        raise ValueError(f"expected {count} embeddings, got {len(data)}")
+    places = [item.get("index") for item in data]
+    if sorted(map(str, places)) != sorted(map(str, range(count))):
+        raise ValueError(f"expected each index from 0 to {count - 1} once, got {places[:20]}")
+    ordered = sorted(data, key=lambda item: int(item["index"]))  # the index says whose it is, the order does not
+    vectors = _vectors([item.get("embedding") for item in ordered], dimensions)
+    usage = parsed.get("usage")
+    tokens = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
+    return _Answer(vectors, tokens if isinstance(tokens, int) else 0)
+
+
+def _vectors(rows: Sequence[Any], dimensions: int | None) -> Floats:
+    """Rows of length one."""
+    expected = f"vectors of {dimensions or 'as many'} numbers"
+    if not all(isinstance(row, list) for row in rows):
+        raise ValueError(f"expected {expected}, got {str(next(r for r in rows if not isinstance(r, list)))[:40]!r}")
+    sizes = sorted({len(row) for row in rows})
+    if len(sizes) != 1 or sizes[0] == 0 or dimensions not in (None, sizes[0]):
+        raise ValueError(f"expected {expected}, got {' and '.join(map(str, sizes))}")
+    try:
+        vectors = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected {expected}, got something else among them") from None
+    if not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
+        raise ValueError("expected finite vectors longer than zero, got NaN, infinity or nothing but zeros")
+    return of_length_one(vectors)

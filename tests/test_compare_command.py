@@ -1,0 +1,228 @@
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from eval import commands, config
+from eval.config import Settings
+from ragindex.errors import DataError, MissingExtraError, UnknownNameError, UsageError
+
+TEXTS = {
+    "hill.md": "# Grey Anna\n\nGrey Anna is the highest hill of the north.",
+    "rivers/sarn.md": "# Sarn\n\nThe Sarn is a river that carries barges with slate.",
+    "rivers/orla.md": "# Orla\n\nThe Orla is a short river with eleven gorges.",
+    "quill.txt": "Nether Quill is a town made of slate.",
+}
+QUESTIONS = "question,answer,documents\nWhich hill is highest?,Grey Anna,hill.md\nSlate?,,rivers/sarn.md;quill.txt\n"
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with documents and questions; comparisons are not recorded, which test_tracking covers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(commands, "track", lambda comparison: "the id of a run")
+    for name, text in TEXTS.items():
+        path = tmp_path / "notes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "questions.csv").write_text(QUESTIONS)
+    return tmp_path
+
+
+@pytest.fixture
+def run() -> Run:
+    app = typer.Typer()
+    app.command("compare")(commands.compare)
+    app.command("demo")(commands.demo)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+    return call
+
+
+def test_documents_of_ones_own_with_questions(run: Run, working_folder: Path) -> None:
+    result = run("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid(depth=3)", "--k", "1,3")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[2].startswith("bm25")
+    assert lines[3].startswith("hybrid(depth=3)")
+    assert "notes (folder): 4 documents, 4 passages, 2 questions; k = 1, 3" in result.stdout
+    results = working_folder / "ragindex-results" / "notes"
+    value = json.loads((results / "comparison.json").read_text())
+    assert [method["label"] for method in value["methods"]] == ["bm25", "hybrid(depth=3)"]
+    assert value["methods"][0]["metrics"]["R@1"] == 0.75
+    assert {path.name for path in (results / "runs").iterdir()} == {"bm25.trec", "hybrid(depth=3).trec"}
+    assert len((results / "per_query.jsonl").read_text().splitlines()) == 4
+    assert (results / "qrels.trec").read_text().splitlines()[0] == "q00001 0 hill.md 1"
+    assert (working_folder / "ragindex-workspaces" / "notes" / "workspace.json").exists()
+
+
+def test_json_alone_on_standard_output(run: Run, working_folder: Path) -> None:
+    result = run("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
+    value = json.loads(result.stdout)
+    assert value == json.loads((working_folder / "ragindex-results" / "notes" / "comparison.json").read_text())
+    beside = run("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "figures.json")
+    assert json.loads((working_folder / "figures.json").read_text()) == value
+    assert "bm25" in beside.stdout
+
+
+def test_questions_without_gold(run: Run, working_folder: Path) -> None:
+    (working_folder / "questions.txt").write_text("Which hill is highest?\nWhat is Nether Quill?\n")
+    result = run("compare", "notes", "--questions", "questions.txt", "--methods", "bm25", "--out", "elsewhere")
+    assert "no gold: quality was not measured" in result.stdout
+    assert json.loads((working_folder / "elsewhere" / "comparison.json").read_text())["methods"][0]["metrics"] == {}
+
+
+def test_what_was_not_read_is_said(run: Run, working_folder: Path) -> None:
+    (working_folder / "notes" / "picture.png").write_bytes(b"\x89PNG")
+    (working_folder / "questions.csv").write_text(QUESTIONS + "Who?,,nobody.md\n")
+    result = run("compare", "notes", "--questions", "questions.csv", "--skip-bad", "--methods", "bm25")
+    assert "skipped: " in result.stdout
+    assert "nobody.md" in result.stdout
+    assert "files that no reader takes: 1 .png" in result.stdout
+
+
+def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUESTIONS_FILE", "questions.csv")
+    (working_folder / "study.yaml").write_text(
+        "data: notes\nquestions: ${QUESTIONS_FILE}\nk: [2, 3]\nseed: 5\njson: '-'\nskip-bad: true\n"
+        "methods:\n- bm25\n- name: hybrid\n  label: deep\n  params: {depth: 50}\n- {name: hybrid, label: flat}\n"
+    )
+    value = json.loads(run("compare", "--config", "study.yaml", "--seed", "7").stdout)
+    assert [(method["name"], method["label"]) for method in value["methods"]] == [
+        ("bm25", "bm25"),
+        ("hybrid", "deep"),
+        ("hybrid", "flat"),
+    ]
+    assert value["methods"][1]["params"]["depth"] == 50
+    assert value["seed"] == 7
+    assert {name.partition("@")[2] for name in value["methods"][0]["metrics"]} == {"2", "3"}
+    other = json.loads(run("compare", "--config", "study.yaml", "--methods", "bm25", "--k", "1").stdout)
+    assert [method["label"] for method in other["methods"]] == ["bm25"]
+    assert set(other["methods"][0]["metrics"]) == {
+        f"{name}@1" for name in ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "match"),
+    [
+        ("method: [bm25]", UsageError, "no setting is called 'method'. Did you mean methods"),
+        ("colour: red", UsageError, "There are: data, encoder, format, json, k, "),
+        ("data: ${NO_SUCH_VARIABLE}", UsageError, "the environment variable NO_SUCH_VARIABLE is not set"),
+        ("seed: many", UsageError, "'seed': .*integer.* Got 'many' instead"),
+        ("methods: 3", UsageError, "'methods'"),
+        ("- bm25", DataError, "expected keys and values"),
+        ("data: [", DataError, "study.yaml, line 1: expected YAML"),
+        ("data: \x00", DataError, "expected YAML"),
+    ],
+)
+def test_settings_that_cannot_be(working_folder: Path, text: str, error: type[Exception], match: str) -> None:
+    (working_folder / "study.yaml").write_text(text)
+    with pytest.raises(error, match=match):
+        config.read(working_folder / "study.yaml")
+
+
+def test_a_file_of_settings_that_is_not_there(working_folder: Path) -> None:
+    with pytest.raises(DataError, match="none.yaml: expected a YAML file; found No such file"):
+        config.read(working_folder / "none.yaml")
+
+
+def test_only_whole_variables_are_replaced(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", "a: b # ${NAME}")
+    (working_folder / "study.yaml").write_text("data: 'x ${NAME} $NAME ${1} $${NAME}'")
+    assert config.read(working_folder / "study.yaml").data == "x a: b # ${NAME} $NAME ${1} $a: b # ${NAME}"
+
+
+def test_cutoffs_as_they_are_written() -> None:
+    assert Settings(k="5, 10").cutoffs() == (5, 10)
+    assert Settings(k=[3, 1]).cutoffs() == (3, 1)
+    assert Settings(k=4).cutoffs() == (4,)
+    assert Settings().cutoffs() is None
+    with pytest.raises(UsageError, match=r"--k must be whole numbers separated by commas.* Got '5;10'"):
+        Settings(k="5;10").cutoffs()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        (["--methods", "bm52"], UnknownNameError, "Did you mean bm25"),
+        (["--methods", "bm25,bm25"], UsageError, "Two methods have the label 'bm25'"),
+        (["--methods", "hybrid(depht=3)"], UsageError, "depth"),
+        (["--methods", "hybrid(depth=0)"], UsageError, "depth"),
+        (["--k", "0"], UsageError, r"range \[1, inf\)"),
+        (["--encoder", "word2vec"], UnknownNameError, "word2vec"),
+        (["--language", "klingon"], UsageError, "klingon"),
+    ],
+)
+def test_flags_that_cannot_be(run: Run, arguments: list[str], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        run("compare", "notes", "--questions", "questions.csv", *arguments)
+
+
+def test_no_data(run: Run) -> None:
+    with pytest.raises(UsageError, match="compare needs DATA"):
+        run("compare", "--methods", "bm25")
+
+
+@pytest.mark.parametrize("command", ["compare", "demo"])
+def test_help_has_an_example(run: Run, command: str) -> None:
+    assert f"Example: ragindex {command}" in run(command, "--help").stdout
+
+
+def test_the_demo_compares_all_methods_and_says_where_things_are(run: Run, working_folder: Path) -> None:
+    result = run("demo")
+    assert result.exit_code == 0
+    value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
+    labels = [method["label"] for method in value["methods"]]
+    assert {"bm25", "composed", "dense", "hybrid"} <= set(labels)
+    assert all(method["unanswered"] == 0 for method in value["methods"])
+    assert value["dataset"]["documents"] == 72
+    for said in (
+        "ragindex-demo/results",
+        "ragindex-demo/workspace",
+        "mlflow ui --backend-store-uri sqlite:///mlflow.db",
+    ):
+        assert said in result.stdout
+    assert result.stdout.splitlines()[-1].strip() == "ragindex compare my-documents/ --questions questions.csv"
+
+
+def test_a_tracker_that_failed_is_not_pointed_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "track", lambda comparison: None)
+    assert "mlflow" not in run("demo").stdout
+
+
+def test_a_server_of_runs_is_named_by_its_address(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    assert "the runs        http://127.0.0.1:5000\n" in run("demo").stdout
+
+
+def test_the_demo_lists_what_is_not_installed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ragindex import registry
+
+    found = registry.scheme
+
+    def without(written: registry.Written) -> object:
+        if written == "dense":
+            raise MissingExtraError("The method 'dense' needs … Run: pip install 'ragindex[neural]'")
+        return found(written)
+
+    monkeypatch.setattr(registry, "scheme", without)
+    result = run("demo", "--dir", "elsewhere")
+    assert "left out: dense: The method 'dense' needs … Run: pip install 'ragindex[neural]'" in result.stdout
+    assert "\ndense" not in result.stdout
+
+
+def test_the_demo_asks_questions_that_need_two_documents() -> None:
+    with (Path(commands.__file__).parent / "demo" / "questions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 32
+    assert sum(";" in row["documents"] for row in rows) == 13

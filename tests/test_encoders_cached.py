@@ -1,0 +1,275 @@
+"""The cache of index vectors: what is encoded, what it costs, and what happens when things go wrong."""
+
+import hashlib
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragindex import meter
+from ragindex.encoders import cached
+from ragindex.encoders.cached import CachedEncoder
+from ragindex.errors import ServiceError, StoreError
+from ragindex.interfaces import Floats, TokenEncoder, TokenVectors
+from ragindex.types import Usage
+
+
+@dataclass
+class Plain:
+    """Four numbers of a hash; remembers what it was asked."""
+
+    id: str = "plain"
+    dimensions: int = 4
+    seen: list[list[str]] = field(default_factory=list)
+    fails_at: str | None = None
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        if self.fails_at in texts:
+            raise ServiceError("out of order")
+        self.seen.append(list(texts))
+        digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:4] for text in texts]
+        rows = np.array([list(digest) for digest in digests], dtype=np.float32).reshape(len(texts), 4) + 1
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    encode_queries = encode_documents
+
+
+class Counting(Plain):
+    """A token is a character; a thousand of them cost 1."""
+
+    def usage(self, texts: Sequence[str]) -> Usage:
+        tokens = sum(map(len, texts))
+        return Usage(input_tokens=tokens, money=tokens / 1000)
+
+
+class Tokens(Plain):
+    """One vector a text."""
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        time.sleep(0.01)
+        return [TokenVectors(((0, len(text)),), self.encode_documents([text])) for text in texts]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "vectors.sqlite"
+
+
+def _texts(count: int) -> list[str]:
+    return [f"text {i} {'x' * (i % 7)}" for i in range(count)]
+
+
+# ---------------------------------------------------------------- what is encoded
+
+
+def test_each_text_once(path: Path) -> None:
+    inner = Plain()
+    texts = ["a", "b", "a", "", "\ud800", "b"]
+    np.testing.assert_array_equal(CachedEncoder(inner, path).encode_documents(texts), Plain().encode_documents(texts))
+    assert inner.seen == [["a", "b", "", "\ud800"]]
+    again = Plain()
+    found = CachedEncoder(again, path).encode_documents([*texts[::-1], "c"])
+    np.testing.assert_array_equal(found, Plain().encode_documents([*texts[::-1], "c"]))
+    assert again.seen == [["c"]]
+
+
+def test_another_encoder_has_its_own(path: Path) -> None:
+    CachedEncoder(Plain(), path).encode_documents(["a"])
+    other = Plain(id="other")
+    CachedEncoder(other, path).encode_documents(["a"])
+    assert other.seen == [["a"]]
+
+
+def test_nothing_to_encode(path: Path) -> None:
+    vectors, first, spent = CachedEncoder(Plain(), path).encode_documents_with_usage([])
+    assert (vectors.shape, vectors.dtype, first, spent) == ((0, 4), np.float32, Usage(), Usage())
+
+
+def test_questions_are_not_kept(tmp_path: Path) -> None:
+    inner = Tokens()
+    encoder = CachedEncoder(inner, tmp_path / "no folder" / "vectors.sqlite")
+    for _ in range(2):
+        np.testing.assert_array_equal(encoder.encode_queries(["a"]), Plain().encode_queries(["a"]))
+        encoder.encode_tokens(["b"])
+    assert inner.seen == [["a"], ["b"]] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tokens_only_where_the_encoder_has_them(path: Path) -> None:
+    assert isinstance(CachedEncoder(Tokens(), path), TokenEncoder)
+    assert not isinstance(CachedEncoder(Plain(), path), TokenEncoder)
+    assert (CachedEncoder(Plain(), path).id, CachedEncoder(Plain(), path).dimensions) == ("plain", 4)
+
+
+def test_question_time_is_booked(path: Path) -> None:
+    encoder = CachedEncoder(Tokens(), path)
+    with meter.recording() as times:
+        encoder.encode_queries(["a"])
+        before = times.encoder
+        encoder.encode_tokens(["a"])
+    assert before > 0
+    assert times.encoder - before >= 0.01
+    assert times.encoder <= times.total
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def test_cost_is_told_as_first_paid(path: Path) -> None:
+    _, first, spent = CachedEncoder(Counting(), path).encode_documents_with_usage(["aa", "bbbb", "aa"])
+    assert (spent.input_tokens, spent.money) == (6, 0.006)
+    assert (first.input_tokens, first.money, first.seconds) == pytest.approx((6, 0.006, spent.seconds))
+    assert spent.seconds > 0
+
+    _, first, spent = CachedEncoder(Counting(), path).encode_documents_with_usage(["bbbb", "c" * 10])
+    assert (spent.input_tokens, spent.money) == (10, 0.01)
+    share = 6 * 5 / 8  # bbbb and a separator, of the first batch's eight
+    assert first.input_tokens == round(share + 10)
+    assert first.money == pytest.approx(share / 1000 + 0.01)
+    assert first.seconds > spent.seconds
+
+    _, again, spent = CachedEncoder(Counting(), path).encode_documents_with_usage(["bbbb", "c" * 10])
+    assert (again, spent) == (first, Usage())
+
+
+def test_batches_are_committed_one_by_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached, "_BATCH", 3)
+    failing = Plain(fails_at="text 7 ")
+    with pytest.raises(ServiceError):
+        CachedEncoder(failing, path).encode_documents(_texts(10))
+    assert failing.seen == [_texts(10)[:3], _texts(10)[3:6]]
+    inner = Plain()
+    found = CachedEncoder(inner, path).encode_documents(_texts(10))
+    assert inner.seen == [_texts(10)[6:9], _texts(10)[9:]]
+    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(10)))
+
+
+# ---------------------------------------------------------------- threads and processes
+
+
+def test_threads(path: Path) -> None:
+    inner = Plain()
+    encoder = CachedEncoder(inner, path)
+    jobs = [_texts(40)[i : i + 20] for i in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        for job, found in zip(jobs, pool.map(encoder.encode_documents, jobs), strict=True):
+            np.testing.assert_array_equal(found, Plain().encode_documents(job))
+    assert sorted(text for batch in inner.seen for text in batch) == sorted(set(_texts(39)))
+
+
+def _encode_in_process(path: Path, start: int) -> None:
+    for i in range(start, start + 61):
+        CachedEncoder(Plain(), path).encode_documents(_texts(100)[i % 90 : i % 90 + 10])
+
+
+def _wait_for_batches(path: Path) -> None:
+    cached._BATCH = 1
+    CachedEncoder(Plain(), path).encode_documents(_texts(1_000_000))
+
+
+def test_processes(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_encode_in_process, args=(path, 30 * n)) for n in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    inner = Plain()
+    found = CachedEncoder(inner, path).encode_documents(_texts(99))
+    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(99)))
+    assert inner.seen == []
+
+
+def test_a_killed_process_leaves_whole_rows(path: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_wait_for_batches, args=(path,))
+    process.start()
+    while not path.exists() or _count(path) < 20:
+        time.sleep(0.01)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    kept = _count(path)
+    inner = Plain()
+    found = CachedEncoder(inner, path).encode_documents(_texts(kept + 5))
+    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(kept + 5)))
+    assert inner.seen == [_texts(kept + 5)[kept:]]
+
+
+# ---------------------------------------------------------------- bad luck
+
+
+@contextmanager
+def _database(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path, timeout=10)
+    try:
+        with connection:
+            yield connection
+    finally:
+        connection.close()
+
+
+def _count(path: Path) -> int:
+    with _database(path) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vectors'").fetchall():
+            return 0
+        return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"123", b"x" * 20, "text"])
+def test_rows_that_are_not_whole_are_encoded_again(path: Path, spoilt: bytes | str) -> None:
+    CachedEncoder(Plain(), path).encode_documents(["a", "b"])
+    key = hashlib.sha256(b"a").digest()
+    with _database(path) as connection:
+        connection.execute("UPDATE vectors SET vector = ? WHERE text = ?", (spoilt, key))
+    for expected in ([["a"]], []):
+        inner = Plain()
+        found = CachedEncoder(inner, path).encode_documents(["a", "b"])
+        np.testing.assert_array_equal(found, Plain().encode_documents(["a", "b"]))
+        assert inner.seen == expected
+
+
+def test_a_file_that_is_no_database(path: Path) -> None:
+    path.write_bytes(b"this is no database" * 100)
+    with pytest.raises(StoreError, match="is broken: file is not a database. Delete the file"):
+        CachedEncoder(Plain(), path).encode_documents(["a"])
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be used: unable to open database file"):
+        CachedEncoder(Plain(), tmp_path / "nowhere" / "vectors.sqlite").encode_documents(["a"])
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that even the superuser cannot write to")
+def test_a_read_only_folder() -> None:
+    with pytest.raises(StoreError, match="cannot be used: unable to open database file"):
+        CachedEncoder(Plain(), Path("/proc/self/vectors.sqlite")).encode_documents(["a"])
+
+
+def test_a_full_disk(path: Path) -> None:
+    """The system refuses to let files grow beyond a limit."""
+    CachedEncoder(Plain(), path).encode_documents(_texts(10))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot be used: .*Make sure that there is space"):
+            CachedEncoder(Plain(), path).encode_documents(_texts(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, previous)
+    inner = Plain()
+    np.testing.assert_array_equal(
+        CachedEncoder(inner, path).encode_documents(_texts(10)), Plain().encode_documents(_texts(10))
+    )
+    assert inner.seen == []

@@ -1,0 +1,232 @@
+"""The client of OpenAI-compatible endpoints against a server that misbehaves."""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import openai_server
+import pytest
+from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status
+
+from ragindex import registry
+from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
+from ragindex.errors import ServiceError, UsageError
+from ragindex.interfaces import CountingEncoder, TokenEncoder
+from ragindex.types import Usage
+
+TEXTS = ["one red fish", "two", "the blue fish swims"]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        for name in ("EMBEDDING_BASE_URL", "EMBEDDING_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("EMBEDDING_BASE_URL", running.url)
+        monkeypatch.setenv("EMBEDDING_API_KEY", KEY)
+        yield running
+
+
+def _opened(**params: object) -> OpenAIEncoder:
+    return OpenAICompatible.model_validate({"model": "small", **params}).open()
+
+
+def _expected(texts: list[str], dimensions: int = NATIVE) -> np.ndarray:
+    vectors = np.array([embed(text, dimensions) for text in texts])
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+# ---------------------------------------------------------------- what is asked and answered
+
+
+def test_vectors_in_order_over_batches(server: OpenAIServer) -> None:
+    encoder = _opened(batch_size=2)
+    np.testing.assert_allclose(encoder.encode_documents(TEXTS), _expected(TEXTS), atol=1e-7)
+    assert [request.body["input"] for request in server.requests] == [TEXTS[:2], TEXTS[2:]]
+    assert {request.body["model"] for request in server.requests} == {"small"}
+    assert all("dimensions" not in request.body for request in server.requests)
+
+
+def test_dimensions_are_learnt_or_asked_for(server: OpenAIServer) -> None:
+    assert _opened().dimensions == NATIVE
+    assert len(server.requests) == 1
+    asked = _opened(dimensions=16)
+    assert asked.dimensions == 16
+    assert len(server.requests) == 1
+    np.testing.assert_allclose(asked.encode_queries(TEXTS), _expected(TEXTS, 16), atol=1e-7)
+    assert server.requests[-1].body["dimensions"] == 16
+
+
+def test_blank_texts_are_not_sent(server: OpenAIServer) -> None:
+    vectors = _opened().encode_documents(["", "one", " \n"])
+    np.testing.assert_allclose(vectors, [np.zeros(NATIVE), _expected(["one"])[0], np.zeros(NATIVE)], atol=1e-7)
+    assert [request.body["input"] for request in server.requests] == [["one"]]
+
+
+def test_usage_is_what_the_service_counted(server: OpenAIServer) -> None:
+    encoder = _opened(batch_size=2, price=2.0)
+    assert isinstance(encoder, CountingEncoder)
+    assert not isinstance(encoder, TokenEncoder)
+    encoder.encode_documents(TEXTS)
+    assert encoder.usage(TEXTS) == Usage(input_tokens=8, money=8 * 2.0 / 1e6)
+    characters = sum(map(len, TEXTS))
+    assert encoder.usage(["x" * characters]) == Usage(input_tokens=8, money=8 * 2.0 / 1e6)  # as long, as many
+    assert _opened().usage(["x" * 40]).input_tokens == 10
+
+
+def test_usage_belongs_to_the_thread_that_encoded(server: OpenAIServer) -> None:
+    encoder = _opened()
+    batches = [[f"{'word ' * n}{n}"] for n in range(1, 9)]
+
+    def counted(batch: list[str]) -> int:
+        encoder.encode_documents(batch)
+        return encoder.usage(batch).input_tokens
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(counted, batches)) == [n + 1 for n in range(1, 9)]
+
+
+def test_id_names_model_dimensions_and_address(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = _opened()
+    assert first.id.startswith("openai-small-native-")
+    assert _opened(batch_size=1, retries=0).id == first.id
+    assert _opened(dimensions=16).id.startswith("openai-small-16-")
+    monkeypatch.setenv("EMBEDDING_BASE_URL", server.url.replace("127.0.0.1", "somebody:secret@127.0.0.1") + "/")
+    assert _opened().id == first.id
+    monkeypatch.setenv("EMBEDDING_BASE_URL", "http://127.0.0.1:1/v1")
+    assert _opened().id != first.id
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_falls_back_to_openai_variables(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EMBEDDING_BASE_URL")
+    monkeypatch.setenv("EMBEDDING_API_KEY", "")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    np.testing.assert_allclose(_opened().encode_queries(["one"]), _expected(["one"]), atol=1e-7)
+
+
+def test_missing_key(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EMBEDDING_API_KEY")
+    with pytest.raises(UsageError, match="openai:small needs a key: set EMBEDDING_API_KEY or OPENAI_API_KEY"):
+        registry.encoder("openai:small").open()  # type: ignore[union-attr]
+
+
+def test_address_without_scheme(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDDING_BASE_URL", "localhost:8000")
+    with pytest.raises(UsageError, match="EMBEDDING_BASE_URL or OPENAI_BASE_URL must begin with http"):
+        _opened()
+
+
+# ---------------------------------------------------------------- trouble that passes
+
+
+@pytest.mark.parametrize("fault", [status(408), status(409), status(429), status(500), status(503), drop])
+def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
+    server.faults.append(fault)
+    np.testing.assert_allclose(_opened(retries=1).encode_queries(["one"]), _expected(["one"]), atol=1e-7)
+    assert len(server.requests) == 2
+
+
+def test_waits_as_long_as_told(server: OpenAIServer) -> None:
+    server.faults.append(status(429, retry_after="1"))
+    _opened(retries=1).encode_queries(["one"])
+    assert server.requests[1].at - server.requests[0].at >= 1.0
+
+
+def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
+    server.faults.append(slow(0.6))
+    np.testing.assert_allclose(_opened(timeout=0.3, retries=1).encode_queries(["one"]), _expected(["one"]), atol=1e-7)
+    assert len(server.requests) == 2
+
+
+def test_order_is_told_by_the_index(server: OpenAIServer) -> None:
+    server.faults.append(data(lambda items: items[::-1]))
+    np.testing.assert_allclose(_opened().encode_documents(TEXTS), _expected(TEXTS), atol=1e-7)
+
+
+# ---------------------------------------------------------------- trouble that stays
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404])
+def test_not_sent_again(server: OpenAIServer, code: int) -> None:
+    server.faults.append(status(code, f"the key {KEY} is no good"))
+    with pytest.raises(ServiceError, match=f"failed with status {code}: .*the key … is no good") as caught:
+        _opened().encode_queries(["one"])
+    assert len(server.requests) == 1
+    assert ("EMBEDDING_API_KEY" in str(caught.value)) == (code in (401, 403))
+
+
+def test_the_key_is_nowhere(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDDING_API_KEY", "sk-another-secret")
+    plugin = OpenAICompatible(model="small")
+    encoder = plugin.open()
+    with pytest.raises(ServiceError, match="wrong key Bearer …") as caught:
+        encoder.encode_queries(["one"])
+    shown = (
+        f"{plugin!r} {encoder!r} {encoder.id} {registry.describe(plugin)} {caught.value!r} {caught.value.__cause__!r}"
+    )
+    assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (status(429), "failed with status 429"),
+        (status(500, "out of order"), "failed with status 500: .*out of order"),
+        (drop, "no answer after 1 tries"),
+        (slow(0.4), "no answer after 1 tries: .*timed out"),
+        (says("<html>"), "expected JSON, got '<html>'"),
+        (says("[1]"), r"expected a list of embeddings as 'data', got '\[1\]'"),
+        (data(lambda items: None), "expected a list of embeddings as 'data'"),
+        (data(lambda items: []), "expected 3 embeddings, got 0"),
+        (data(lambda items: items[:2]), "expected 3 embeddings, got 2"),
+        (data(lambda items: [items[0], *items[:2]]), r"expected each index from 0 to 2 once, got \[0, 0, 1\]"),
+        (data(lambda items: [{"embedding": [1.0]}] * 3), r"expected each index .* got \[None, None, None\]"),
+        (embedding([1.0, 2.0]), "expected vectors of 48 numbers, got 2 and 48"),
+        (embedding([]), "expected vectors of 48 numbers, got 0 and 48"),
+        (embedding("AAAA"), "expected vectors of 48 numbers, got 'AAAA'"),
+        (embedding(["a"] * NATIVE), "expected vectors of 48 numbers, got something else"),
+        (embedding([float("nan")] * NATIVE), "expected finite vectors longer than zero"),
+        (embedding([0.0] * NATIVE), "expected finite vectors longer than zero"),
+    ],
+)
+def test_errors(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
+    encoder = _opened(retries=0, timeout=0.3)
+    assert encoder.dimensions == NATIVE
+    server.faults.append(fault)
+    with pytest.raises(ServiceError, match=message) as caught:
+        encoder.encode_documents(TEXTS)
+    assert f"openai:small at {server.url}" in str(caught.value)
+
+
+def test_no_server(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDDING_BASE_URL", "http://127.0.0.1:1/v1")
+    with pytest.raises(ServiceError, match=r"openai:small at http://127\.0\.0\.1:1/v1 failed: no answer after 1 tries"):
+        _opened(retries=0).encode_queries(["one"])
+
+
+# ---------------------------------------------------------------- texts that are too long
+
+
+def test_too_long_a_text_is_cut(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.longest = 300
+    texts = ["one", "word " * 200, "two", "three"]
+    encoder = _opened()
+    with caplog.at_level(logging.WARNING):
+        vectors = encoder.encode_documents(texts)
+    np.testing.assert_allclose(vectors, _expected(["one", texts[1][:250], "two", "three"]), atol=1e-7)
+    assert encoder.truncated == 1
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "a text of 1000 characters was too long and was cut to 250"
+    ]
+
+
+def test_cutting_ends(server: OpenAIServer) -> None:
+    server.longest = 0
+    with pytest.raises(ServiceError, match="maximum context length"):
+        _opened().encode_documents(["word " * 200])
+    assert [len(request.body["input"][0]) for request in server.requests] == [1000, 500, 250, 125, 62]

@@ -1,0 +1,432 @@
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ir_measures
+import pytest
+from rich.console import Console
+
+from eval import answering, latency, outputs
+from eval.comparison import Answer, Comparison, Percentiles, Ranked
+from eval.datasets import Dataset, Gold
+from eval.evaluator import compare
+from eval.report import table
+from ragindex.corpus import Corpus
+from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
+from ragindex.interfaces import Part
+from ragindex.meter import add
+from ragindex.parts.passages import Passages
+from ragindex.plugin import Plugin
+from ragindex.types import Document, Hit, Query, Retrieval
+from ragindex.workspace import Workspace
+
+TEXTS = {
+    "anna": "Grey Anna is the highest hill of the north.",
+    "sarn": "The Sarn is a river that carries barges with slate.",
+    "orla": "The Orla is a short river with eleven gorges.",
+    "brandt": "Ulla Brandt drew the first map of the hills.",
+    "quill": "Nether Quill is a town made of slate.",
+    "penn": "Aldous Penn printed cheap books in yellow covers.",
+}
+QUESTIONS = ("Which hill is the highest?", "Which river carries slate?", "Who drew a map of the hills?")
+GOLD = {
+    "q1": Gold(frozenset({"anna"}), grades={"anna": 1}),
+    "q2": Gold(frozenset({"sarn", "quill"}), grades={"sarn": 2, "quill": 1}),
+    "q3": Gold(frozenset({"brandt", "anna"}), grades={"brandt": 1, "anna": 1}),
+}
+
+
+def dataset(questions: Sequence[str] = QUESTIONS, gold: dict[str, Gold] | None = GOLD) -> Dataset:
+    documents = tuple(Document(id, id.title(), text) for id, text in TEXTS.items())
+    queries = tuple(Query(f"q{number}", text) for number, text in enumerate(questions, start=1))
+    return Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), queries, gold, "0123456789abcdef")
+
+
+def hit(*doc_ids: str) -> Hit:
+    return Hit("+".join(doc_ids), "passage", doc_ids, doc_ids, "", "", 1.0, "scripted")
+
+
+class Scripted(Plugin):
+    """A fake scheme: the same documents for every question, what it was asked written to a file."""
+
+    version: ClassVar[int] = 1
+    ranking: tuple[tuple[str, ...], ...] = (("anna",), ("sarn", "orla"), ("quill",))
+    fails_on: tuple[str, ...] = ()
+    stops_at: str = ""
+    journal: str = ""
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def open(self, workspace: Workspace) -> "ScriptedRetriever":
+        return ScriptedRetriever(self)
+
+
+@dataclass(frozen=True)
+class ScriptedRetriever:
+    scheme: Scripted
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        for query in queries:
+            if self.scheme.stops_at == query.text:
+                raise KeyboardInterrupt
+            if query.text in self.scheme.fails_on:
+                raise ValueError(f"nothing is known of [bold]{query.text}")
+        if self.scheme.journal:
+            with Path(self.scheme.journal).open("a") as file:
+                file.writelines(f"{k} {query.id}\n" for query in queries)
+        return [Retrieval(tuple(hit(*doc_ids) for doc_ids in self.scheme.ranking)[:k])] * len(queries)
+
+
+class ReadsK(Scripted):
+    """A fake scheme whose best document at k is another at each k."""
+
+    reads_k: ClassVar[bool] = True
+
+    def open(self, workspace: Workspace) -> "ReadsKRetriever":
+        return ReadsKRetriever(self)
+
+
+class ReadsKRetriever(ScriptedRetriever):
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        super().retrieve(queries, k)
+        return [Retrieval((hit({1: "orla", 2: "anna"}[k]),))] * len(queries)
+
+
+class Careless(Scripted):
+    """A fake scheme that breaks the retriever's contract."""
+
+    def open(self, workspace: Workspace) -> "CarelessRetriever":
+        return CarelessRetriever(self)
+
+
+class CarelessRetriever(ScriptedRetriever):
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        return [Retrieval(tuple(hit(doc_id) for doc_id in TEXTS))] * len(queries)
+
+
+def run(folder: Path, *methods: Any, data: Dataset | None = None, **options: Any) -> Comparison:
+    return compare(data or dataset(), methods, workspace=folder, tracking=False, **options)
+
+
+def shown(comparison: Comparison) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table(comparison))
+    return console.export_text()
+
+
+def test_metrics_of_a_scripted_ranking_by_hand(tmp_path: Path) -> None:
+    method = run(tmp_path, Scripted(), ks=(1, 3)).methods[0]  # documents: anna sarn orla quill
+    assert method.per_query["q1"]["R@1"] == 1
+    assert method.per_query["q2"] == {
+        **{"R@1": 0, "R@3": 0.5, "full_R@1": 0, "full_R@3": 0, "Success@1": 0, "Success@3": 1},
+        **{"RR@1": 0, "RR@3": 0.5, "nDCG@1": 0, "one_doc_R@1": 0, "one_doc_R@3": 0.5},
+        "nDCG@3": pytest.approx((2 / math.log2(3)) / (2 + 1 / math.log2(3))),
+    }
+    assert method.metrics["R@1"] == pytest.approx((1 + 0 + 0.5) / 3)
+    assert method.metrics["full_R@3"] == pytest.approx(1 / 3)
+
+
+def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: Path) -> None:
+    comparison = run(tmp_path / "w", "bm25", "dense", "hybrid", ks=(1, 3, 5), out=tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text()) == comparison.to_json()
+    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "out" / "qrels.trec")))
+    for method in comparison.methods:
+        found = list(ir_measures.read_trec_run(str(tmp_path / "out" / "runs" / f"{method.label}.trec")))
+        names = [name for name in method.metrics if not name.startswith(("full_R", "one_doc_R"))]
+        expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, found)
+        assert {str(name): value for name, value in expected.items()} == pytest.approx(
+            {name: method.metrics[name] for name in map(str, expected)}, abs=1e-9
+        )
+    assert comparison.method("bm25").final[0].hits[0].doc_ids == ("anna",)
+    lines = [json.loads(line) for line in (tmp_path / "out" / "per_query.jsonl").read_text().splitlines()]
+    assert [(line["method"], line["query"]) for line in lines[:4]] == [
+        *(("bm25", f"q{number}") for number in (1, 2, 3)),
+        ("dense", "q1"),
+    ]
+    assert lines[0]["gold"] == {"anna": 1}
+    assert lines[0]["metrics"] == comparison.method("bm25").per_query["q1"]
+
+
+def test_json_is_the_published_schema(tmp_path: Path) -> None:
+    value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", ks=(5,), seed=3).to_json()
+    assert list(value) == ["schema", "dataset", "encoder", "store", "seed", "methods"]
+    assert value["schema"] == 1
+    assert value["dataset"] == {
+        **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},
+        "fingerprint": "0123456789abcdef",
+    }
+    assert (value["store"], value["seed"]) == ("lancedb", 3)
+    words, dense = value["methods"]
+    assert list(words) == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
+    assert (words["name"], words["label"], dense["label"], words["unanswered"]) == ("bm25", "words", "dense", 0)
+    assert words["params"] == {"over": {"name": "passages", "params": {}}}
+    assert set(words["metrics"]) == {f"{name}@5" for name in ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")}
+    assert list(words["latency_ms"]) == ["p50", "p95", "encoder", "store", "own"]
+    assert list(words["latency_ms"]["own"]) == ["p50", "p95"]
+    assert list(words["index"]) == ["seconds", "bytes", "parts"]
+    assert set(dense["index"]["parts"]) == {"passages", "vectors"}
+    assert set(dense["index"]["parts"]["vectors"]) == {"seconds", "bytes", "search"}
+    for index in (words["index"], dense["index"]):
+        assert index["bytes"] == sum(part["bytes"] for part in index["parts"].values()) > 0
+        assert index["seconds"] == pytest.approx(sum(part["seconds"] for part in index["parts"].values()))
+    assert words["latency_ms"]["encoder"] == {"p50": 0.0, "p95": 0.0}
+    assert dense["latency_ms"]["encoder"]["p50"] > 0
+
+
+def test_a_method_that_fails_on_one_question_scores_zero_there_and_is_counted(tmp_path: Path) -> None:
+    comparison = run(tmp_path, Scripted(fails_on=(QUESTIONS[0],)), ks=(3,))
+    method = comparison.methods[0]
+    assert method.failures == {"q1": f"ValueError: nothing is known of [bold]{QUESTIONS[0]}"}
+    assert method.to_json()["unanswered"] == 1
+    assert method.per_query["q1"]["R@3"] == 0
+    assert method.metrics["R@3"] == pytest.approx((0 + 0.5 + 0.5) / 3)
+    assert method.latency.questions == 2
+    assert "answered 2 of 3 questions; the others score 0: ValueError: nothing is known of [bold]Which" in shown(
+        comparison
+    )
+
+
+def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
+    comparison = run(tmp_path, Scripted(fails_on=QUESTIONS), "bm25", ks=(3,))
+    failed = comparison.methods[0]
+    assert len(failed.failures) == 3
+    assert set(failed.metrics.values()) == {0.0}
+    assert failed.latency.total == Percentiles(None, None)
+    assert "answered NOT ONE QUESTION" in shown(comparison)
+    json.dumps(comparison.to_json(), allow_nan=False)
+
+
+def test_more_than_k_hits_are_a_failure(tmp_path: Path) -> None:
+    method = run(tmp_path, Careless(), ks=(2,)).methods[0]
+    assert set(method.failures.values()) == {"RagindexError: The retriever must give at most k = 2 hits. Got 6."}
+
+
+def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    scheme = Scripted(journal=str(journal))
+    first = run(tmp_path / "w", scheme)
+    asked = journal.read_text()
+    assert asked.count("q1") > 0
+    second = run(tmp_path / "w", scheme)
+    assert journal.read_text() == asked
+    assert second.to_json() == first.to_json()
+    assert second.fingerprint == first.fingerprint
+
+
+def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_BATCH", 1)
+    monkeypatch.setattr(answering, "_THREADS", 1)
+    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    journal = tmp_path / "journal"
+    with pytest.raises(KeyboardInterrupt):
+        answering.answer_all(
+            ScriptedRetriever(Scripted(journal=str(journal), stops_at=QUESTIONS[2])), queries, 5, kept, "scripted"
+        )
+    assert journal.read_text() == "5 q1\n5 q2\n"
+    answers = answering.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    assert [answer.query_id for answer in answers] == ["q1", "q2", "q3"]
+    assert journal.read_text().split("\n")[0] == "5 q1"
+    assert "5 q3" in journal.read_text()
+    assert journal.read_text().count("5 q1") == 1
+
+
+@pytest.mark.parametrize("cut", range(2, 60, 7))
+def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: int) -> None:
+    kept, queries, journal = tmp_path / "answers.jsonl", dataset().queries, tmp_path / "journal"
+    whole = answering.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "scripted")
+    kept.write_bytes(kept.read_bytes()[:-cut])
+    again = answering.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    assert again == whole
+    assert journal.read_text() == "5 q3\n"
+    assert answering.read(kept) == {answer.query_id: answer for answer in whole}
+
+
+def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
+    answer = Answer("q\n1", (Ranked("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
+    answering.append(tmp_path / "runs" / "a.jsonl", [answer, Answer("q2", ())])
+    assert answering.read(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": Answer("q2", ())}
+
+
+def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where a folder should be")
+    with pytest.raises(StoreError, match="a.jsonl could not be written"):
+        answering.append(tmp_path / "runs" / "a.jsonl", [Answer("q", ())])
+
+
+def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
+    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    failing = ScriptedRetriever(Scripted(fails_on=(QUESTIONS[1],)))
+    assert [a.error is None for a in answering.answer_all(failing, queries, 5, kept, "x")] == [True, False, True]
+    assert [a.error for a in answering.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x")] == [None] * 3
+
+
+def test_a_scheme_that_reads_k_is_asked_once_for_each(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    scheme = ReadsK(journal=str(journal))
+    method = run(tmp_path / "w", scheme, ks=(1, 2)).methods[0]
+    assert set(method.answers) == {1, 2}
+    assert method.per_query["q1"]["R@1"] == 0
+    assert method.per_query["q1"]["R@2"] == 1
+    other = run(tmp_path / "w", Scripted(journal=str(tmp_path / "other")), ks=(1, 2)).methods[0]
+    assert set(other.answers) == {2}
+    assert "1 q1" not in (tmp_path / "other").read_text()
+
+
+def test_without_gold_no_quality_is_claimed(tmp_path: Path) -> None:
+    comparison = run(tmp_path, "bm25", data=dataset(gold=None))
+    assert comparison.methods[0].metrics == {}
+    assert comparison.methods[0].latency.questions == 3
+    text = shown(comparison)
+    assert "no gold: quality was not measured" in text
+    assert "R" not in text.splitlines()[0].split()
+    outputs.write(comparison, tmp_path / "out")
+    assert not (tmp_path / "out" / "qrels.trec").exists()
+
+
+def test_questions_without_gold_documents_are_left_out_of_means_and_said(tmp_path: Path) -> None:
+    comparison = run(tmp_path, Scripted(), data=dataset(gold={"q2": GOLD["q2"]}), ks=(3,))
+    assert comparison.methods[0].metrics["R@3"] == 0.5
+    assert comparison.to_json()["dataset"]["judged"] == 1
+    assert "3 questions (1 with gold)" in shown(comparison)
+
+
+def test_one_document_recall_is_shown_where_it_differs(tmp_path: Path) -> None:
+    same = shown(run(tmp_path / "a", "bm25", ks=(3,)))
+    other = shown(run(tmp_path / "b", Scripted(ranking=(("sarn", "anna"), ("quill",))), ks=(3,)))
+    assert "one-doc" not in same
+    assert "one-doc R" in other
+
+
+def test_the_table_names_what_figures_depend_on(tmp_path: Path) -> None:
+    comparison = run(tmp_path, {"name": "bm25", "label": "[red]mine[/]"}, seed=4)
+    text = shown(comparison)
+    assert "[red]mine[/]" in text
+    assert "tiny (jsonl): 6 documents, 6 passages, 3 questions; k = 5, 10, 20;" in text
+    assert f"encoder lsa; language model none; store lancedb; seed 4; fingerprint {comparison.fingerprint}" in (
+        text.replace("  ", " ")
+    )
+
+
+def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Two methods have the label 'bm25'"):
+        run(tmp_path, "bm25", "bm25")
+    with pytest.raises(UsageError, match="Two methods have the label 'dense'"):
+        run(tmp_path, {"name": "bm25", "label": "dense"}, "dense")
+    with pytest.raises(UsageError, match="at least one method"):
+        run(tmp_path)
+    with pytest.raises(UsageError, match="label must be a text"):
+        run(tmp_path, {"name": "bm25", "label": " "})
+
+
+def test_every_registered_method_is_the_default(tmp_path: Path) -> None:
+    comparison = compare(dataset(), workspace=tmp_path, tracking=False)
+    assert {"bm25", "composed", "dense", "hybrid"} <= {method.label for method in comparison.methods}
+
+
+@pytest.mark.parametrize("ks", [(), (0,), (5, -1), (2.5,), (True,)])
+def test_cutoffs_are_checked(tmp_path: Path, ks: tuple[Any, ...]) -> None:
+    with pytest.raises(UsageError, match="'ks' of compare must"):
+        run(tmp_path, "bm25", ks=ks)
+
+
+def test_cutoffs_are_sorted_once_each_and_may_exceed_the_corpus(tmp_path: Path) -> None:
+    comparison = run(tmp_path, "bm25", ks=(50, 2, 50))
+    assert comparison.ks == (2, 50)
+    assert comparison.methods[0].metrics["R@50"] >= comparison.methods[0].metrics["R@2"]
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no questions"):
+        run(tmp_path, "bm25", data=dataset(questions=()))
+    with pytest.raises(UsageError, match="'limit' with a path"):
+        run(tmp_path, "bm25", limit=3)
+    with pytest.raises(UsageError, match="compare needs DATA"):
+        compare(methods=["bm25"], tracking=False)
+    run(tmp_path / "w", "bm25")
+    other = Dataset("other", dataset().corpus, dataset().queries, GOLD, "f")
+    with pytest.raises(WorkspaceError, match="holds the documents of 'tiny'"):
+        run(tmp_path / "w", "bm25", data=other)
+
+
+def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, cutting=None, seed=9) as workspace:
+        comparison = compare(dataset(), ["bm25"], workspace=workspace, tracking=False)
+        assert comparison.seed == 9
+        assert workspace.retriever("bm25").retrieve([Query("1", "slate river")], 1)[0].hits[0].doc_ids == ("sarn",)
+
+
+def test_two_workspaces_give_the_same_result(tmp_path: Path) -> None:
+    one, two = (run(tmp_path / name, "bm25", "dense", "hybrid") for name in ("one", "two"))
+    assert [method.answers for method in one.methods] == [method.answers for method in two.methods]
+    assert one.fingerprint == two.fingerprint
+
+
+def test_latency_is_split_and_kept(tmp_path: Path) -> None:
+    class Metered(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            add("encoder", 0.25)
+            add("store", 0.5)
+            return super().retrieve(queries, k)
+
+    kept = tmp_path / "latency.json"
+    measured = latency.measure(Metered(Scripted()), dataset().queries, 5, kept, "metered")
+    assert measured.encoder == Percentiles(250.0, 250.0)
+    assert measured.store == Percentiles(500.0, 500.0)
+    assert measured.own == Percentiles(0.0, 0.0)
+    assert measured.questions == 3
+    never_asked = ScriptedRetriever(Scripted(fails_on=QUESTIONS))
+    assert latency.measure(never_asked, dataset().queries, 5, kept, "metered") == measured
+
+
+def test_latency_percentiles_are_numpys(tmp_path: Path) -> None:
+    kept = tmp_path / "latency.json"
+    kept.write_text(json.dumps({"seconds": [[n / 1000, 0, 0, n / 1000] for n in range(1, 101)]}))
+    measured = latency.measure(ScriptedRetriever(Scripted()), (), 5, kept, "kept")
+    assert measured.total.p50 == pytest.approx(50.5)
+    assert measured.total.p95 == pytest.approx(95.05)
+
+
+def test_latency_sample_is_drawn_by_the_seed() -> None:
+    queries = [Query(f"q{number}", "text") for number in range(1000)]
+    assert latency.sample(queries[:200], 1) == queries[:200]
+    drawn = latency.sample(queries, 1)
+    assert len({query.id for query in drawn}) == 200
+    assert drawn == latency.sample(queries, 1)
+    assert drawn != latency.sample(queries, 2)
+
+
+def test_trec_files_keep_ids_with_white_space_apart(tmp_path: Path) -> None:
+    documents = (Document("my notes.md", "Notes", "slate"), Document("100%", "Percent", "wool"))
+    gold = {"q1": Gold(frozenset({"my notes.md"}), grades={"my notes.md": 1})}
+    corpus = Corpus("tiny", "folder", documents, 0, (), True)
+    data = Dataset("spaces", corpus, (Query("q1", "slate wool"),), gold, "f")
+    label = {"name": "bm25", "label": "a/b c"}
+    comparison = run(tmp_path / "w", label, data=data, ks=(2,), out=tmp_path / "out")
+    name = outputs.file_name("a/b c")
+    assert "/" not in name
+    assert name != outputs.file_name("a_b_c")
+    lines = [line.split(" ") for line in (tmp_path / "out" / "runs" / f"{name}.trec").read_text().splitlines()]
+    assert {line[2] for line in lines} == {"my%20notes.md", "100%25"}
+    assert [line[4] for line in lines] == ["2", "1"]
+    assert (tmp_path / "out" / "qrels.trec").read_text() == "q1 0 my%20notes.md 1\n"
+    assert comparison.methods[0].metrics["R@2"] == 1
+
+
+def test_outputs_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(StoreError, match="results could not be written"):
+        run(tmp_path / "w", "bm25", out=tmp_path / "out")
+
+
+def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
+    class Short(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            return super().retrieve(queries, k)[1:]
+
+    with pytest.raises(RagindexError, match="Got 2 for 3"):
+        answering.retrieve(Short(Scripted()), dataset().queries, 5)

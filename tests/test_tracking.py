@@ -1,0 +1,131 @@
+import json
+import socket
+import sqlite3
+import warnings
+from pathlib import Path
+
+import pytest
+
+from eval.comparison import Comparison
+from eval.datasets import Dataset, Gold
+from eval.evaluator import compare
+from eval.tracking import TrackingWarning, metric_name, track
+from ragindex.corpus import Corpus
+from ragindex.types import Document, Query
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    documents = (Document("a", "Slate", "Slate is a stone."), Document("b", "Wool", "Wool is spun and dyed."))
+    queries = (Query("q1", "What stone is slate?"), Query("q2", "What is spun?"))
+    gold = {"q1": Gold(frozenset({"a"}), grades={"a": 1}), "q2": Gold(frozenset({"a", "b"}))}
+    data = Dataset("two", Corpus("two", "jsonl", documents, 0, (), True), queries, gold, "fingerprint-of-two")
+    methods = ["bm25", {"name": "bm25", "label": "words, again"}]
+    return compare(data, methods, ks=(1, 2), workspace=tmp_path_factory.mktemp("w"), tracking=False)
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return tmp_path
+
+
+def test_a_parent_run_with_a_child_a_method(
+    comparison: Comparison, working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parent_id = track(comparison)
+    assert capfd.readouterr() == ("", "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri="sqlite:///mlflow.db")
+        experiment = client.get_experiment_by_name("ragindex")
+        assert experiment is not None
+        runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+        assert set(runs) == {"two", "bm25", "words, again"}
+        parent, child = runs["two"], runs["words, again"]
+        assert parent.info.run_id == parent_id
+        assert {run.info.status for run in runs.values()} == {"FINISHED"}
+        assert [name for name, run in runs.items() if run.data.tags.get("mlflow.parentRunId") == parent_id] == [
+            name for name in runs if name != "two"
+        ]
+        assert parent.data.params["dataset/fingerprint"] == "fingerprint-of-two"
+        assert parent.data.params["fingerprint"] == comparison.fingerprint
+        assert parent.data.params["k"] == "1,2"
+        method = comparison.method("words, again")
+        assert child.data.params["method"] == "bm25"
+        assert child.data.params["label"] == "words, again"
+        assert child.data.params["fingerprint"] == method.fingerprint
+        assert json.loads(child.data.params["params/over"]) == {"name": "passages", "params": {}}
+        assert child.data.metrics["retrieval/recall_at_1"] == method.metrics["R@1"] == 0.75
+        assert child.data.metrics["retrieval/full_recall_at_2"] == method.metrics["full_R@2"]
+        assert child.data.metrics["retrieval/ndcg_at_2"] == method.metrics["nDCG@2"]
+        assert child.data.metrics["latency/p95_ms"] == method.latency.total.p95
+        assert child.data.metrics["latency/store_p50_ms"] == method.latency.store.p50
+        assert child.data.metrics["index/bytes"] == method.index_bytes > 0
+        assert child.data.metrics["index/passages/seconds"] == method.parts["passages"].seconds
+        assert child.data.metrics["unanswered"] == 0
+        files = {file.path for file in client.list_artifacts(child.info.run_id)}
+        assert files == {"run.trec", "qrels.trec", "per_query.jsonl"}
+        everything = {file.path for file in client.list_artifacts(parent_id)}
+        assert everything == {"comparison.json", "qrels.trec", "per_query.jsonl", "runs"}
+        copied = client.download_artifacts(child.info.run_id, "run.trec", str(working_folder))
+        assert Path(copied).read_text().splitlines()[0] == "q1 Q0 a 1 1 words,%20again"
+        stored = client.download_artifacts(parent_id, "comparison.json", str(working_folder))
+        assert json.loads(Path(stored).read_text()) == comparison.to_json()
+
+
+def test_tracking_elsewhere(comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = working_folder / "new folder" / "runs.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
+    track(comparison)
+    assert not (working_folder / "mlflow.db").exists()
+    with sqlite3.connect(elsewhere) as database:
+        assert database.execute("SELECT count(*) FROM runs").fetchone() == (3,)
+    database.close()
+
+
+def fails(comparison: Comparison, match: str) -> None:
+    with pytest.warns(TrackingWarning, match=match) as caught:
+        assert track(comparison) is None
+    assert len(caught) == 1
+
+
+def test_a_server_that_is_not_there(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as held:  # bound but not listening: every connection is refused
+        held.bind(("127.0.0.1", 0))
+        for scheme in ("http", "postgresql"):
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{held.getsockname()[1]}")
+            fails(comparison, "was not recorded in MLflow at .*127.0.0.1")
+
+
+def test_a_database_that_is_none(comparison: Comparison, working_folder: Path) -> None:
+    (working_folder / "mlflow.db").write_bytes(b"this is not a database" * 100)
+    fails(comparison, "file is not a database")
+
+
+def test_a_database_that_cannot_be_made(comparison: Comparison, working_folder: Path) -> None:
+    (working_folder / "mlflow.db").mkdir()
+    fails(comparison, "unable to open database file")
+
+
+def test_an_unknown_kind_of_store(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "carrier-pigeon://roof")
+    fails(comparison, "carrier-pigeon")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("R@5", "retrieval/recall_at_5"),
+        ("full_R@20", "retrieval/full_recall_at_20"),
+        ("nDCG@10", "retrieval/ndcg_at_10"),
+        ("RR@10", "retrieval/reciprocal_rank_at_10"),
+        ("Success@1", "retrieval/success_at_1"),
+        ("one_doc_R@5", "retrieval/one_document_recall_at_5"),
+    ],
+)
+def test_metric_names_have_no_at(name: str, expected: str) -> None:
+    assert metric_name(name) == expected
