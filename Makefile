@@ -10,7 +10,7 @@ demo: $(VENV)/.core  ## compare every method on the small corpus that ships with
 	@$(BIN)/ragindex demo
 
 test: $(VENV)/.all lint  ## everything that must hold
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal  # a thread a worker: no waiting on one another
 
 lint: $(VENV)/.all
 	@$(BIN)/ruff check .

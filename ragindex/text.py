@@ -10,9 +10,7 @@ stemmed; the diacritics of Latin, Greek and Cyrillic go (never the vowel signs o
   "The Who" or a question "To be or not to be?" is never empty.
 - English stop words are the 33 of Lucene's EnglishAnalyzer and the "s" that a possessive leaves. Other languages' come
   from the package stop-words; its English list holds 1,333 words, "world", "state" and "first" among them.
-- For encoders that weigh every word of a text against every other (`content=True`), English loses all its function
-  words and keeps the forms of the rest; other languages are analysed as ever.
-- The language `none` has no stop words and no stemming.
+- The language `none` has no stop words and no stemming: the words themselves.
 """
 
 import difflib
@@ -39,17 +37,6 @@ _LUCENE_ENGLISH = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
     "to was will with s"
 )
-_ENGLISH_FUNCTION_WORDS = (
-    "a an the this that these those such i me my myself we our ours ourselves you your yours yourself yourselves he "
-    "him his himself she her hers herself it its itself they them their theirs themselves who whom whose which what "
-    "when where why how whoever whatever whichever whenever wherever be am is are was were been being have has had "
-    "having do does did doing can could must shall should will would ought and or but nor so yet if because although "
-    "though while whereas unless until since than as whether about above across after against along among around at "
-    "before behind below beneath beside between beyond by despite down during except for from in inside into of off "
-    "on onto out outside over per through throughout to toward towards under up upon via with within without no not "
-    "only very too also just even still then there here again ever never always often once all any both each every "
-    "few many more most much other another some several same own either neither none s t ll re ve"
-)
 _NOT_LANGUAGES = frozenset({"porter", "dutch_porter"})  # second algorithms for languages that have one
 
 # Soft hyphens and zero-width joiners stand inside words and say nothing.
@@ -68,20 +55,20 @@ _TURKISH_CASE = str.maketrans({"I": "ı", "İ": "i"})
 _NO_INVISIBLE = str.maketrans("", "", _INVISIBLE)
 
 
-def analyse(text: str, language: str = "english", *, content: bool = False) -> list[str]:
+def analyse(text: str, language: str = "english") -> list[str]:
     """The tokens of a text, in order. Raises UsageError where the language is unknown."""
-    return _analysed(text, _analyser(language, content)).split()
+    return _analysed(text, _analyser(language)).split()
 
 
-def analyse_many(texts: Iterable[str], language: str = "english", *, content: bool = False) -> list[str]:
+def analyse_many(texts: Iterable[str], language: str = "english") -> list[str]:
     """The tokens of each text joined by single spaces: what stores keep. Raises UsageError as `analyse` does."""
-    analyser = _analyser(language, content)
+    analyser = _analyser(language)
     return [_analysed(text, analyser) for text in texts]
 
 
-def token_spans(text: str, language: str = "english", *, content: bool = False) -> list[tuple[str, int, int]]:
+def token_spans(text: str, language: str = "english") -> list[tuple[str, int, int]]:
     """(token, start, end) for each token of `analyse(text)`: the characters of `text` that it stands for."""
-    analyser = _analyser(language, content)
+    analyser = _analyser(language)
     return list(_spans(text, analyser)) or list(_spans(text, analyser.unstopped))
 
 
@@ -177,16 +164,19 @@ def _fold_marks(word: str) -> str:
 
 
 @cache
-def _analyser(language: str, content: bool = False) -> _Analyser:
+def _analyser(language: str) -> _Analyser:
     if language not in languages():
         near = difflib.get_close_matches(language, languages(), n=3, cutoff=0.6)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(languages())}."
         raise UsageError(f"No text analysis is called {language!r}. {hint}")
     if language == "english":
-        words = (_ENGLISH_FUNCTION_WORDS if content else _LUCENE_ENGLISH).split()
-        return _Analyser(language, frozenset(words), stems=not content)
-    stops = frozenset(_fold_marks(word) for word in _listed(language))
-    return _Analyser(language, stops, stems=language in Stemmer.algorithms())
+        return _Analyser(language, frozenset(_LUCENE_ENGLISH.split()), stems=True)
+    return _Analyser(language, listed_stop_words(language), stems=language in Stemmer.algorithms())
+
+
+def listed_stop_words(language: str) -> frozenset[str]:
+    """The stop words that the package stop-words lists for a language, as the language `none` analyses them."""
+    return frozenset(_fold_marks(word) for word in _listed(language))
 
 
 @cache

@@ -63,9 +63,8 @@ def test_spans_of_tokens(encoder: SentenceTransformerEncoder) -> None:
 
 def test_long_texts_are_cut_at_the_models_longest(encoder: SentenceTransformerEncoder) -> None:
     long = "stove " * 1000
-    np.testing.assert_allclose(
-        encoder.encode_documents([long]), encoder.encode_documents([long + "interest rates"]), atol=1e-6
-    )
+    found = encoder.encode_documents([long, long + "interest rates"])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
     assert len(encoder.encode_tokens([long])[0].spans) == 254
 
 

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import TypeVar
 
 import numpy as np
+from filelock import FileLock
 
 from ragindex import meter
 from ragindex.errors import StoreError
@@ -157,10 +158,11 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection of this call's own: nothing to close later, nothing shared with a forked process."""
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(_SCHEMA)
+            with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(_SCHEMA)
             yield connection
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, OSError) as error:  # a lock that is not got in time is an OSError too
         hint = "Make sure that there is space and that the folder may be written."
         raise StoreError(f"The vector cache {path} cannot be used: {error}. {hint}") from error
     except sqlite3.DatabaseError as error:

@@ -10,22 +10,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
-from scipy.sparse import csr_matrix
 
 from ragindex import text as analysis
-from ragindex.encoders.unit import of_length_one
+from ragindex.encoders.common import of_length_one
 from ragindex.errors import StoreError
 from ragindex.interfaces import Floats, TokenVectors
 from ragindex.plugin import Plugin
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 _FITTED_PASSAGES = 50_000
 _VOCABULARY = 65_536
 _SMALLEST_SINGULAR_VALUE = 1e-4  # of the largest: below it is rounding, and dividing by it would make noise
 _SMALLEST_LENGTH = 1e-6  # of a vector before it is scaled to length one: as above
+_WORDS = "none"  # the analysis that keeps words as they are: words share meaning here by the company they keep
 _FILES = ("vocabulary.json", "idf.npy", "projection.npy")
 
 
@@ -38,9 +41,9 @@ class Lsa(Plugin):
     dimensions: Annotated[int, Field(ge=1)] = 1024
 
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
-        """Learn from `texts` and write the fit to `folder`: the same texts, in any order, give the same bytes."""
-        tokens = analysis.analyse_many(sorted(_sampled(texts, seed)), language, content=True)
-        vocabulary = _vocabulary(tokens)
+        """Learn from `texts` and write to `folder`: the same bytes for the same texts (up to 50,000: in any order)."""
+        tokens = analysis.analyse_many(sorted(_sampled(texts, seed)), _WORDS)
+        vocabulary = _vocabulary(tokens, _stop_words(language))
         counts = _counts(tokens, vocabulary)
         idf = _idf(counts)
         wanted = max(1, min(self.dimensions, len(tokens) // 2, len(vocabulary)))
@@ -82,7 +85,7 @@ class LsaEncoder:
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """(len(texts), dimensions), rows of length one; zero for a text without a word that the fit knows."""
-        counts = _counts(analysis.analyse_many(texts, self._language, content=True), self._vocabulary)
+        counts = _counts(analysis.analyse_many(texts, _WORDS), self._vocabulary)
         return of_length_one(_tf_idf(counts, self._idf) @ self._projection, _SMALLEST_LENGTH)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
@@ -96,7 +99,7 @@ class LsaEncoder:
     def _token_vectors(self, text: str) -> TokenVectors:
         found = [
             (self._vocabulary[token], (start, end))
-            for token, start, end in analysis.token_spans(text, self._language, content=True)
+            for token, start, end in analysis.token_spans(text, _WORDS)
             if token in self._vocabulary
         ]
         rows = np.array([row for row, _ in found], dtype=np.intp)
@@ -116,15 +119,26 @@ def _sampled(texts: Sequence[str], seed: int) -> list[str]:
     return [texts[i] for i in chosen]
 
 
-def _vocabulary(tokens: Sequence[str]) -> dict[str, int]:
-    """The words of the most passages, equal ones by the alphabet, numbered by the alphabet."""
-    frequency = Counter(chain.from_iterable(set(joined.split()) for joined in tokens))
+def _stop_words(language: str) -> frozenset[str]:
+    """Scikit-learn's for English, those of the package stop-words for other languages."""
+    if language != "english":
+        return analysis.listed_stop_words(language)
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS)
+
+
+def _vocabulary(tokens: Sequence[str], stops: frozenset[str]) -> dict[str, int]:
+    """The words of the most passages, equal ones by the alphabet, numbered by the alphabet; no stop words."""
+    frequency = Counter(chain.from_iterable(set(joined.split()) - stops for joined in tokens))
     ranked = sorted(frequency, key=lambda word: (-frequency[word], word))[:_VOCABULARY]
     return {word: i for i, word in enumerate(sorted(ranked))}
 
 
 def _counts(tokens: Sequence[str], vocabulary: Mapping[str, int]) -> "csr_matrix[np.float32]":
     """How often each word stands in each text: (texts, words)."""
+    from scipy.sparse import csr_matrix
+
     columns: list[int] = []
     ends = [0]
     for joined in tokens:

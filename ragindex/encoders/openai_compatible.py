@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import numpy as np
 from pydantic import Field
 
-from ragindex.encoders.unit import of_length_one
+from ragindex.encoders.common import encodable, of_length_one
 from ragindex.errors import ServiceError, UsageError
 from ragindex.interfaces import Floats
 from ragindex.plugin import Plugin
@@ -111,7 +111,9 @@ class OpenAIEncoder:
         """(len(texts), dimensions), rows of length one. Raises ServiceError."""
         sent = [i for i, text in enumerate(texts) if text.strip()]
         size = self._plugin.batch_size
-        answers = [self._encode([texts[i] for i in sent[at : at + size]]) for at in range(0, len(sent), size)]
+        answers = [
+            self._encode([encodable(texts[i]) for i in sent[at : at + size]]) for at in range(0, len(sent), size)
+        ]
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         if sent:
             vectors[sent] = np.concatenate([answer.vectors for answer in answers])

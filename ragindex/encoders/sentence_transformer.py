@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ragindex.encoders.unit import of_length_one
+from ragindex.encoders.common import encodable, of_length_one
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, TokenVectors
 from ragindex.plugin import Plugin
@@ -85,7 +85,7 @@ class SentenceTransformerEncoder:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         with self._lock:
             vectors = encode(
-                [_encodable(text) for text in texts],
+                [encodable(text) for text in texts],
                 prompt=prompt,
                 batch_size=self._plugin.batch_size,
                 show_progress_bar=False,
@@ -96,7 +96,7 @@ class SentenceTransformerEncoder:
         """One vector a word piece, without prompts and special tokens. Raises UsageError where it is another space."""
         if not texts:
             return []
-        stripped = [_encodable(text).strip() for text in texts]
+        stripped = [encodable(text).strip() for text in texts]
         with self._lock:
             found = self._model.encode(
                 stripped,
@@ -128,11 +128,6 @@ class SentenceTransformerEncoder:
         kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and start < end]
         spans = tuple((indent + offsets[i][0], indent + offsets[i][1]) for i in kept)
         return TokenVectors(spans, of_length_one(rows[kept]))
-
-
-def _encodable(text: str) -> str:
-    """Half a surrogate pair, which tokenizers refuse, becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
 
 
 @contextmanager

@@ -112,10 +112,10 @@ def test_order_is_kept(encoder: Encoder) -> None:
 
 
 def test_batches_do_not_matter(encoder: Encoder) -> None:
-    texts = [*CORPUS, "glass " * 300, "", "sand"]
+    texts = [*CORPUS[:2], "glass " * 30, "", "sand"]
     together = encoder.encode_documents(texts)
     alone = np.concatenate([encoder.encode_documents([text]) for text in texts])
-    many = encoder.encode_documents(texts * 9)[-len(texts) :]
+    many = encoder.encode_documents(["sand"] * 130 + texts)[-len(texts) :]
     np.testing.assert_allclose(together, alone, atol=1e-5)
     np.testing.assert_allclose(together, many, atol=1e-5)
 
@@ -135,15 +135,15 @@ def test_odd_texts(encoder: Encoder) -> None:
 
 
 def test_a_text_of_100_000_characters(encoder: Encoder) -> None:
-    for text in ("glass and sand " * 6667, "x" * 100_000):
-        vectors = encoder.encode_documents([text[:100_000], "sand"])
-        assert vectors.shape == (2, encoder.dimensions)
-        _unit(vectors)
-        np.testing.assert_allclose(vectors[1:], encoder.encode_documents(["sand"]), atol=1e-5)
+    texts = [("glass and sand " * 6667)[:100_000], "x" * 100_000, "sand"]
+    vectors = encoder.encode_documents(texts)
+    assert vectors.shape == (3, encoder.dimensions)
+    _unit(vectors)
+    np.testing.assert_allclose(vectors[2:], encoder.encode_documents(["sand"]), atol=1e-5)
 
 
 def test_threads(encoder: Encoder) -> None:
-    jobs = [CORPUS[i:] + CORPUS[:i] for i in range(len(CORPUS))]
+    jobs = [CORPUS[i : i + 3] for i in range(10)]
     alone = [encoder.encode_queries(job) for job in jobs]
     with ThreadPoolExecutor(6) as pool:
         for one, other in zip(alone, pool.map(encoder.encode_queries, jobs), strict=True):
@@ -171,7 +171,7 @@ def test_tokens(encoder: Encoder) -> None:
         assert list(tokens.spans) == sorted(tokens.spans)
     assert encoder.encode_tokens([]) == []
     words = {CORPUS[2][start:end].casefold() for start, end in found[2].spans}
-    assert {"sand", "purest", "quarry", "river"} <= words
+    assert {"sand", "quarry", "river"} <= words
 
 
 def test_usage(encoder: Encoder) -> None:
