@@ -24,7 +24,7 @@ from ragindex.documents import metadata_json
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
 
-__all__ = ["Dataset", "Gold", "fingerprint", "load"]
+__all__ = ["Dataset", "Gold", "ask", "fingerprint", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,29 @@ def load(
     are q00001, q00002, … in the order of the file, whatever the limit. Raises UsageError for a wrong parameter and
     DataError, with file and line, for what cannot be read; with `skip_bad` such items are left out and named.
     """
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
     path, file = Path(path), None if questions is None else Path(questions)
     corpus = _without(read(path, format=format, skip_bad=skip_bad), path, file)
     problems = Problems(skip_bad)
-    asked = list(_asked(path, file, corpus, problems))
+    return _dataset(corpus, _asked(path, file, corpus, problems), problems, file or path, limit, seed)
+
+
+def ask(
+    corpus: Corpus, questions: Path | str, *, skip_bad: bool = False, limit: int | None = None, seed: int = 0
+) -> Dataset:
+    """A corpus that is there already with the questions of a `.csv` or `.txt` file; otherwise as `load`."""
+    problems, file = Problems(skip_bad), Path(questions)
+    return _dataset(corpus, _asked_in_file(file, Finder(corpus), problems), problems, file, limit, seed)
+
+
+def _dataset(
+    corpus: Corpus, found: Iterator[Asked], problems: Problems, file: Path, limit: int | None, seed: int
+) -> Dataset:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
+    asked = list(found)
     if not asked:
-        found = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
-        raise DataError("at least one question", found, path=file or path)
+        reason = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
+        raise DataError("at least one question", reason, path=file)
     queries, gold = _numbered(asked)
     kept = queries if limit is None else _sample(queries, limit, seed)
     kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}

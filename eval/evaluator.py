@@ -6,7 +6,9 @@ are kept under that name in the workspace's folder `runs`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import regex
@@ -19,10 +21,11 @@ from eval.methods import Method, chosen
 from eval.scoring import judgements, scores
 from eval.tracking import track
 from ragindex import registry
-from ragindex.errors import MissingExtraError, MissingPartError, UsageError
-from ragindex.interfaces import IndexingScheme
+from ragindex.corpus import Corpus
+from ragindex.errors import MissingExtraError, UsageError
+from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.registry import Written
-from ragindex.types import Query
+from ragindex.types import Query, Retrieval
 from ragindex.workspace import PartFigures, Workspace
 
 
@@ -104,7 +107,12 @@ def _loaded(data: str | Path | Dataset, loading: Mapping[str, Any]) -> Dataset:
 
 def _held(workspace: Workspace, loading: Mapping[str, Any]) -> Dataset:
     """The documents of the workspace with questions from a file."""
-    raise UsageError("compare needs DATA: a folder or a file of documents.")
+    if loading["questions"] is None:
+        raise UsageError("compare needs DATA, or --questions FILE beside --workspace.")
+    documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
+    corpus = Corpus(workspace.folder.name, "workspace", documents, 0, (), workspace.cutting is None)
+    asking = {name: loading[name] for name in ("questions", "skip_bad", "limit", "seed")}
+    return datasets.ask(corpus, **asking)
 
 
 def _source(data: str | Path | Dataset | None, dataset: Dataset) -> str:
@@ -156,7 +164,7 @@ def _measured(
 
 def _asked(workspace: Workspace, method: Method, dataset: Dataset, ks: tuple[int, ...]) -> MethodResult:
     scheme, queries = method.scheme, dataset.queries
-    retriever = scheme.open(workspace)
+    retriever = OpenedLater(scheme, workspace)
     fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
     folder = workspace.folder / "runs" / fingerprint
     depths = ks if getattr(scheme, "reads_k", False) else ks[-1:]
@@ -178,13 +186,29 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, ks: tuple[int
     )
 
 
+@dataclass(slots=True)
+class OpenedLater:
+    """A scheme's retriever, opened when the first question comes: what was answered before needs no open index."""
+
+    scheme: IndexingScheme
+    workspace: Workspace
+    opened: Retriever | None = None
+    lock: Lock = field(default_factory=Lock)
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Passed on."""
+        with self.lock:
+            self.opened = self.opened or self.scheme.open(self.workspace)
+        return self.opened.retrieve(queries, k)
+
+
 def questions_fingerprint(queries: Sequence[Query]) -> str:
     """A hash of the questions, in order, with their ids and filters."""
     return registry.digest([[query.id, query.text, repr(query.filter)] for query in queries])
 
 
 def _parts(workspace: Workspace, scheme: IndexingScheme) -> Mapping[str, PartFigures]:
-    """The figures of all parts by name; by their full description where two share a name."""
+    """The figures of all parts by name (by their full description where two share one), and of the encoder's fit."""
     parts = workspace.all_parts(scheme)
     figures = [workspace.figures(part) for part in parts]
     names = [one.name for one in figures]
@@ -192,7 +216,8 @@ def _parts(workspace: Workspace, scheme: IndexingScheme) -> Mapping[str, PartFig
         registry.label(part) if names.count(name) > 1 else name  # type: ignore[arg-type]  # a part is a pydantic model
         for part, name in zip(parts, names, strict=True)
     ]
-    return dict(zip(labels, figures, strict=True))
+    fit = workspace.fit_figures() if any("encoder" in part.uses for part in parts) else None
+    return dict(zip(labels, figures, strict=True)) | ({fit.name: fit} if fit else {})
 
 
 # ---------------------------------------------------------------- the result
@@ -217,7 +242,7 @@ def _comparison(
             dataset.fingerprint,
         ),
         encoder=registry.label(workspace.encoders.plugin),  # type: ignore[arg-type]  # a pydantic model; seed apart
-        encoder_id=_encoder_id(workspace),
+        encoder_id=workspace.encoder_id,
         store=workspace.store_name,
         language=workspace.language,
         seed=workspace.seed,
@@ -241,11 +266,3 @@ def _notes(dataset: Dataset) -> tuple[str, ...]:
         *([repeats] if corpus.repeats else []),
         *([f"files that no reader takes: {ignored}"] if ignored else []),
     )
-
-
-def _encoder_id(workspace: Workspace) -> str | None:
-    """None where no method has needed the encoder yet."""
-    try:
-        return str(workspace.encoder.id)
-    except MissingPartError:
-        return None

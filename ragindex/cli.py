@@ -234,6 +234,8 @@ def _read(data: Path, format: str | None, skip_bad: bool) -> Corpus:
     corpus = read(data, format=format, skip_bad=skip_bad)
     for sentence in corpus.skipped:
         note(f"skipped: {sentence}")
+    for suffix, count in sorted(corpus.ignored.items()):
+        note(f"not read: {count} files {suffix}")
     if corpus.repeats:
         note(f"{corpus.repeats} repeated documents are kept once")
     return corpus

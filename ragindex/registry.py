@@ -182,16 +182,18 @@ def digest(value: Any) -> str:
 
 def fingerprint(plugin: BaseModel) -> str:
     """What a plugin's results depend on as far as it knows: its name, version and parameters, nested ones too."""
-    return digest(_with_versions(plugin))
+    return digest(_with_versions(plugin, None))
 
 
-def _with_versions(value: Any) -> Any:
+def _with_versions(value: Any, plain: Any) -> Any:
+    """Plugins with their versions; all else as JSON has it."""
     if isinstance(value, BaseModel):
-        fields = {key: _with_versions(getattr(value, key)) for key in type(value).model_fields}
+        plain = value.model_dump(mode="json")
+        fields = {key: _with_versions(getattr(value, key), plain[key]) for key in type(value).model_fields}
         return {"name": name_of(value), "version": getattr(type(value), "version", 0), "params": fields}
     if isinstance(value, tuple | list):
-        return [_with_versions(item) for item in value]
-    return value
+        return [_with_versions(*pair) for pair in zip(value, plain, strict=True)]
+    return plain
 
 
 # ---------------------------------------------------------------- plugins as parameters of plugins

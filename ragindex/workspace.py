@@ -23,6 +23,7 @@ from ragindex.progress import bar
 from ragindex.registry import Written
 from ragindex.site import BuildEncoder, PartSite
 from ragindex.sync import Synced, Task, bring_up
+from ragindex.text import VERSION as ANALYSIS
 from ragindex.text import language_warning, languages
 from ragindex.types import Document, Usage
 
@@ -231,7 +232,19 @@ class Workspace:
     @property
     def encoder(self) -> CachedEncoder:
         """The encoder of the last finished sync, for questions. Raises MissingPartError before there was one."""
-        return self.encoders.open(self.manifest.encoders.get(self.encoders.name))
+        return self.encoders.open(self.encoder_id)
+
+    @property
+    def encoder_id(self) -> str | None:
+        """The id of that encoder; None where no sync has needed one."""
+        return self.manifest.encoders.get(self.encoders.name)
+
+    def fit_figures(self) -> PartFigures | None:
+        """What fitting the encoder took; None for an encoder that learns nothing from the corpus."""
+        fit = self.encoders.fit(self.encoder_id)
+        if fit is None:
+            return None
+        return PartFigures(f"{self.encoders.name} fit", fit.seconds, fit.bytes, "", Usage(fit.seconds))
 
     @property
     def encoder_name(self) -> str:
@@ -265,6 +278,7 @@ class Workspace:
             "inputs": [self._key(source, encoder) for source in part.inputs()],
             "encoder": encoder if "encoder" in part.uses else None,
             "seed": self.seed if "seed" in part.uses else None,
+            "analysis": ANALYSIS,
         }
         return f"{registry.name_of(_model(part)).replace(':', '.')}-{registry.digest(own)}"
 

@@ -6,8 +6,9 @@ fit builds use is in `current.json`; readers use the one in the manifest.
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -20,6 +21,16 @@ from ragindex.manifest import write_json
 
 _GROWN, _SHRUNK = 1.5, 0.5
 """Fitted again once the corpus is so many times the size it was fitted on: grown or shrunk by half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """An encoder's fit: its id, the passages it was made for, and what it took."""
+
+    id: str
+    size: int
+    seconds: float
+    bytes: int
 
 
 @dataclass(slots=True)
@@ -45,8 +56,9 @@ class Encoders:
         if not isinstance(self.plugin, FittedEncoderPlugin):
             return
         current = self._current()
-        if current is not None and _SHRUNK * current[1] < size < _GROWN * current[1]:
+        if current is not None and _SHRUNK * current.size < size < _GROWN * current.size:
             return
+        start = time.perf_counter()
         root = self.folder / "encoders"
         partial = root / "fitting.partial"
         shutil.rmtree(partial, ignore_errors=True)
@@ -55,12 +67,18 @@ class Encoders:
         id = self.plugin.load(partial).id
         if not (root / id).exists():
             partial.replace(root / id)
-        write_json(self._pointer(), {"id": id, "size": size})
+        taken = sum(file.stat().st_size for file in (root / id).iterdir())
+        write_json(self._pointer(), asdict(Fit(id, size, time.perf_counter() - start, taken)))
 
     def building(self) -> CachedEncoder:
         """The encoder that parts are built with. `prepare` comes first."""
         current = self._current()
-        return self.open(current[0] if current else None)
+        return self.open(current.id if current else None)
+
+    def fit(self, id: str | None) -> "Fit | None":
+        """The fit of that id, where it is the newest; None for encoders that learn nothing."""
+        current = self._current() if isinstance(self.plugin, FittedEncoderPlugin) else None
+        return current if current and current.id == id else None
 
     def open(self, id: str | None) -> CachedEncoder:
         """The encoder of a fit; `id` says nothing for encoders that learn nothing. Raises MissingPartError."""
@@ -81,9 +99,7 @@ class Encoders:
     def _pointer(self) -> Path:
         return self.folder / "encoders" / f"{registry.digest(self.name)}.json"
 
-    def _current(self) -> tuple[str, int] | None:
-        """The id of the newest fit and the number of passages it was fitted on."""
+    def _current(self) -> "Fit | None":
         if not self._pointer().exists():
             return None
-        held = json.loads(self._pointer().read_text(encoding="utf-8"))
-        return held["id"], held["size"]
+        return Fit(**json.loads(self._pointer().read_text(encoding="utf-8")))

@@ -88,7 +88,8 @@ class Filtering:
             nothing[holders] = True
             return nothing
         held = np.bincount(holders, minlength=len(self.rows))
-        return (held > 0) & (held == index.lengths)  # every document of the record
+        mask: Mask = (held > 0) & (held == index.lengths)  # every document of the record
+        return mask
 
     def _range(self, where: Range) -> Mask:
         column = self.columns.get(where.field)
