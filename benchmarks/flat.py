@@ -1,6 +1,6 @@
 """What a retriever adds to its store, at 1,890 passages, and the same searches by LanceDB, bm25s and numpy.
 
-    python -m benchmarks.flat [DATA]
+    .venv/bin/python -m benchmarks.flat [DATA]
 
 DATA is a data set with questions; without it, passages of made-up words. Vectors are random: nothing here is quality.
 """

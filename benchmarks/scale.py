@@ -1,6 +1,6 @@
 """Building, asking and adding one document over 1,000, 10,000 and 100,000 passages; each method in its own process.
 
-    python -m benchmarks.scale [SIZE …]
+    .venv/bin/python -m benchmarks.scale [SIZE …]
 
 Passages are made-up words, vectors are random with 384 dimensions: the encoder costs next to nothing.
 """

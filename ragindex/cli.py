@@ -279,10 +279,15 @@ def _show(found: Retrieval, explain: bool) -> None:
             )
 
 
+def register(to: typer.Typer) -> None:
+    """Add the commands of installed packages, ours among them."""
+    for name in registry.names("commands"):
+        to.command(name)(registry.load("commands", name))
+
+
 def main() -> None:
     """The entry point of the command `ragindex`."""
-    for name in registry.names("commands"):
-        app.command(name)(registry.load("commands", name))
+    register(app)
     run(app)
 
 

@@ -244,7 +244,8 @@ class Workspace:
         fit = self.encoders.fit(self.encoder_id)
         if fit is None:
             return None
-        return PartFigures(f"{self.encoders.name} fit", fit.seconds, fit.bytes, "", Usage(fit.seconds))
+        name = f"{registry.label(_model(self.encoders.plugin))} fit"
+        return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
 
     @property
     def encoder_name(self) -> str:

@@ -169,7 +169,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert list(words["latency_ms"]) == ["p50", "p95", "encoder", "store", "own"]
     assert list(words["latency_ms"]["own"]) == ["p50", "p95"]
     assert list(words["index"]) == ["seconds", "bytes", "parts"]
-    assert set(dense["index"]["parts"]) == {"passages", "vectors"}
+    assert set(dense["index"]["parts"]) == {"passages", "vectors", "lsa fit"}
     assert set(dense["index"]["parts"]["vectors"]) == {"seconds", "bytes", "search"}
     for index in (words["index"], dense["index"]):
         assert index["bytes"] == sum(part["bytes"] for part in index["parts"].values()) > 0
