@@ -8,6 +8,7 @@ DATA ?=
 
 demo: $(VENV)/.core  ## compare every method on the small corpus that ships with ragindex
 	@$(BIN)/ragindex demo
+	@echo "The command is $(BIN)/ragindex; after 'source $(BIN)/activate' it is just ragindex."
 
 test: $(VENV)/.all lint  ## everything that must hold
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal  # a thread a worker: no waiting on one another
