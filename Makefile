@@ -17,7 +17,7 @@ lint: $(VENV)/.all
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports | grep -v "^$$"
+	@found=$$($(BIN)/lint-imports) && echo "$$found" | tail -1 || { echo "$$found"; exit 1; }
 
 install: $(VENV)/.all  ## everything, for development
 

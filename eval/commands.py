@@ -1,26 +1,23 @@
 """The commands `compare` and `demo`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from eval import config, evaluator, outputs
 from eval.comparison import Comparison
 from eval.config import Settings
 from eval.report import table
 from eval.tracking import track, tracking_uri
-from ragindex.console import FormatOption, JsonOption, LanguageOption, emit
+from ragindex.console import FormatOption, JsonOption, LanguageOption, emit, existing, json_destination, plain, writable
 from ragindex.console import out as standard_output
 
 _DEMO = Path(__file__).parent / "demo"
-_WIDTH = 160  # columns, where the output is no terminal
 
 
 def compare(
-    data: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Documents: a folder or a file.")] = None,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder or a file.")] = None,
     questions: Annotated[Path | None, typer.Option(metavar="FILE", help="A .csv with gold, or a .txt.")] = None,
     format: FormatOption = None,
     skip_bad: Annotated[bool | None, typer.Option("--skip-bad", help="Count and skip what cannot be read.")] = None,
@@ -70,8 +67,7 @@ def compare(
         json_file=json,
     )
     settings = flags if config_file is None else flags.over(config.read(config_file))
-    done = _done(settings)
-    emit(done.comparison.to_json(), settings.json_file, lambda: _show(done))
+    _record(_shown(settings), settings)
 
 
 def demo(
@@ -93,32 +89,18 @@ def demo(
         out=folder / "results",
         json_file=json,
     )
-    done = _done(settings)
-
-    def show() -> None:
-        _show(done)
-        lines = (
-            f"  the questions   {escape(str(settings.questions))}",
-            "\n[bold]Next, on your own documents:[/]",
-            "  ragindex compare my-documents/ --questions questions.csv",
-        )
-        standard_output().print("\n".join(lines), soft_wrap=True)
-
-    emit(done.comparison.to_json(), json, show)
+    _record(_shown(settings), settings)
+    lines = (
+        f"  the questions   {plain(str(settings.questions))}",
+        "\n[bold]Next, on your own documents:[/]",
+        "  ragindex compare my-documents/ --questions questions.csv",
+    )
+    _say(settings, "\n".join(lines))
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A comparison, where its files are, and whether MLflow has it."""
-
-    comparison: Comparison
-    workspace: Path
-    results: Path
-    tracked: bool
-
-
-def _done(settings: Settings) -> _Done:
-    """Compare, write the files, and record it."""
+def _shown(settings: Settings) -> Comparison:
+    """Compare, write the files, and show the result."""
+    _check(settings)
     comparison = evaluator.compare(
         settings.data,
         settings.written_methods(),
@@ -137,22 +119,29 @@ def _done(settings: Settings) -> _Done:
     name = comparison.dataset.name
     results = settings.out or Path("ragindex-results", evaluator.folder_name(name))
     outputs.write(comparison, results)
-    workspace = settings.workspace or evaluator.default_workspace(name)
-    return _Done(comparison, workspace, results, track(comparison) is not None)
+    emit(comparison.to_json(), settings.json_file, lambda: standard_output().print(table(comparison)))
+    _say(settings, f"\n  the results     {plain(str(results))}")
+    _say(settings, f"  the index       {plain(str(settings.workspace or evaluator.default_workspace(name)))}")
+    return comparison
 
 
-def _show(done: _Done) -> None:
-    console = standard_output()
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)
-    console.print(table(done.comparison))
-    console.print(f"\n  the results     {escape(str(done.results))}", soft_wrap=True)
-    console.print(f"  the index       {escape(str(done.workspace))}", soft_wrap=True)
-    if done.tracked:
-        console.print(f"  the runs        {escape(_runs())}", soft_wrap=True)
+def _check(settings: Settings) -> None:
+    """What would end the comparison after all its work is said before it."""
+    json_destination(settings.json_file)
+    writable(settings.out or Path("ragindex-results"))
+    if settings.data is None and settings.workspace is not None:
+        existing(settings.workspace)
 
 
-def _runs() -> str:
-    """Where MLflow has the runs, and how to look at them."""
-    uri = tracking_uri()
-    return uri if uri.startswith("http") else f"{uri}; to look at them: mlflow ui --backend-store-uri {uri}"
+def _record(comparison: Comparison, settings: Settings) -> None:
+    """Record the comparison in MLflow, and say how to look at it."""
+    if track(comparison) is not None:
+        uri = tracking_uri()
+        look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {uri}"
+        _say(settings, f"  the runs        {plain(uri + look)}")
+
+
+def _say(settings: Settings, text: str) -> None:
+    """Print for a person, unless JSON alone is wanted."""
+    if settings.json_file != "-":
+        standard_output().print(text, soft_wrap=True)

@@ -45,13 +45,20 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         return None if self.methods is None else list(self.methods)
 
     def cutoffs(self) -> tuple[int, ...] | None:
-        """The k's. Raises UsageError where one is no whole number."""
-        if not isinstance(self.k, str):
-            return (self.k,) if isinstance(self.k, int) else None if self.k is None else tuple(self.k)
+        """The k's. Raises UsageError where one is no whole number from 1 on."""
+        if self.k is None:
+            return None
+        written = self.k.split(",") if isinstance(self.k, str) else self.k if isinstance(self.k, list) else [self.k]
+        wrong = UsageError(
+            f"--k must be whole numbers separated by commas, as 5,10,20, each in the range [1, inf). Got {self.k!r}."
+        )
         try:
-            return tuple(int(part) for part in self.k.split(","))
+            ks = tuple(int(part) for part in written)
         except ValueError as error:
-            raise UsageError(f"--k must be whole numbers separated by commas, as 5,10,20. Got {self.k!r}.") from error
+            raise wrong from error
+        if not ks or min(ks) < 1:
+            raise wrong
+        return ks
 
 
 def _said(settings: Settings) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 
 from eval.comparison import Comparison, MethodResult
+from ragindex.console import plain
 
 _SHOWN_REASONS = 3
 _SHOWN_NOTES = 5
@@ -32,8 +32,8 @@ def table(comparison: Comparison) -> RenderableType:
         made.add_column(column.title, justify="right", no_wrap=True)
     cells = [_cells(column, comparison.methods) for column in columns]
     for number, method in enumerate(comparison.methods):
-        made.add_row(escape(method.label), *(column[number] for column in cells))
-    return Group(made, "", *map(escape, _facts(comparison)), *_troubles(comparison))
+        made.add_row(plain(method.label), *(column[number] for column in cells))
+    return Group(made, "", *map(plain, _facts(comparison)), *_troubles(comparison))
 
 
 def _columns(comparison: Comparison) -> list[_Column]:
@@ -83,22 +83,26 @@ def _facts(comparison: Comparison) -> list[str]:
     judged = "" if data.judged in (0, data.questions) else f" ({data.judged} with gold)"
     timed = max(method.latency.questions for method in comparison.methods)
     return [
-        f"{data.name} ({data.format}): {data.documents:,} documents, {data.passages:,} passages, "
-        f"{data.questions:,} questions{judged}; k = {', '.join(map(str, comparison.ks))}; "
-        f"metrics in percent; latency at k = {comparison.ks[-1]} over {timed} questions, one by one",
+        f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
+        f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
+        f"metrics in percent; latency at k = {comparison.ks[-1]} over {_many(timed, 'question')}, one by one",
         f"encoder {comparison.encoder}; language model none; store {comparison.store}; seed {comparison.seed}; "
         f"fingerprint {comparison.fingerprint}",
     ]
 
 
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _troubles(comparison: Comparison) -> list[str]:
     shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
-    lines = [f"[yellow]{escape(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
+    lines = [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
     if not comparison.dataset.judged:
         lines.append("[yellow]no gold: quality was not measured[/]")
     for method in comparison.methods:
         lines += _unanswered(method, comparison.dataset.questions)
-    return lines + [f"[yellow]left out:[/] {escape(reason)}" for reason in comparison.left_out]
+    return lines + [f"[yellow]left out:[/] {plain(reason)}" for reason in comparison.left_out]
 
 
 def _unanswered(method: MethodResult, questions: int) -> list[str]:
@@ -109,4 +113,4 @@ def _unanswered(method: MethodResult, questions: int) -> list[str]:
     reasons = list(dict.fromkeys(method.failures.values()))
     more = f" … and {len(reasons) - _SHOWN_REASONS} other reasons" if len(reasons) > _SHOWN_REASONS else ""
     said = "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS])
-    return [f"[bold red]{escape(method.label)} answered {how_many}; the others score 0:[/] {escape(said + more)}"]
+    return [f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/] {plain(said + more)}"]

@@ -1,16 +1,13 @@
 """The command line. `compare`, `demo` and other packages' commands come through the entry points ragindex.commands."""
 
-import importlib.util
-import os
-import platform
-from importlib.metadata import metadata, version
+import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from ragindex import filters, registry
+from ragindex import answers, filters, registry
 from ragindex.console import (
     EncoderOption,
     FormatOption,
@@ -21,17 +18,23 @@ from ragindex.console import (
     StoreOption,
     WorkspaceOption,
     emit,
+    existing,
     filters_of,
     note,
     out,
+    plain,
     run,
     table,
 )
 from ragindex.corpus import Corpus, read
-from ragindex.errors import MissingExtraError
+from ragindex.describing import Parameter, description, parameters
+from ragindex.doctor import findings
+from ragindex.errors import MissingPartError, RagindexError, UsageError
+from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.site import MeteredCollection
 from ragindex.specs import parse_many
-from ragindex.types import Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.types import Query
+from ragindex.workspace import PartFigures, Workspace
 
 app = typer.Typer(
     name="ragindex",
@@ -45,10 +48,10 @@ app = typer.Typer(
 
 @app.command()
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A method to describe.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A method to describe.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """List the methods, or describe one with its parameters.
+    """List the methods, or describe one with its parameters (or an encoder, a store, a part).
 
     Example: ragindex methods hybrid
     """
@@ -57,24 +60,21 @@ def methods(
         value = [dict(zip(("name", "distribution", "object"), row, strict=True)) for row in rows]
         emit(value, json, lambda: out().print(table(("method", "from", "object"), rows)))
         return
-    plugin = registry.load("schemes", name)
-    schema = plugin.model_json_schema()
-    fields = plugin.model_fields.items()
-    defaults = {key: plugin.model_construct().__dict__.get(key) for key, _ in fields}
-    rows = [(key, _type(field.annotation), _written(defaults[key])) for key, field in fields]
+    plugin = registry.load(_group(name), name)
+    found = parameters(plugin)
 
     def show() -> None:
-        out().print(f"[bold]{escape(name)}[/]: {escape((plugin.__doc__ or '').strip())}\n")
-        out().print(table(("parameter", "type", "default"), rows))
+        out().print(f"[bold]{plain(name)}[/]: {plain(description(plugin))}\n")
+        out().print(table(("parameter", "type", "default"), [_parameter_row(one) for one in found]))
 
-    parameters = [dict(zip(("name", "type", "default"), row, strict=True)) for row in rows]
-    emit({"name": name, "doc": schema.get("description", ""), "parameters": parameters}, json, show)
+    as_json = [{"name": one.name, "type": one.type, "default": one.value} for one in found]
+    emit({"name": name, "doc": description(plugin), "parameters": as_json}, json, show)
 
 
 @app.command()
 def index(
     workspace: WorkspaceOption,
-    data: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="Documents: a folder or a file.")] = None,
+    data: Annotated[Path | None, typer.Argument(metavar="DATA", help="Documents: a folder or a file.")] = None,
     methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to build.")] = "hybrid",
     format: FormatOption = None,
     skip_bad: SkipBadOption = False,
@@ -93,15 +93,12 @@ def index(
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     corpus = None if data is None else _read(data, format, skip_bad)
     cutting: Any = "default" if corpus is None or not corpus.whole else None
-    with Workspace.open(
-        workspace, encoder=encoder, store=store, language=language, cutting=cutting, seed=seed
-    ) as opened:
+    folder = workspace if corpus is not None else existing(workspace)
+    with Workspace.open(folder, encoder=encoder, store=store, language=language, cutting=cutting, seed=seed) as opened:
         if corpus is not None and data is not None:
             opened.replace(corpus.documents, source=str(data.resolve()))
         opened.sync(schemes)
-        parts = {registry.label(part): part for scheme in schemes for part in opened.all_parts(scheme)}  # type: ignore[arg-type]
-        figures = {name: opened.figures(part) for name, part in parts.items()}
-        counts = opened.counts()
+        figures, counts = _figures(opened, schemes), opened.counts()
     value = {
         "workspace": str(workspace),
         "documents": counts.documents,
@@ -109,10 +106,12 @@ def index(
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in figures.items()},
     }
     rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in figures.items()]
+    flags = f"--workspace {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"  # type: ignore[arg-type]
 
     def show() -> None:
-        out().print(f"{counts.documents} documents, {counts.passages} passages in {escape(str(workspace))}")
+        out().print(f"{counts.documents} documents, {counts.passages} passages in {plain(str(workspace))}")
         out().print(table(("part", "seconds", "MB", "search"), rows))
+        out().print(f'To ask it: ragindex search "…" {flags}', soft_wrap=True)
 
     emit(value, json, show)
 
@@ -123,7 +122,10 @@ def search(
     workspace: WorkspaceOption,
     method: Annotated[str, typer.Option(metavar="NAME", help="The method to ask.")] = "hybrid",
     k: Annotated[int, typer.Option("-k", "--k", min=1, help="How many hits.")] = 5,
-    filter: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only documents with it.")] = None,
+    filter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Only documents with it; a key given twice: either value."),
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
     encoder: EncoderOption = None,
     store: StoreOption = None,
@@ -134,12 +136,18 @@ def search(
 
     Example: ragindex search "Who wrote the report?" --workspace my-index --method hybrid -k 3
     """
-    wanted = tuple(filters.meta(key, value) for key, value in filters_of(filter or []).items())
-    with Workspace.open(workspace, encoder=encoder, store=store, seed=seed) as opened:
-        retriever = registry.scheme(method).open(opened)
-        query = Query("question", question, filters.All(wanted) if wanted else None)
-        found = retriever.retrieve([query], k)[0]
-    emit(_found(question, found), json, lambda: _show(found, explain))
+    wanted = filters_of(filter or [])
+    scheme = registry.scheme(method)
+    if not question.strip():
+        raise UsageError("The question is empty. Ask something.")
+    with Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed) as opened:
+        retriever = _opened(opened, scheme, encoder, seed)
+        where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
+        found = retriever.retrieve([Query("question", question, where)], k)[0]
+        unknown = [] if found.hits else _unknown_keys(opened, scheme, wanted)
+    for sentence in unknown:
+        note(sentence)
+    emit(answers.as_json(question, found), json, lambda: answers.show(found, explain))
 
 
 @app.command()
@@ -160,6 +168,9 @@ def add(
     with Workspace.open(workspace, encoder=encoder, store=store) as opened:
         changed = opened.add(corpus.documents)
         opened.sync()
+        built = bool(opened.manifest.parts)
+    if not built:
+        note(f"Nothing is built over them yet. Run: ragindex index --workspace {_quoted(workspace)} --methods hybrid")
     sentence = f"{changed.added} added, {changed.changed} changed, {changed.unchanged} as they were"
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
     emit(value, json, lambda: out().print(sentence))
@@ -177,7 +188,7 @@ def remove(
 
     Example: ragindex remove notes/old.md --workspace my-index
     """
-    with Workspace.open(workspace, encoder=encoder, store=store) as opened:
+    with Workspace.open(existing(workspace), encoder=encoder, store=store) as opened:
         changed = opened.remove(ids)
         opened.sync()
     emit({"removed": changed.removed}, json, lambda: out().print(f"{changed.removed} removed"))
@@ -189,45 +200,68 @@ def doctor(json: JsonOption = None) -> None:
 
     Example: ragindex doctor
     """
-    rows = [("python", "ok", platform.python_version()), ("ragindex", "ok", version("ragindex"))]
-    rows += [_extra(name) for name in sorted(metadata("ragindex").get_all("Provides-Extra") or []) if name != "dev"]
-    rows += [_loads(group, name) for group in ("schemes", "encoders", "stores") for name in registry.names(group)]
-    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "EMBEDDING_API_KEY", "EMBEDDING_BASE_URL"):
-        rows.append((variable, "set" if os.environ.get(variable) else "not set", ""))
-    rows.append(
-        ("MLFLOW_TRACKING_URI", "set" if os.environ.get("MLFLOW_TRACKING_URI") else "not set", "default: ./mlflow.db")
-    )
+    rows = findings()
     value = [dict(zip(("what", "state", "detail"), row, strict=True)) for row in rows]
-    emit(value, json, lambda: out().print(table(("what", "state", "detail"), rows)))
+
+    def show() -> None:
+        out().print(table(("what", "state", "detail"), rows))
+        out().print("\nTo try it: ragindex demo. On your documents: ragindex compare DATA --questions FILE")
+
+    emit(value, json, show)
 
 
-_EXTRAS = {"neural": "sentence_transformers", "elasticsearch": "elasticsearch", "pdf": "pypdf", "umap": "umap"}
+def _group(name: str) -> registry.Group:
+    """The kind of plugin that a name stands for: a method, where there is none of that name."""
+    groups: tuple[registry.Group, ...] = ("schemes", "encoders", "stores", "parts")
+    return next((group for group in groups if name in registry.names(group)), "schemes")
 
 
-def _extra(name: str) -> tuple[str, str, str]:
-    there = importlib.util.find_spec(_EXTRAS.get(name, name)) is not None
-    return (f"extra {name}", "ok" if there else "missing", "" if there else f"pip install 'ragindex[{name}]'")
+def _parameter_row(one: Parameter) -> tuple[str, str, str]:
+    return one.name, one.type, "required" if one.default is None else one.default
 
 
-def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
+def _quoted(value: Path | str) -> str:
+    return plain(shlex.quote(str(value)))
+
+
+def _figures(opened: Workspace, schemes: Sequence[IndexingScheme]) -> dict[str, PartFigures]:
+    """What the parts took, and the fit of the encoder where one of them uses it."""
+    parts = {registry.label(part): part for scheme in schemes for part in opened.all_parts(scheme)}  # type: ignore[arg-type]
+    fit = opened.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
+    return {name: opened.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})
+
+
+def _opened(opened: Workspace, scheme: IndexingScheme, encoder: str | None, seed: int) -> Retriever:
+    """The retriever. Raises MissingPartError with the whole command that builds what is missing."""
     try:
-        registry.load(group, name)
-    except MissingExtraError as error:
-        return (f"{group.removesuffix('s')} {name}", "missing", str(error))
-    return (f"{group.removesuffix('s')} {name}", "ok", registry.entry(group, name).value)
+        return scheme.open(opened)
+    except MissingPartError as error:
+        method = registry.label(scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
+        flags = [
+            ("--workspace", opened.folder),
+            ("--methods", method),
+            ("--encoder", encoder),
+            ("--seed", seed or None),
+        ]
+        command = " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in flags if value is not None)
+        raise MissingPartError(
+            f"The workspace {opened.folder} has not been built for {method}"
+            f"{f' with the encoder {encoder}' if encoder else ''}. Run: ragindex index {command}"
+        ) from error
+
+
+def _unknown_keys(opened: Workspace, scheme: IndexingScheme, wanted: Iterable[str]) -> list[str]:
+    """A sentence for each key of a filter that no document has."""
+    parts = [opened.open_part(part) for part in opened.all_parts(scheme)]
+    fields = {name for part in parts if isinstance(part, MeteredCollection) for name in part.fields()}
+    known = sorted(name.removeprefix("meta.") for name in fields if name.startswith("meta."))
+    there = f"There are: {', '.join(known)}." if known else "There are none."
+    return [f"No document has the metadata key {key!r}. {there}" for key in wanted if key not in known]
 
 
 def _listed(name: str) -> tuple[str, str, str]:
     point = registry.entry("schemes", name)
     return name, point.dist.name if point.dist else "", point.value
-
-
-def _type(annotation: Any) -> str:
-    return getattr(annotation, "__name__", str(annotation)).replace("typing.", "")
-
-
-def _written(value: Any) -> str:
-    return registry.label(value) if hasattr(value, "model_fields") else repr(value)
 
 
 def _read(data: Path, format: str | None, skip_bad: bool) -> Corpus:
@@ -241,54 +275,26 @@ def _read(data: Path, format: str | None, skip_bad: bool) -> Corpus:
     return corpus
 
 
-def _found(question: str, found: Retrieval) -> dict[str, Any]:
-    hits = [
-        {
-            "id": hit.id,
-            "kind": hit.kind,
-            "score": hit.score,
-            "title": hit.title,
-            "text": hit.text,
-            "doc_ids": list(hit.doc_ids),
-            "passage_ids": list(hit.passage_ids),
-            "metadata": {id: dict(value) for id, value in hit.metadata.items()},
-            "source": hit.source,
-        }
-        for hit in found.hits
-    ]
-    steps = [
-        {"iteration": s.iteration, "index": s.index, "query": s.query, "ids": list(s.ids), "ms": s.ms}
-        for s in found.trace
-    ]
-    return {"question": question, "hits": hits, "trace": steps, "notes": list(found.notes)}
-
-
-def _show(found: Retrieval, explain: bool) -> None:
-    if not found.hits:
-        out().print("Nothing was found.")
-    for rank, hit in enumerate(found.hits, start=1):
-        out().print(
-            f"[bold]{rank}. {escape(hit.title or hit.id)}[/]  {hit.score:.4f}  [dim]{escape(', '.join(hit.doc_ids))}[/]"
-        )
-        out().print(escape(hit.text[:400]) + ("…" if len(hit.text) > 400 else ""))
-    if explain:
-        for step in found.trace:
-            ids = ", ".join(step.ids[:5]) + (f", … ({len(step.ids)})" if len(step.ids) > 5 else "")
-            out().print(
-                f"[dim]step {step.iteration}, {step.index}, {step.ms:.1f} ms: {escape(step.query)} → {escape(ids)}[/]"
-            )
-
-
 def register(to: typer.Typer) -> None:
-    """Add the commands of installed packages, ours among them."""
+    """Add the commands of installed packages, ours among them. One that cannot be loaded is said and left out."""
+    there = {command.name for command in to.registered_commands}
     for name in registry.names("commands"):
-        to.command(name)(registry.load("commands", name))
+        if name in there:
+            continue
+        try:
+            to.command(name)(registry.load("commands", name))
+        except (RagindexError, ImportError, AttributeError) as error:
+            note(f"The command {name} is left out: {error}")
 
 
 def main() -> None:
     """The entry point of the command `ragindex`."""
+    run(_start_app)
+
+
+def _start_app() -> None:
     register(app)
-    run(app)
+    app()
 
 
 if __name__ == "__main__":

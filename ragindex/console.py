@@ -1,20 +1,53 @@
 """What commands share: printing for people or for programs, errors with exit codes, common options."""
 
+import io
 import json
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
+import regex
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ragindex.errors import RagindexError, StoreError, UsageError
+from ragindex import manifest
+from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
 
-JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE|-", help="Write the result as JSON.")]
+_WIDE = 1000  # columns, where the output is no terminal: whoever reads it wants whole lines
+_NOT_SHOWN = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")  # a title must not move the cursor or change colours
+
+
+def writable(path: Path) -> None:
+    """Raises StoreError where no file or folder can be made at `path`: before the work, not after it."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
+    if not os.access(there, os.W_OK):
+        raise StoreError(f"{path} cannot be written: {there} is read-only for you. Name another place.")
+    if there != path.absolute() and not os.path.isdir(there):
+        raise StoreError(f"{path} cannot be written: {there} is not a folder. Name another place.")
+
+
+def json_destination(written: str | None) -> str | None:
+    """`written`, where JSON can be written to it: a file in a folder that is there, or `-`. Raises StoreError."""
+    if written is None or written == "-":
+        return written
+    path = Path(written)
+    if os.path.isdir(path) or not os.path.isdir(path.absolute().parent):
+        reason = "it is a folder" if os.path.isdir(path) else f"there is no folder {path.parent}"
+        raise StoreError(f"The JSON file {written} could not be written: {reason}.")
+    writable(path)
+    return written
+
+
+JsonOption = Annotated[
+    str | None,
+    typer.Option("--json", metavar="FILE|-", callback=json_destination, help="Write the result as JSON; - is stdout."),
+]
 WorkspaceOption = Annotated[Path, typer.Option("--workspace", metavar="DIR", help="The workspace's folder.")]
 EncoderOption = Annotated[
     str | None,
@@ -31,15 +64,22 @@ SeedOption = Annotated[int, typer.Option("--seed", metavar="S", help="The seed o
 
 def emit(value: Any, destination: str | None, show: Callable[[], None]) -> None:
     """Write `value` as JSON to a file and show it, or, for `-`, write the JSON alone to standard output."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    written = text.encode("utf-8", "backslashreplace")  # half a surrogate pair becomes its escape in JSON
     if destination == "-":
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        typer.echo(written, nl=False)
         return
     if destination is not None:
         try:
-            Path(destination).write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+            Path(destination).write_bytes(written)
         except OSError as error:
             raise StoreError(f"The JSON file {destination} could not be written: {error.strerror}.") from error
     show()
+
+
+def plain(text: str) -> str:
+    """Text that is not ours, to be printed as it is: not read as markup, without control characters."""
+    return escape(_NOT_SHOWN.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
@@ -48,40 +88,70 @@ def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*map(escape, row))
+        made.add_row(*map(plain, row))
     return made
 
 
 def out() -> Console:
     """Standard output."""
-    return Console(highlight=False)
+    return _console(stderr=False)
 
 
 def note(text: str) -> None:
     """A sentence for a person, on standard error."""
-    Console(stderr=True, highlight=False).print(escape(text), style="yellow")
+    _console(stderr=True).print(plain(text), style="yellow")
 
 
-def filters_of(written: list[str]) -> Mapping[str, str]:
-    """`KEY=VALUE` options. Raises UsageError where one has no equals sign."""
-    pairs = [text.partition("=") for text in written]
-    for text, (key, equals, _) in zip(written, pairs, strict=True):
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDE
+    return console
+
+
+def filters_of(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """The values of each key of `KEY=VALUE` options. Raises UsageError where one has no equals sign."""
+    values: dict[str, tuple[str, ...]] = {}
+    for text in written:
+        key, equals, value = text.partition("=")
         if not key or not equals:
             raise UsageError(f"--filter must be KEY=VALUE. Got {text!r} instead.")
-    return {key: value for key, _, value in pairs}
+        values[key] = (*values.get(key, ()), value)
+    return values
 
 
-def run(app: typer.Typer) -> None:
+def existing(folder: Path) -> Path:
+    """`folder`, where a workspace is in it: looking into one must not make one. Raises WorkspaceError."""
+    if manifest.read(folder) is None:
+        raise WorkspaceError(f"There is no workspace in {folder}. Run: ragindex index DATA --workspace {folder}")
+    return folder
+
+
+class _Stopped(BaseException):
+    """Ctrl-C. Not KeyboardInterrupt, which typer keeps to itself."""
+
+
+def run(start: Callable[[], None]) -> None:
     """Run the command line: our errors become one sentence and an exit code, warnings one line each."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 ends no run
+    before = signal.signal(signal.SIGINT, _stop)
     try:
-        app()
+        start()
     except RagindexError as error:
-        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}")
+        _console(stderr=True).print(f"[bold red]error:[/] {plain(str(error))}")
         raise SystemExit(error.exit_code) from error
-    except KeyboardInterrupt:
+    except _Stopped:
         note("Stopped. What was done is kept: the same command goes on from here.")
         raise SystemExit(130) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(*signal: object) -> NoReturn:
+    raise _Stopped
 
 
 def _show_warning(
