@@ -12,9 +12,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import K, peers
 from benchmarks.synthetic import RandomVectors, documents, questions
 from ragindex import registry
 from ragindex.meter import recording
@@ -22,7 +24,6 @@ from ragindex.types import Document, Query
 from ragindex.workspace import Workspace
 
 METHODS = ("bm25", "dense", "hybrid", "composed")
-K = 20
 
 
 def one(method: str, size: int, folder: Path) -> dict[str, float]:
@@ -86,20 +87,27 @@ def main(sizes: list[int]) -> None:
     print(f"  {'method':9s}{'passages':>9s}" + "".join(f"{name:>{len(name) + 2}s}" for name in columns))
     for size in sizes:
         for method in METHODS:
-            with tempfile.TemporaryDirectory() as folder:
-                command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale", "--one", method, str(size), folder]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
-            figures = json.loads(done.stdout.splitlines()[-1])
-            print(
-                f"  {method:9s}{size:9d}" + "".join(f"{figures[name]:{len(name) + 2}.2f}" for name in columns),
-                flush=True,
-            )
+            figures = in_a_process(method, size)
+            row = "".join(f"{figures[name]:{len(name) + 2}.2f}" for name in columns)
+            print(f"  {method:9s}{size:9d}{row}", flush=True)
+        for peer, (p50, p95) in in_a_process("peers", size).items():
+            print(f"  {peer:28s}{size:9d}   p50 {p50:.2f} ms   p95 {p95:.2f} ms", flush=True)
+
+
+def in_a_process(method: str, size: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale", "--one", method, str(size), folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(one(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]) / "workspace")))
+        method, size, folder = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+        found = peers(documents(size), questions(100), folder) if method == "peers" else one(method, size, folder / "w")
+        print(json.dumps(found))
     else:
         main([int(size) for size in sys.argv[1:]] or [1_000, 10_000, 100_000])

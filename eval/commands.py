@@ -10,7 +10,17 @@ from eval.comparison import Comparison
 from eval.config import Settings
 from eval.report import table
 from eval.tracking import track, tracking_uri
-from ragindex.console import FormatOption, JsonOption, LanguageOption, emit, existing, json_destination, plain, writable
+from ragindex.console import (
+    FormatOption,
+    JsonOption,
+    LanguageOption,
+    emit,
+    existing,
+    json_destination,
+    plain,
+    seed_of,
+    writable,
+)
 from ragindex.console import out as standard_output
 
 _DEMO = Path(__file__).parent / "demo"
@@ -35,7 +45,9 @@ def compare(
     store: Annotated[str | None, typer.Option(metavar="S", help="Default: lancedb.")] = None,
     k: Annotated[str | None, typer.Option("--k", metavar="5,10,20", help="The cutoffs. Default: 5,10,20.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ask N questions, drawn by the seed.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="The seed of everything random. Default: 0.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="S", help="The seed of everything random. Default: 0, or the workspace's.")
+    ] = None,
     workspace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Default: ragindex-workspaces/NAME; kept, to go on from.")
     ] = None,
@@ -112,7 +124,7 @@ def _shown(settings: Settings) -> Comparison:
         store=settings.store or "lancedb",
         ks=settings.cutoffs() or (5, 10, 20),
         limit=settings.limit,
-        seed=settings.seed or 0,
+        seed=_seed(settings),
         workspace=settings.workspace,
         tracking=False,
     )
@@ -131,6 +143,13 @@ def _check(settings: Settings) -> None:
     writable(settings.out or Path("ragindex-results"))
     if settings.data is None and settings.workspace is not None:
         existing(settings.workspace)
+
+
+def _seed(settings: Settings) -> int:
+    """Where a workspace's own documents are searched, its seed counts, as for `search`."""
+    if settings.data is None and settings.workspace is not None:
+        return seed_of(settings.workspace, settings.seed)
+    return settings.seed or 0
 
 
 def _record(comparison: Comparison, settings: Settings) -> None:

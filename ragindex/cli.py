@@ -24,6 +24,7 @@ from ragindex.console import (
     out,
     plain,
     run,
+    seed_of,
     table,
 )
 from ragindex.corpus import Corpus, read
@@ -81,7 +82,7 @@ def index(
     language: LanguageOption = None,
     encoder: EncoderOption = None,
     store: StoreOption = None,
-    seed: SeedOption = 0,
+    seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
     """Make the workspace hold exactly the documents of DATA and build methods over them.
@@ -94,7 +95,9 @@ def index(
     corpus = None if data is None else _read(data, format, skip_bad)
     cutting: Any = "default" if corpus is None or not corpus.whole else None
     folder = workspace if corpus is not None else existing(workspace)
-    with Workspace.open(folder, encoder=encoder, store=store, language=language, cutting=cutting, seed=seed) as opened:
+    with Workspace.open(
+        folder, encoder=encoder, store=store, language=language, cutting=cutting, seed=seed_of(folder, seed)
+    ) as opened:
         if corpus is not None and data is not None:
             opened.replace(corpus.documents, source=str(data.resolve()))
         opened.sync(schemes)
@@ -129,7 +132,7 @@ def search(
     explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
     encoder: EncoderOption = None,
     store: StoreOption = None,
-    seed: SeedOption = 0,
+    seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
     """Ask one method one question.
@@ -140,7 +143,7 @@ def search(
     scheme = registry.scheme(method)
     if not question.strip():
         raise UsageError("The question is empty. Ask something.")
-    with Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed) as opened:
+    with Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed_of(workspace, seed)) as opened:
         retriever = _opened(opened, scheme, encoder, seed)
         where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
         found = retriever.retrieve([Query("question", question, where)], k)[0]
@@ -165,7 +168,7 @@ def add(
     Example: ragindex add new-documents/ --workspace my-index
     """
     corpus = _read(data, format, skip_bad)
-    with Workspace.open(workspace, encoder=encoder, store=store) as opened:
+    with Workspace.open(workspace, encoder=encoder, store=store, seed=seed_of(workspace, None)) as opened:
         changed = opened.add(corpus.documents)
         opened.sync()
         built = bool(opened.manifest.parts)
@@ -188,7 +191,7 @@ def remove(
 
     Example: ragindex remove notes/old.md --workspace my-index
     """
-    with Workspace.open(existing(workspace), encoder=encoder, store=store) as opened:
+    with Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed_of(workspace, None)) as opened:
         changed = opened.remove(ids)
         opened.sync()
     emit({"removed": changed.removed}, json, lambda: out().print(f"{changed.removed} removed"))
@@ -231,23 +234,18 @@ def _figures(opened: Workspace, schemes: Sequence[IndexingScheme]) -> dict[str, 
     return {name: opened.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})
 
 
-def _opened(opened: Workspace, scheme: IndexingScheme, encoder: str | None, seed: int) -> Retriever:
+def _opened(opened: Workspace, scheme: IndexingScheme, encoder: str | None, seed: int | None) -> Retriever:
     """The retriever. Raises MissingPartError with the whole command that builds what is missing."""
     try:
         return scheme.open(opened)
     except MissingPartError as error:
-        method = registry.label(scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
-        flags = [
-            ("--workspace", opened.folder),
-            ("--methods", method),
-            ("--encoder", encoder),
-            ("--seed", seed or None),
-        ]
-        command = " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in flags if value is not None)
-        raise MissingPartError(
-            f"The workspace {opened.folder} has not been built for {method}"
-            f"{f' with the encoder {encoder}' if encoder else ''}. Run: ragindex index {command}"
-        ) from error
+        method, folder = registry.label(scheme), opened.folder  # type: ignore[arg-type]  # a pydantic model
+        given = (("--encoder", encoder), ("--seed", seed))
+        flags = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in given if value)
+        command = f"--workspace {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
+        which = f" with {encoder}" if encoder else ""
+        message = f"The workspace {folder} has not been built for {method}{which}. Run: ragindex index {command}"
+        raise MissingPartError(message) from error
 
 
 def _unknown_keys(opened: Workspace, scheme: IndexingScheme, wanted: Iterable[str]) -> list[str]:

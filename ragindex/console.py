@@ -15,32 +15,33 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ragindex import manifest
 from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
 
 _WIDE = 1000  # columns, where the output is no terminal: whoever reads it wants whole lines
-_NOT_SHOWN = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")  # a title must not move the cursor or change colours
+_NOT_SHOWN = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
 
 
-def writable(path: Path) -> None:
-    """Raises StoreError where no file or folder can be made at `path`: before the work, not after it."""
-    there = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
+def writable(folder: Path) -> None:
+    """Raises StoreError where `folder` can neither be made nor written in: before the work, not after it."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.exists(place))
+    if not os.path.isdir(there):
+        raise StoreError(f"Nothing can be written to {folder}: {there} is not a folder. Name another place.")
     if not os.access(there, os.W_OK):
-        raise StoreError(f"{path} cannot be written: {there} is read-only for you. Name another place.")
-    if there != path.absolute() and not os.path.isdir(there):
-        raise StoreError(f"{path} cannot be written: {there} is not a folder. Name another place.")
+        raise StoreError(f"Nothing can be written to {folder}: you may not write in {there}. Name another place.")
 
 
 def json_destination(written: str | None) -> str | None:
     """`written`, where JSON can be written to it: a file in a folder that is there, or `-`. Raises StoreError."""
     if written is None or written == "-":
         return written
-    path = Path(written)
-    if os.path.isdir(path) or not os.path.isdir(path.absolute().parent):
-        reason = "it is a folder" if os.path.isdir(path) else f"there is no folder {path.parent}"
+    folder = Path(written).absolute().parent
+    if os.path.isdir(written) or not os.path.isdir(folder):
+        reason = "it is a folder" if os.path.isdir(written) else f"there is no folder {folder}"
         raise StoreError(f"The JSON file {written} could not be written: {reason}.")
-    writable(path)
+    writable(folder)
     return written
 
 
@@ -59,7 +60,9 @@ FormatOption = Annotated[
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Count and skip what cannot be read.")]
 LanguageOption = Annotated[str | None, typer.Option("--language", metavar="L", help="The language of the documents.")]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="S", help="The seed of everything random.")]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", metavar="S", help="The seed of everything random. Default: the workspace's.")
+]
 
 
 def emit(value: Any, destination: str | None, show: Callable[[], None]) -> None:
@@ -77,9 +80,14 @@ def emit(value: Any, destination: str | None, show: Callable[[], None]) -> None:
     show()
 
 
+def clean(text: str) -> str:
+    """Text that is not ours, without control characters: it must not move the cursor or change colours."""
+    return _NOT_SHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def plain(text: str) -> str:
-    """Text that is not ours, to be printed as it is: not read as markup, without control characters."""
-    return escape(_NOT_SHOWN.sub("\N{REPLACEMENT CHARACTER}", text))
+    """Text that is not ours as markup that shows it as it is."""
+    return escape(clean(text))
 
 
 def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
@@ -88,7 +96,7 @@ def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*map(plain, row))
+        made.add_row(*(Text(clean(cell)) for cell in row))
     return made
 
 
@@ -99,7 +107,7 @@ def out() -> Console:
 
 def note(text: str) -> None:
     """A sentence for a person, on standard error."""
-    _console(stderr=True).print(plain(text), style="yellow")
+    _console(stderr=True).print(Text(clean(text), style="yellow"))
 
 
 def _console(*, stderr: bool) -> Console:
@@ -127,6 +135,12 @@ def existing(folder: Path) -> Path:
     return folder
 
 
+def seed_of(folder: Path, asked: int | None) -> int:
+    """The seed asked for, else the one that the workspace was last built with, else 0."""
+    held = manifest.read(folder) if asked is None else None
+    return asked if asked is not None else held.seed if held is not None else 0
+
+
 class _Stopped(BaseException):
     """Ctrl-C. Not KeyboardInterrupt, which typer keeps to itself."""
 
@@ -141,7 +155,7 @@ def run(start: Callable[[], None]) -> None:
     try:
         start()
     except RagindexError as error:
-        _console(stderr=True).print(f"[bold red]error:[/] {plain(str(error))}")
+        _console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {clean(str(error))}"))
         raise SystemExit(error.exit_code) from error
     except _Stopped:
         note("Stopped. What was done is kept: the same command goes on from here.")

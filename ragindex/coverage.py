@@ -97,7 +97,8 @@ class Coverage:
         if self._earlier is None:
             rows = self._settled()
             self._earlier = dict(zip(rows.column("id").to_pylist(), rows.column("output").to_pylist(), strict=True))
-        self._earlier[id] = revisions.revision(revision, self._earlier.get(id, ""))
+        moment = str(self.collection.version)  # tells a passage forgotten and made again from one never forgotten
+        self._earlier[id] = revisions.revision(revision, self._earlier.get(id, ""), moment)
         return self._earlier[id]
 
     def _settled(self) -> pa.Table:

@@ -45,14 +45,10 @@ class Documents:
     cutting: Cutting | None
 
     def upsert(self, documents: Iterable[Document], advance: Callable[[int], None] = lambda done: None) -> Changed:
-        """Add documents, replacing those with the same id. Raises DataError if an id comes twice."""
-        source, held, seen = iter(documents), _Held(self.collection), set[str]()
+        """Add documents, each id once, replacing those with the same id."""
+        source, held = iter(documents), _Held(self.collection)
         added = changed = unchanged = 0
         while batch := list(islice(source, _BATCH)):
-            for document in batch:
-                if document.id in seen:
-                    raise DataError("each document id once", f"the id {document.id!r} twice")
-                seen.add(document.id)
             known = held.revisions([document.id for document in batch])
             rows = [_row(document, self.cutting) for document in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
@@ -143,7 +139,9 @@ def metadata_json(metadata: Metadata) -> str:
     if not metadata:
         return "{}"
     try:
-        return json.dumps(dict(metadata), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(dict(metadata), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain)
+        text.encode()
+        return text
     except (TypeError, ValueError) as error:
         raise DataError("metadata that JSON can hold", f"{error}") from error
 

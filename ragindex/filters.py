@@ -3,10 +3,13 @@
 `All`, `Any` and `Not` combine `Ids`, `Terms` and `Range`. Document metadata is filtered as the field `meta.KEY`.
 """
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
+
+from ragindex.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,19 @@ class Range:
     low: float | str | None = None
     high: float | str | None = None
 
+    def __post_init__(self) -> None:
+        kinds = {_kind(end) for end in (self.low, self.high) if end is not None}
+        if len(kinds) > 1 or None in kinds:
+            raise UsageError(
+                f"The ends of a Range on {self.field!r} must both be finite numbers or both be strings. "
+                f"Got {self.low!r} and {self.high!r} instead."
+            )
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it compares as numbers."""
+        return any(_kind(end) == "number" for end in (self.low, self.high))
+
 
 @dataclass(frozen=True, slots=True)
 class All:
@@ -62,6 +78,17 @@ class Not:
 
 
 Filter: TypeAlias = Ids | Terms | Range | All | Any | Not
+
+
+def _kind(end: object) -> str | None:
+    if isinstance(end, str):
+        return "string"
+    if isinstance(end, bool) or not isinstance(end, int | float) or not -_LARGEST <= end <= _LARGEST:
+        return None
+    return "number"
+
+
+_LARGEST = sys.float_info.max
 
 
 def term(value: str | float | date | bool) -> str:

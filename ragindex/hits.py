@@ -38,7 +38,7 @@ def hits(found: Found, source: str) -> tuple[Hit, ...]:
 
 def check(queries: Sequence[Query], k: int) -> None:
     """Raises UsageError for k below 1 and for a question without text."""
-    if k < 1:
+    if type(k) is not int or k < 1:
         raise UsageError(f"The 'k' parameter of retrieve must be an int in the range [1, inf). Got {k!r} instead.")
     for query in queries:
         if not query.text.strip():
@@ -49,17 +49,17 @@ def filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Arr
     """The `meta.KEY` columns of records, each made from the documents with these metadata: lists of terms.
 
     Strings, numbers, booleans and dates are filtered on; lists and mappings only travel. A list has one element a
-    document, empty where a document lacks the key.
+    document, null where a document lacks the key.
     """
     rows = [list(documents) for documents in metadata]
     keys = sorted({key for documents in rows for one in documents for key, value in one.items() if _plain(value)})
     return {f"meta.{key}": pa.array([_terms(one, key) for one in rows], pa.list_(pa.string())) for key in keys}
 
 
-def _terms(documents: Sequence[Metadata], key: str) -> list[str] | None:
+def _terms(documents: Sequence[Metadata], key: str) -> list[str | None] | None:
     values = [one.get(key) for one in documents]
-    terms = [term(value) if _plain(value) else "" for value in values]  # type: ignore[arg-type]  # it is plain
-    return terms if any(terms) else None
+    terms = [term(value) if _plain(value) else None for value in values]  # type: ignore[arg-type]  # it is plain
+    return None if all(one is None for one in terms) else terms
 
 
 def _plain(value: Any) -> bool:

@@ -269,6 +269,10 @@ class Store(Protocol):
         """The newest version of `name`, None where there is no such collection."""
         ...
 
+    def clean(self, name: str) -> None:
+        """Free what only readers of long replaced versions need. Called once readers are pinned to the newest."""
+        ...
+
     def drop(self, name: str) -> None:
         """Remove a collection; nothing happens where there is none."""
         ...

@@ -5,6 +5,9 @@ One JSON file, replaced in one step, names everything that a result depends on.
 
 import json
 import os
+import threading
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -47,7 +50,10 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
-    """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key."""
+    """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key.
+
+    `outdated` are parts that no sync will use again, with the time they were replaced: they are dropped a day later.
+    """
 
     format: int = FORMAT
     settings: Settings
@@ -59,7 +65,8 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     encoder: dict[str, Any] = {}
     encoders: dict[str, str] = {}
     parts: dict[str, PartRecord] = {}
-    libraries: dict[str, str] = {}
+    outdated: dict[str, float] = {}
+    libraries: Mapping[str, str] = {}
 
 
 def read(folder: Path) -> Manifest | None:
@@ -83,6 +90,24 @@ def read(folder: Path) -> Manifest | None:
         raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
 
 
+def create(folder: Path, manifest: Manifest) -> Manifest:
+    """Write the first manifest, unless somebody has written one meanwhile; the manifest that is there now."""
+    ready = folder / f"{_FILE}.{os.getpid()}.{threading.get_ident()}.first"
+    write_json(ready, manifest.model_dump(mode="json"))
+    try:
+        os.link(ready, folder / _FILE)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
+    finally:
+        ready.unlink(missing_ok=True)
+    held = read(folder)
+    if held is None:
+        raise StoreError(f"{_FILE} was removed from {folder} while it was opened.")
+    return held
+
+
 def write(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, durably. Raises StoreError where the disk does not let it."""
     write_json(folder / _FILE, manifest.model_dump(mode="json"))
@@ -101,7 +126,8 @@ def write_json(path: Path, value: Any) -> None:
         raise StoreError(f"{path.name} could not be written in {path.parent}: {error.strerror or error}.") from error
 
 
-def libraries() -> dict[str, str]:
+@cache
+def libraries() -> Mapping[str, str]:
     """The installed versions of the libraries that rankings can depend on."""
     found = {}
     for name in _LIBRARIES:

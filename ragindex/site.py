@@ -13,7 +13,7 @@ from ragindex.documents import Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.errors import MissingPartError
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Schema, Store
+from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Schema, Store, TokenEncoder
 from ragindex.types import Usage
 
 
@@ -135,13 +135,17 @@ class MeteredCollection:
         return self.inner.describe()
 
 
-@dataclass(slots=True)
+@dataclass
 class BuildEncoder:
     """The encoder while a part is built: keeps what the texts cost when first encoded, and what was paid now."""
 
     inner: CachedEncoder
     first: Usage = field(default_factory=Usage)
     spent: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inner, TokenEncoder):
+            self.encode_tokens = self.inner.encode_tokens
 
     @property
     def id(self) -> str:

@@ -5,7 +5,7 @@ So whatever moment a process dies at, the next sync makes again what is not cove
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,8 @@ def _forget(task: Task, ids: list[str]) -> int:
 
 def _make(task: Task, todo: pa.Table) -> int:
     task.site = task.site.reopened()  # its inputs may have moved since it was told what to forget
+    if not len(todo) and not len(task.coverage.held):
+        task.part.apply(Change({}), task.site)  # a part of nothing has its collections too
     with bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), _BATCH):
             batch = todo.slice(start, _BATCH)
@@ -104,10 +106,14 @@ def _touch_neighbours(task: Task, ids: Sequence[str]) -> None:
 
 def _apply(task: Task, change: Change) -> Usage:
     """Apply a batch; what it cost as if nothing had been encoded before."""
+    return _cost(task, lambda: task.part.apply(change, task.site))
+
+
+def _cost(task: Task, work: Callable[[], None]) -> Usage:
     if task.encoder is not None:
         task.encoder.first = task.encoder.spent = Usage()
     start = time.perf_counter()
-    task.part.apply(change, task.site)
+    work()
     seconds = time.perf_counter() - start
     if task.encoder is None:
         return Usage(seconds)
@@ -118,8 +124,9 @@ def _apply(task: Task, change: Change) -> Usage:
 def _finish(task: Task, corpus: str) -> PartRecord:
     """Make what can only be made whole, and say what readers are to be pinned to."""
     store = task.site.store
+    whole = _cost(task, lambda: task.part.finish(task.site))
     start = time.perf_counter()
-    task.part.finish(task.site)
+    cost = task.coverage.cost() + whole
     prefix, collections, size = f"{task.key}.", {}, 0
     for full in (name for name in store.names() if name.startswith(prefix)):
         version = store.version(full)
@@ -130,7 +137,6 @@ def _finish(task: Task, corpus: str) -> PartRecord:
             collections[full.removeprefix(prefix)] = collection.version
             size += int(collection.describe()["bytes"])
     seconds = time.perf_counter() - start
-    cost = task.coverage.cost()
     files = sum(file.stat().st_size for file in task.site.folder.rglob("*") if file.is_file())
     return PartRecord(
         name=task.name,

@@ -1,13 +1,12 @@
 """A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve."""
 
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-
-from pydantic import BaseModel
 
 from ragindex import manifest as manifests
 from ragindex import registry, revisions
@@ -16,18 +15,20 @@ from ragindex.coverage import Coverage
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
-from ragindex.errors import MissingPartError, StoreError, UsageError, WorkspaceError
-from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, SharingPart, Store
-from ragindex.manifest import Manifest, PartRecord, Settings
+from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
+from ragindex.identity import in_order, model, part_key, parts_of, uses_encoder
+from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, SharingPart, Store, StorePlugin
+from ragindex.manifest import Manifest, PartRecord
 from ragindex.progress import bar
 from ragindex.registry import Written
+from ragindex.settings import settled
 from ragindex.site import BuildEncoder, PartSite
 from ragindex.sync import Synced, Task, bring_up
-from ragindex.text import VERSION as ANALYSIS
-from ragindex.text import language_warning, languages
+from ragindex.text import language_warning
 from ragindex.types import Document, Usage
 
 _SAMPLE = 200
+_KEEP_OUTDATED = 86_400.0  # seconds that readers who were opened before may still need a part's collections
 
 
 class StaleWarning(UserWarning):
@@ -63,6 +64,7 @@ class Workspace:
 
     folder: Path
     manifest: Manifest
+    store_plugin: StorePlugin
     store: Store
     encoders: Encoders
     seed: int = 0
@@ -77,26 +79,27 @@ class Workspace:
         store: Written | None = None,
         language: str | None = None,
         cutting: Cutting | Literal["default"] | None = "default",
-        seed: int = 0,
+        seed: int | None = None,
     ) -> "Workspace":
         """Open the workspace in `folder`, or make one there.
 
         Language, cutting and store are fixed when it is made; asking for others later raises UsageError. The encoder
-        (default: the one last used, `lsa` at first) may change: its parts are built beside those of others.
+        and the seed (default: those last used, `lsa` and 0 at first) may change: other parts are then built beside.
         Raises NewerFormatError, WorkspaceError, StoreError.
         """
         folder = Path(folder)
         held = manifests.read(folder)
-        written_store = store or (held.settings.store if held else "lancedb")
-        plugin = registry.store(written_store)
-        settings = _settings(folder, held, language, cutting, plugin)
+        plugin = registry.store(store or (held.settings.store if held else "lancedb"))
+        settings = settled(folder, held, language, cutting, plugin)
         _make(folder)
         opened = plugin.open(folder / "store")
         if held is None:
-            held = Manifest(settings=settings, seed=seed, libraries=manifests.libraries())
-            manifests.write(folder, held)
+            first = Manifest(settings=settings, seed=seed or 0, libraries=manifests.libraries())
+            held = manifests.create(folder, first)
+            settings = settled(folder, held, language, cutting, plugin)  # somebody else may have made it meanwhile
         chosen = registry.encoder(encoder or held.encoder or "lsa")
-        return cls(folder, held, opened, Encoders(folder, chosen, settings.language, seed), seed)
+        seed = held.seed if seed is None else seed
+        return cls(folder, held, plugin, opened, Encoders(folder, chosen, settings.language, seed), seed)
 
     def __enter__(self) -> "Workspace":
         return self
@@ -131,7 +134,7 @@ class Workspace:
 
     def add(self, documents: Iterable[Document]) -> Changed:
         """Add documents, replacing those with the same id. `sync` brings parts up to them."""
-        kept = list(documents)
+        kept = _distinct(documents)
         with self._writing("ragindex add") as corpus, bar("adding documents", len(kept)) as advance:
             self._own()
             changed = corpus.upsert(kept, advance)
@@ -153,7 +156,7 @@ class Workspace:
 
         `source` names where they come from. Raises WorkspaceError if the workspace holds documents of another source.
         """
-        kept = list(documents)
+        kept = _distinct(documents)
         if self.manifest.settings.source != source and self.documents.collection.count():
             raise WorkspaceError(
                 f"The workspace {self.folder} holds the documents of {self.manifest.settings.source or 'your own'!r}, "
@@ -178,8 +181,8 @@ class Workspace:
 
         Goes on where an earlier sync stopped. Raises WriterBusyError, StoreError, WorkspaceError without documents.
         """
-        self.manifest = manifests.read(self.folder) or self.manifest
-        parts = _in_order([part for plugin in plugins for part in _parts_of(plugin)] or self._finished_parts())
+        self._reload()
+        parts = in_order([part for plugin in plugins for part in parts_of(plugin)] or self._finished_parts())
         if self._up_to_date(parts):
             return Synced()
         with self._writing("ragindex sync") as corpus:
@@ -197,7 +200,7 @@ class Workspace:
 
     def all_parts(self, scheme: IndexingScheme) -> tuple[Part[Any], ...]:
         """The parts of a scheme and their inputs, each once, inputs first."""
-        return tuple(_in_order(scheme.parts()))
+        return tuple(in_order(scheme.parts()))
 
     def figures(self, part: Part[Any]) -> PartFigures:
         """What a part took, its inputs not included. Raises MissingPartError."""
@@ -217,15 +220,14 @@ class Workspace:
 
     def open_part(self, part: Part[Any]) -> Any:
         """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""
-        key = self._key(part, self._pinned_encoder(part))
+        key, record = self._key(part, self._pinned_encoder(part)), self._record(part)
+        if record.corpus != self.manifest.corpus or self._corpus_moved():
+            warnings.warn(
+                f"The part {record.name} is older than the corpus. Run: ragindex index --workspace {self.folder}",
+                StaleWarning,
+                stacklevel=2,
+            )
         if key not in self._opened:
-            record = self._record(part)
-            if record.corpus != self.manifest.corpus or self._corpus_moved():
-                warnings.warn(
-                    f"The part {record.name} is older than the corpus. Run: ragindex index --workspace {self.folder}",
-                    StaleWarning,
-                    stacklevel=2,
-                )
             self._opened[key] = part.open(self._reading_site(part, key, record))
         return self._opened[key]
 
@@ -244,7 +246,7 @@ class Workspace:
         fit = self.encoders.fit(self.encoder_id)
         if fit is None:
             return None
-        name = f"{registry.label(_model(self.encoders.plugin))} fit"
+        name = f"{registry.label(model(self.encoders.plugin))} fit"
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
 
     @property
@@ -255,17 +257,18 @@ class Workspace:
     @property
     def store_name(self) -> str:
         """The store as it is written."""
-        return registry.label(registry.create("stores", self.manifest.settings.store))
+        return registry.label(model(self.store_plugin))
 
     def result_fingerprint(self, scheme: IndexingScheme) -> str:
         """A hash of what a ranking depends on: scheme, parts, encoder, corpus, seed, settings, libraries."""
         return registry.digest(
             {
-                "scheme": registry.fingerprint(_model(scheme)),
+                "scheme": registry.fingerprint(model(scheme)),
                 "parts": [self._key(part, self._pinned_encoder(part)) for part in self.all_parts(scheme)],
                 "corpus": self.manifest.corpus,
                 "seed": self.seed,
                 "settings": self.manifest.settings.model_dump(mode="json"),
+                "store": registry.fingerprint(model(self.store_plugin)),
                 "libraries": manifests.libraries(),
             }
         )
@@ -273,28 +276,20 @@ class Workspace:
     # ------------------------------------------------------------ inside
 
     def _key(self, part: Part[Any], encoder: str | None) -> str:
-        """The identity of a part here: its name and a hash of class, version, parameters, inputs, encoder, seed."""
-        own = {
-            "part": registry.fingerprint(_model(part)),
-            "inputs": [self._key(source, encoder) for source in part.inputs()],
-            "encoder": encoder if "encoder" in part.uses else None,
-            "seed": self.seed if "seed" in part.uses else None,
-            "analysis": ANALYSIS,
-        }
-        return f"{registry.name_of(_model(part)).replace(':', '.')}-{registry.digest(own)}"
+        return part_key(part, encoder, self.seed)
 
     def _pinned_encoder(self, part: Part[Any]) -> str | None:
         """The id of the encoder behind the finished part, None where no encoder is used."""
-        if not _uses_encoder(part):
+        if not uses_encoder(part):
             return None
         return self.manifest.encoders.get(self.encoders.name) or "not fitted"
 
     def _record(self, part: Part[Any]) -> PartRecord:
         record = self.manifest.parts.get(self._key(part, self._pinned_encoder(part)))
         if record is None:
-            encoder = f" with the encoder {self.encoders.name}" if _uses_encoder(part) else ""
+            encoder = f" with the encoder {self.encoders.name}" if uses_encoder(part) else ""
             raise MissingPartError(
-                f"The part {registry.label(_model(part))} has not been made{encoder} in {self.folder}. "
+                f"The part {registry.label(model(part))} has not been made{encoder} in {self.folder}. "
                 f"Run: ragindex index --workspace {self.folder} --methods METHOD"
             )
         return record
@@ -302,7 +297,7 @@ class Workspace:
     @contextmanager
     def _writing(self, owner: str) -> Iterator[Documents]:
         with self.store.lease(owner):
-            self.manifest = manifests.read(self.folder) or self.manifest
+            self._reload()
             yield Documents(self.store.create("documents", SCHEMA), self.cutting)
 
     def _save(self, **changes: Any) -> None:
@@ -310,6 +305,13 @@ class Workspace:
         if changed != self.manifest:
             manifests.write(self.folder, changed)
             self.manifest = changed
+
+    def _reload(self) -> None:
+        """See what other processes have finished since: parts are then opened anew."""
+        fresh = manifests.read(self.folder) or self.manifest
+        if fresh != self.manifest:
+            self._opened.clear()
+            self.manifest = fresh
 
     def _own(self) -> None:
         """From now on the documents are not just those of one source: `replace` would lose some."""
@@ -319,8 +321,11 @@ class Workspace:
         tasks: dict[str, Task] = {}
         encoder = self.encoders.building() if any("encoder" in part.uses for part in parts) else None
         id = encoder.id if encoder else None
+        names = self.store.names()
         for part in parts:
             key = self._key(part, id)
+            if f"{key}.coverage" not in names:  # what is not covered may be left from a part that was half dropped
+                self._drop(key, names)
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
             site = self._site(key, inputs, corpus, metered)
@@ -347,7 +352,7 @@ class Workspace:
         return PartSite(
             key,
             self.store,
-            self.documents,
+            Documents(self.store.open("documents", self.manifest.documents_version), self.cutting),
             self.folder,
             self.language,
             self.seed,
@@ -362,12 +367,17 @@ class Workspace:
         encoder = next((record.encoder for record in made.values() if record.encoder), None)
         encoders = {**self.manifest.encoders, **({self.encoders.name: encoder} if encoder else {})}
         replaced = self.manifest.encoders.get(self.encoders.name)
+        now = time.time()
         outdated = {
-            key
-            for key, record in self.manifest.parts.items()
-            if encoder and record.encoder == replaced != encoder and key not in made
+            key: self.manifest.outdated.get(key, now)
+            for key, record in {**dict.fromkeys(self.manifest.outdated), **self.manifest.parts}.items()
+            if key not in made and (record is None or (encoder and record.encoder == replaced != encoder))
         }
-        parts = {key: record for key, record in {**self.manifest.parts, **made}.items() if key not in outdated}
+        doomed = {key for key, since in outdated.items() if now - since > _KEEP_OUTDATED}
+        names = self.store.names()
+        for key in doomed:
+            self._drop(key, names)
+        parts = {key: record for key, record in self.manifest.parts.items() if key not in outdated}
         self._opened.clear()
         self._save(
             seed=self.seed,
@@ -375,13 +385,19 @@ class Workspace:
             documents_version=corpus.collection.version,
             documents=corpus.collection.count(),
             passages=len(wanted),
-            encoder=registry.describe(_model(self.encoders.plugin)),
+            encoder=registry.describe(model(self.encoders.plugin)),
             encoders=encoders,
-            parts=parts,
+            parts={**parts, **made},
+            outdated={key: since for key, since in outdated.items() if key not in doomed},
             libraries=manifests.libraries(),
         )
-        for name in self.store.names():
-            if name.partition(".")[0] in outdated:
+        for name in ["documents", *(f"{key}.{kind}" for key in made for kind in ("coverage", *made[key].collections))]:
+            self.store.clean(name)
+
+    def _drop(self, key: str, names: Sequence[str]) -> None:
+        """Coverage first: what is left of a drop that was cut short is not taken for a part."""
+        for name in names:
+            if name.rpartition(".")[0] == key:
                 self.store.drop(name)
 
     def _up_to_date(self, parts: Sequence[Part[Any]]) -> bool:
@@ -412,33 +428,14 @@ class Workspace:
             warnings.warn(message, LanguageWarning, stacklevel=3)
 
 
-def _model(plugin: Any) -> BaseModel:
-    """A plugin as what it is to pydantic."""
-    if not isinstance(plugin, BaseModel):
-        raise UsageError(f"A plugin must be a frozen pydantic model. Got {type(plugin).__name__} instead.")
-    return plugin
-
-
-def _uses_encoder(part: Part[Any]) -> bool:
-    return "encoder" in part.uses or any(_uses_encoder(source) for source in part.inputs())
-
-
-def _parts_of(plugin: IndexingScheme | Part[Any]) -> tuple[Part[Any], ...]:
-    return plugin.parts() if hasattr(plugin, "parts") else (plugin,)
-
-
-def _in_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
-    """Each part and its inputs once, inputs first."""
-    ordered: dict[str, Part[Any]] = {}
-
-    def visit(part: Part[Any]) -> None:
-        for source in part.inputs():
-            visit(source)
-        ordered.setdefault(registry.fingerprint(_model(part)), part)
-
-    for part in parts:
-        visit(part)
-    return list(ordered.values())
+def _distinct(documents: Iterable[Document]) -> list[Document]:
+    """The documents, before anything is written. Raises DataError if an id comes twice."""
+    kept, seen = list(documents), set[str]()
+    for document in kept:
+        if document.id in seen:
+            raise DataError("each document id once", f"the id {document.id!r} twice")
+        seen.add(document.id)
+    return kept
 
 
 def _make(folder: Path) -> None:
@@ -446,28 +443,3 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"The workspace {folder} cannot be made: {error.strerror or error}.") from error
-
-
-def _settings(
-    folder: Path, held: Manifest | None, language: str | None, cutting: Cutting | str | None, store: Any
-) -> Settings:
-    """The settings asked for; those that the workspace has, where it is there and nothing else is asked for."""
-    if language is not None and language not in languages():
-        raise UsageError(f"The language must be one of {', '.join(languages())}. Got {language!r} instead.")
-    cut = Cutting() if cutting == "default" else cutting
-    described = registry.describe(store)
-    if held is None:
-        size, overlap = (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
-        return Settings(language=language or "english", size=size, overlap=overlap, store=described)
-    same_cut = cutting == "default" or (held.settings.size, held.settings.overlap) == (
-        (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
-    )
-    asked = {"language": language in (None, held.settings.language), "cutting": same_cut}
-    asked["store"] = described["name"] == held.settings.store["name"]
-    for name, same in asked.items():
-        if not same:
-            raise UsageError(
-                f"The workspace {folder} was made with {held.settings!r}; its {name} cannot change. "
-                "Name another folder with --workspace."
-            )
-    return held.settings

@@ -154,7 +154,7 @@ def test_a_corpus_that_grew_by_half_is_fitted_again(tmp_path: Path) -> None:
     assert_same(ask(reader, 5), before, "a reader opened before")
     vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
     assert [record.encoder for record in vectors] == [workspace.encoder.id]
-    assert not [name for name in workspace.store.names() if first in name]
+    assert len(workspace.manifest.outdated) == 1
     fresh = build(Dense(), tmp_path / "fresh", "lsa")
     assert fresh.encoder.id == workspace.encoder.id  # the same corpus, the same fit
     assert_same(ask(Dense().open(workspace), 5), ask(Dense().open(fresh), 5), "a fresh build")
@@ -472,3 +472,132 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
         Workspace.open(tmp_path / "file")
     with pytest.raises((StoreError, WorkspaceError), match="file"):
         Workspace.open(tmp_path / "file" / "below")
+
+
+# ---------------------------------------------------------------- what a second pair of eyes found
+
+
+def test_shared_records_go_when_their_passages_go_in_several_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragindex.sync._BATCH", 4)
+    part = Vectors(of=Words())
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([Document("c", "", "other"), *(Document(f"d{n}", "", "common") for n in range(10))])
+    workspace.sync([part])
+    workspace.remove([f"d{n}" for n in range(10)])
+    workspace.sync([part])
+    assert [(row["id"], row["passage_ids"]) for row in contents(workspace)] == [("other", ["c"])]
+
+
+def test_a_passage_forgotten_and_made_again_tells_what_is_made_from_it(tmp_path: Path) -> None:
+    part, a, b = Vectors(of=Words()), Document("a", "", "x shared"), Document("b", "", "y shared")
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([a, b, Document("c", "", "z")])
+    workspace.sync([part])
+    for change in (lambda: workspace.remove(["a"]), lambda: workspace.remove(["b"]), lambda: workspace.add([a])):
+        change()
+        workspace.sync([Words()])  # the vectors stay behind
+    workspace.sync([part])
+    assert {row["id"]: row["passage_ids"] for row in contents(workspace)} == {"x": ["a"], "shared": ["a"], "z": ["c"]}
+
+
+def test_a_workspace_held_open_sees_what_others_finish(tmp_path: Path) -> None:
+    first = build(BM25(), tmp_path, "lsa")
+    assert ids(first, "quicksilver") == []
+    second = Workspace.open(tmp_path)
+    second.add([Document("new", "New", "quicksilver")])
+    second.sync()
+    assert [hit.id for hit in first.retriever("bm25").retrieve([Query("q", "quicksilver")], 3)[0].hits] == ["new"]
+    first.add([Document("more", "More", "quicksilver")])
+    for _ in range(2):
+        with pytest.warns(StaleWarning):
+            ids(first, "quicksilver")
+
+
+def test_two_that_make_the_same_workspace_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ragindex import manifest as manifests
+    from ragindex.stores.lancedb import LanceDB
+
+    real = LanceDB.open
+
+    def slow(plugin: LanceDB, folder: Path) -> Any:
+        monkeypatch.setattr(LanceDB, "open", real)
+        build(BM25(), tmp_path, "lsa")  # somebody else is quicker
+        return real(plugin, folder)
+
+    monkeypatch.setattr(LanceDB, "open", slow)
+    late = Workspace.open(tmp_path, cutting=None)
+    assert late.counts().documents == len(DOCUMENTS)
+    assert manifests.read(tmp_path) == late.manifest
+
+
+def test_every_document_removed_from_every_part(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    workspace.remove([document.id for document in DOCUMENTS])
+    workspace.sync()
+    assert ids(workspace, "glass", scheme=Hybrid()) == []
+    workspace.add(DOCUMENTS)
+    workspace.sync()
+    assert ids(workspace, "curling stones granite", 1, Hybrid()) == ["d10"]
+
+
+def test_a_reader_that_has_not_asked_yet_survives_a_refit(tmp_path: Path) -> None:
+    writer = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    expected = ask(Dense().open(Workspace.open(tmp_path)), 5)
+    reader = Dense().open(Workspace.open(tmp_path))
+    writer.add(DOCUMENTS[12:])
+    writer.sync()
+    assert_same(ask(reader, 5), expected, "opened before the refit, asked after it")
+
+
+def test_outdated_parts_are_dropped_a_day_later_and_never_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    (old,) = [key for key in workspace.manifest.parts if key.startswith("vectors")]
+    workspace.add(DOCUMENTS[12:])
+    workspace.sync()
+    assert list(workspace.manifest.outdated) == [old]
+    workspace.store.drop(f"{old}.coverage")  # a drop that was cut short
+    workspace.remove([document.id for document in DOCUMENTS[11:]])
+    workspace.sync()  # back to the first fit: the same part again
+    workspace.add([DOCUMENTS[11]])
+    workspace.remove([DOCUMENTS[0].id])
+    workspace.sync()
+    assert workspace.open_part(Vectors()).count() == 11
+    monkeypatch.setattr("ragindex.workspace._KEEP_OUTDATED", -1.0)
+    workspace.add([ADDED[0]])
+    workspace.sync()
+    kept = {name.rpartition(".")[0] for name in workspace.store.names()}
+    assert kept == {"", *workspace.manifest.parts}
+
+
+def test_the_stores_parameters_are_in_the_fingerprint(tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    other = Workspace.open(tmp_path, store="lancedb(float16=true)")
+    assert (workspace.store_name, other.store_name) == ("lancedb", "lancedb(float16=true)")
+    assert workspace.result_fingerprint(BM25()) != other.result_fingerprint(BM25())
+
+
+def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None, seed=5)
+    workspace.add(DOCUMENTS)
+    workspace.sync([Dense()])
+    assert Workspace.open(tmp_path).seed == 5
+    assert ids(Workspace.open(tmp_path), "curling stones granite", 1, Dense()) == ["d10"]
+
+
+def test_nothing_is_written_of_an_addition_that_is_refused(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    many = [Document(f"{n:04d}", "", "x") for n in range(2500)]
+    with pytest.raises(DataError, match="the id '0001' twice"):
+        workspace.add([*many, many[1]])
+    assert workspace.documents.ids() == []
+    with pytest.raises(DataError, match="metadata that JSON can hold"):
+        workspace.add([Document("a", "", "x", {"\ud800": 1})])
+
+
+@pytest.mark.parametrize("k", [1.5, "3", True, None])
+def test_k_must_be_a_whole_number(k: Any, tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    with pytest.raises(UsageError, match="The 'k' parameter of retrieve must be an int"):
+        BM25().open(workspace).retrieve([Query("q", "glass")], k)

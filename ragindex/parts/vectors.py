@@ -16,7 +16,10 @@ from ragindex.registry import PartField
 
 
 class Vectors(Plugin):
-    """The records of `of` with the vector of title, newline, text. They carry all fields, so one search answers."""
+    """The records of `of` with the vector of title, newline, text. They carry all fields, so one search answers.
+
+    A part whose records belong to several passages must be a SharingPart to stand under this one.
+    """
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
@@ -30,7 +33,7 @@ class Vectors(Plugin):
         """Encode the records that the batch's passages hold now, forget those they no longer hold."""
         source: Collection = site.inputs[0]
         records = _records(site)
-        _forget(records, frozenset(change.remove))
+        _forget(records, change.remove)
         if not change.upsert:
             return
         touched = Terms("passage_ids", tuple(change.upsert))
@@ -60,15 +63,11 @@ def _records(site: Site) -> Collection:
     return site.collection("records", replace(site.inputs[0].schema, text=(), dimensions=site.encoder.dimensions))
 
 
-def _forget(records: Collection, removed: frozenset[str]) -> None:
-    """Remove the records all of whose passages are removed; what other passages hold too is made again for them."""
-    if not removed:
-        return
-    doomed = []
-    for batch in records.scan(("passage_ids",), Terms("passage_ids", tuple(sorted(removed)))):
-        pairs = zip(batch.column("id").to_pylist(), batch.column("passage_ids").to_pylist(), strict=True)
-        doomed += [id for id, passages in pairs if removed.issuperset(passages)]
-    records.delete(sorted(doomed))
+def _forget(records: Collection, removed: Sequence[str]) -> None:
+    """Remove every record that a removed passage shares; `of` touches the passages left, and they make it again."""
+    if removed:
+        shared = records.scan((), Terms("passage_ids", tuple(removed)))
+        records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
 
 
 def _encoded(table: pa.Table, site: Site) -> pa.RecordBatch:

@@ -1,5 +1,7 @@
 """Filters evaluated in memory: which rows of an Arrow table pass."""
 
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -8,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragindex.errors import UsageError
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
 
 Mask = npt.NDArray[np.bool_]
@@ -106,22 +109,31 @@ class Filtering:
 
 
 def _inside(values: pa.Array, where: Range) -> Mask:
-    """Which values lie in the range; text that is no number is in no numeric range."""
-    numeric = isinstance(where.low, int | float) or isinstance(where.high, int | float)
-    if numeric and pa.types.is_string(values.type):
+    """Which values lie in the range; text that is no number, NaN and infinity are in no numeric range."""
+    if pa.types.is_floating(values.type) and not where.numeric and where != Range(where.field):
+        raise UsageError(
+            f"The field {where.field!r} holds numbers; its Range must have numbers for ends. Got {where!r}."
+        )
+    if where.numeric and pa.types.is_string(values.type):
         encoded = values.dictionary_encode()
         values = pa.array([_number(value) for value in encoded.dictionary.to_pylist()], pa.float64())
         values = values.take(encoded.indices)
     inside = pc.is_valid(values)
-    if where.low is not None:
-        inside = pc.and_(inside, pc.fill_null(pc.greater_equal(values, where.low), False))
-    if where.high is not None:
-        inside = pc.and_(inside, pc.fill_null(pc.less_equal(values, where.high), False))
+    low, high = where.low, where.high
+    if where.numeric:
+        low, high = (
+            float(-sys.float_info.max if low is None else low),
+            float(sys.float_info.max if high is None else high),
+        )
+    if low is not None:
+        inside = pc.and_(inside, pc.fill_null(pc.greater_equal(values, low), False))
+    if high is not None:
+        inside = pc.and_(inside, pc.fill_null(pc.less_equal(values, high), False))
     return inside.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
+    return float(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)

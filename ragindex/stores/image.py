@@ -21,6 +21,8 @@ _MARGIN = 1e-4
 _BLOCK = 1 << 22
 """Scores held at once while many questions are asked together."""
 
+_NO_VECTORS = "This collection has no vectors. Search it by text, or search the part `vectors` over it."
+
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 
@@ -124,14 +126,11 @@ class Image:
     @property
     def _vectors(self) -> Floats:
         if self.vectors is None:
-            raise UsageError("This collection has no vectors. Search it by text, or search the part `vectors` over it.")
+            raise UsageError(_NO_VECTORS)
         return self.vectors
 
     def _unit(self, vector: Floats) -> Floats:
-        expected, found = self._vectors.shape[1], np.shape(vector)
-        if found != (expected,):
-            raise UsageError(f"A query vector must have the shape ({expected},). Got {found} instead.")
-        norm = float(np.linalg.norm(vector))
+        norm = np.linalg.norm(query_vector(vector, self.schema.dimensions).astype(np.float64))
         return vector if norm == 0 else (vector / norm).astype(np.float32)
 
     def _best(self, rows: Rows, scores: Scores, k: int) -> tuple[Rows, Scores]:
@@ -156,7 +155,22 @@ class Image:
             return pa.FixedSizeListArray.from_arrays(
                 pa.array(self._vectors.astype(np.float32).ravel()), self._vectors.shape[1]
             )
-        return self.columns[name]
+        if name in self.columns:
+            return self.columns[name]
+        if name.startswith("meta."):
+            return pa.nulls(len(self.table), pa.list_(pa.string()))
+        raise UsageError(f"There is no field {name!r}. There are: {', '.join(self.columns)} and meta.KEY.")
+
+
+def query_vector(vector: Floats, dimensions: int | None) -> Floats:
+    """The vector, if it can be asked for. Raises UsageError for another length, NaN or infinity."""
+    if dimensions is None:
+        raise UsageError(_NO_VECTORS)
+    if np.shape(vector) != (dimensions,):
+        raise UsageError(f"A query vector must have the shape ({dimensions},). Got {np.shape(vector)} instead.")
+    if not np.isfinite(vector).all():
+        raise UsageError("A query vector must be finite; got NaN or infinity. Look at the encoder that made it.")
+    return vector
 
 
 def _multiply(vectors: Floats, units: Floats) -> Floats:

@@ -1,5 +1,8 @@
 """Filters as conditions in LanceDB's SQL, and the names that fields have in its tables."""
 
+import sys
+
+from ragindex.errors import UsageError
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
 
 _META = "meta_"
@@ -20,21 +23,21 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def condition(where: Filter, columns: frozenset[str], lists: frozenset[str]) -> str:
-    """The condition that `where` means; `columns` exist, those in `lists` hold lists of strings."""
+def condition(where: Filter, columns: frozenset[str], lists: frozenset[str], numbers: frozenset[str]) -> str:
+    """The condition that `where` means; `columns` exist, `lists` hold lists of strings, `numbers` float64."""
     match where:
         case Ids():
             return _among("id", where.ids)
         case Terms():
             return _terms(where, columns, lists)
         case Range():
-            return _range(where, columns, lists)
+            return _range(where, columns, lists, numbers)
         case Not():
-            return f"NOT ({condition(where.filter, columns, lists)})"
+            return f"NOT ({condition(where.filter, columns, lists, numbers)})"
         case All():
-            return " AND ".join(f"({condition(part, columns, lists)})" for part in where.filters) or "true"
+            return " AND ".join(f"({condition(part, columns, lists, numbers)})" for part in where.filters) or "true"
         case Any():
-            return " OR ".join(f"({condition(part, columns, lists)})" for part in where.filters) or "false"
+            return " OR ".join(f"({condition(part, columns, lists, numbers)})" for part in where.filters) or "false"
 
 
 def _among(name: str, values: tuple[str, ...]) -> str:
@@ -53,22 +56,33 @@ def _terms(where: Terms, columns: frozenset[str], lists: frozenset[str]) -> str:
     return f"coalesce(array_has_any({name}, {values}), false)"
 
 
-def _range(where: Range, columns: frozenset[str], lists: frozenset[str]) -> str:
+def _range(where: Range, columns: frozenset[str], lists: frozenset[str], numbers: frozenset[str]) -> str:
     name = column(where.field)
     if name not in columns:
         return "false"
-    numeric = isinstance(where.low, int | float) or isinstance(where.high, int | float)
+    if name in numbers and not where.numeric and where != Range(where.field):
+        raise UsageError(
+            f"The field {where.field!r} holds numbers; its Range must have numbers for ends. Got {where!r}."
+        )
     least = most = name
     if name in lists:
-        values = f"arrow_try_cast({name}, 'List(Float64)')" if numeric else name
+        values = f"arrow_try_cast({name}, 'List(Float64)')" if where.numeric else name
         least, most = f"array_min({values})", f"array_max({values})"
+    elif where.numeric and name not in numbers:
+        least = most = f"arrow_try_cast({name}, 'Float64')"
+    low, high = where.low, where.high
+    if where.numeric:  # both ends always: NaN, which sorts last, and infinity are in no range
+        low, high = (
+            float(-sys.float_info.max if low is None else low),
+            float(sys.float_info.max if high is None else high),
+        )
     ends = [f"{name} IS NOT NULL"]
-    if where.low is not None:
-        ends.append(f"{least} >= {_literal(where.low)}")
-    if where.high is not None:
-        ends.append(f"{most} <= {_literal(where.high)}")
+    if low is not None:
+        ends.append(f"{least} >= {_literal(low)}")
+    if high is not None:
+        ends.append(f"{most} <= {_literal(high)}")
     return f"coalesce({' AND '.join(ends)}, false)"
 
 
 def _literal(value: float | str) -> str:
-    return quoted(value) if isinstance(value, str) else repr(float(value))
+    return quoted(value) if isinstance(value, str) else f"CAST({value!r} AS DOUBLE)"

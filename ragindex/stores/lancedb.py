@@ -11,9 +11,10 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ragindex.interfaces import Found, Request, Schema
 from ragindex.plugin import Plugin
 from ragindex.stores import lance_index, lance_sql
 from ragindex.stores.image import Image
-from ragindex.text import analyse_many
+from ragindex.stores.lance_records import arrow_schema, one_batch, renamed, table_rows
 
 _GIB = 1 << 30
 _POSTINGS = 2.0
@@ -36,8 +37,11 @@ _SMALL_FRAGMENTS = 64
 """Compaction rewrites records; it waits for so many small fragments."""
 _ID_INDEX_FROM = 20_000
 """Below so many records a pass over them is as quick as an index."""
-_KEEP_VERSIONS = timedelta(hours=1)
-"""How long a replaced version stays for readers that are pinned to it and search from disk."""
+_KEEP_VERSIONS = timedelta(days=1)
+"""How long a version stays, once another is pinned, for readers that search from disk."""
+_FOR_EVER = timedelta(days=36_500)
+_MOST_KEYS = 1000
+"""Metadata keys that a collection can filter on: each is a column."""
 
 
 class LanceDB(Plugin):
@@ -67,6 +71,8 @@ class LanceStore:
     folder: Path
     connection: Any
     images: "weakref.WeakValueDictionary[tuple[str, int], Image]" = field(default_factory=weakref.WeakValueDictionary)
+    loading: Any = field(default_factory=RLock)
+    compacted: set[str] = field(default_factory=set)
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
         """Raises StoreError if `name` was made with another schema."""
@@ -74,7 +80,7 @@ class LanceStore:
             if name in self.names():
                 collection = LanceCollection(self, name, self.connection.open_table(name))
             else:
-                table = self.connection.create_table(name, schema=_arrow_schema(schema))
+                table = self.connection.create_table(name, schema=arrow_schema(schema))
                 collection = LanceCollection(self, name, table)
         if collection.schema != schema:
             raise StoreError(f"The collection {name} was made with {collection.schema}, but {schema} is asked for.")
@@ -107,6 +113,15 @@ class LanceStore:
         with _engine(f"remove the collection {name}"):
             if name in self.names():
                 self.connection.drop_table(name)
+            for mapped in (self.folder / "mapped").glob(f"{name}-*.npy"):
+                mapped.unlink(missing_ok=True)
+
+    def clean(self, name: str) -> None:
+        """Only after a compaction: there is nothing else to optimise then, and the newest version stays the newest."""
+        if name in self.compacted:
+            self.compacted.discard(name)
+            with _engine(f"clean the collection {name}"):
+                self.connection.open_table(name).optimize(cleanup_older_than=_KEEP_VERSIONS)
 
     @contextmanager
     def lease(self, owner: str) -> Iterator[None]:
@@ -127,12 +142,17 @@ class LanceStore:
 
     def fits(self, collection: "LanceCollection") -> bool:
         """Whether the collection can be held in memory beside what is."""
-        held = sum(_bytes_in_memory(image, self.settings) for image in self.images.values())
+        with self.loading:
+            held = sum(_bytes_in_memory(image, self.settings) for image in self.images.values())
         return held + collection.estimate() <= self.settings.memory_gib * _GIB
 
     def image(self, collection: "LanceCollection") -> Image | None:
         """The collection in memory, None where that would go beyond the budget."""
-        key = (collection.name, collection.version)
+        with self.loading:
+            return self._image(collection)
+
+    def _image(self, collection: "LanceCollection") -> Image | None:
+        key = (collection.identity, collection.version)
         image = self.images.get(key)
         if image is not None:
             return image
@@ -151,15 +171,24 @@ class LanceCollection:
     store: LanceStore
     name: str
     table: Any
+    _schema: Schema | None = None
     _ids: set[str] | None = None
     _image: Image | None = None
+    _estimate: int | None = None
 
     @property
     def schema(self) -> Schema:
         """Kept in the table's own metadata."""
-        stored: dict[str, Any] = json.loads(self.table.schema.metadata[b"ragindex"])
-        lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
-        return Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
+        if self._schema is None:
+            stored: dict[str, Any] = json.loads(self.table.schema.metadata[b"ragindex"])
+            lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
+            self._schema = Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
+        return self._schema
+
+    @property
+    def identity(self) -> str:
+        """Tells this collection from one of the same name that was dropped before."""
+        return str(json.loads(self.table.schema.metadata[b"ragindex"])["identity"])
 
     @property
     def version(self) -> int:
@@ -175,7 +204,7 @@ class LanceCollection:
         """Raises UsageError on missing fields, StoreError where the disk fails."""
         with _engine(f"write to the collection {self.name}"):
             self._add_columns(records)
-            rows = self._rows(records)
+            rows = table_rows(records, self.schema, self.table.schema, self.name)
             if len(rows) == 0:
                 return
             ids = rows.column("id").to_pylist()
@@ -186,7 +215,7 @@ class LanceCollection:
                 self.table.add(rows)
             if self._ids is not None:
                 self._ids.update(ids)
-            self._image = None
+            self._image = self._estimate = None
 
     def delete(self, ids: Iterable[str]) -> None:
         """In blocks, each one version."""
@@ -196,22 +225,32 @@ class LanceCollection:
                 self.table.delete(self._condition(Ids(tuple(doomed[start : start + 1000]))))
         if self._ids is not None:
             self._ids.difference_update(doomed)
-        self._image = None
+        self._image = self._estimate = None
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """From memory where an image is held, else from disk."""
         if self._image is not None:
             return self._image.get(ids, fields)
+        with _engine(f"read the collection {self.name}"):
+            return self._get(ids, fields)
+
+    def _get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         tables = [self._read(fields, Ids(tuple(ids[start : start + 1000]))) for start in range(0, len(ids), 1000)]
         found = pa.concat_tables(tables) if tables else self._read(fields, Ids(()))
         place = {id: row for row, id in enumerate(found.column("id").to_pylist())}
         order = pa.array([place[id] for id in ids if id in place], pa.int64())
-        return _one_batch(found.take(order))
+        return one_batch(found.take(order))
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """In LanceDB's batches."""
-        for batch in self._query(fields, where).to_batches(8192):
-            yield _renamed(batch, ("id", *fields))
+        with _engine(f"read the collection {self.name}"):
+            batches = iter(self._query(fields, where).to_batches(8192))
+        while True:
+            with _engine(f"read the collection {self.name}"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield renamed(batch, ("id", *fields))
 
     def search(self, requests: Sequence[Request]) -> list[Found]:
         """From memory, exactly, within the budget; else by LanceDB's indexes."""
@@ -230,7 +269,8 @@ class LanceCollection:
         with _engine(f"finish the collection {self.name}"):
             fragments = self.table.stats()["fragment_stats"]
             if fragments["num_small_fragments"] > _SMALL_FRAGMENTS:
-                self.table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+                self.table.optimize(cleanup_older_than=_FOR_EVER)  # readers are still pinned to what was before
+                self.store.compacted.add(self.name)
             if self.count() >= _ID_INDEX_FROM:
                 self._index_ids()
             if self.estimate() > self.store.settings.memory_gib * _GIB:
@@ -254,12 +294,13 @@ class LanceCollection:
 
     def estimate(self) -> int:
         """Bytes that this collection would take in memory, from its first thousand records."""
-        count = self.count()
-        sample = self.table.search().select(self._text_columns()).limit(1000).to_arrow()
-        text = sample.nbytes / max(1, len(sample)) * _POSTINGS
-        bytes_a_number = 2 if self.store.settings.float16 else 4
-        vectors = 0 if self.store.settings.mmap else (self.schema.dimensions or 0) * bytes_a_number
-        return int(count * (text + vectors))
+        if self._estimate is None:
+            sample = self.table.search().select(self._text_columns()).limit(1000).to_arrow()
+            text = sample.nbytes / max(1, len(sample)) * _POSTINGS
+            bytes_a_number = 2 if self.store.settings.float16 else 4
+            vectors = 0 if self.store.settings.mmap else (self.schema.dimensions or 0) * bytes_a_number
+            self._estimate = int(self.count() * (text + vectors))
+        return self._estimate
 
     def load(self, map_folder: Path | None, *, float16: bool) -> Image:
         """Read everything; vectors into one matrix, mapped from a file under `map_folder` if one is given."""
@@ -275,12 +316,16 @@ class LanceCollection:
         shape = (self.count(), dimensions)
         if map_folder is None:
             return self._fill(np.empty(shape, dtype=dtype))
-        path = map_folder / "mapped" / f"{self.name}-{self.version}-{np.dtype(dtype).name}.npy"
+        kept = f"{self.version}-{np.dtype(dtype).name}"
+        path = map_folder / "mapped" / f"{self.name}-{self.identity}-{kept}.npy"
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             partial = path.with_suffix(f".{os.getpid()}.partial")
             self._fill(np.lib.format.open_memmap(partial, mode="w+", dtype=dtype, shape=shape))
             partial.replace(path)
+            for other in path.parent.glob(f"{self.name}-*.npy"):
+                if other != path:
+                    other.unlink(missing_ok=True)  # whoever has it open keeps it
         return np.load(path, mmap_mode="r")
 
     def _fill(self, vectors: Any) -> Any:
@@ -312,29 +357,10 @@ class LanceCollection:
     def _add_columns(self, records: pa.RecordBatch) -> None:
         columns = (lance_sql.column(name) for name in records.schema.names if name.startswith("meta."))
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.table.schema.names]
+        if len(new) + len(self.table.schema.names) > _MOST_KEYS:
+            raise UsageError(f"Documents can be filtered by at most {_MOST_KEYS} metadata keys; {self.name} has more.")
         if new:
             self.table.add_columns(new)
-
-    def _rows(self, records: pa.RecordBatch) -> pa.Table:
-        """The records as the table wants them: every column, in order, with tokens and unit vectors."""
-        schema, given = self.schema, set(records.schema.names)
-        needed = {"id", *schema.stored, *schema.keywords, *schema.numbers} | (
-            {"vector"} if schema.dimensions else set()
-        )
-        extra = {name for name in given - needed if not name.startswith("meta.")}
-        if needed - given or extra:
-            raise UsageError(
-                f"Records of {self.name} must have the fields {sorted(needed)}; "
-                f"missing {sorted(needed - given)}, unknown {sorted(extra)}."
-            )
-        columns = {lance_sql.column(name): records.column(name) for name in given}
-        if schema.text:
-            columns["tokens"] = pa.array(analyse_many(_joined(records, schema.text), schema.language), pa.string())
-        if schema.dimensions:
-            columns["vector"] = _units(columns["vector"], schema.dimensions)
-        target = self.table.schema.remove_metadata()
-        arrays = [_cast(columns.get(item.name), item.type, len(records)) for item in target]
-        return pa.Table.from_arrays(arrays, schema=target)
 
     def _query(self, fields: Sequence[str], where: Filter | None) -> Any:
         present = set(self.table.schema.names)
@@ -343,55 +369,13 @@ class LanceCollection:
         return query if where is None else query.where(self._condition(where))
 
     def _read(self, fields: Sequence[str], where: Filter | None = None) -> pa.Table:
-        return pa.table(_renamed(self._query(fields, where).to_arrow(), ("id", *fields)))
+        return pa.table(renamed(self._query(fields, where).to_arrow(), ("id", *fields)))
 
     def _condition(self, where: Filter) -> str:
         schema = self.table.schema
         lists = frozenset(item.name for item in schema if pa.types.is_list(item.type))
-        return lance_sql.condition(where, frozenset(schema.names), lists)
-
-
-def _arrow_schema(schema: Schema) -> pa.Schema:
-    fields = [pa.field("id", pa.string())]
-    fields += [pa.field(name, pa.string()) for name in schema.stored]
-    fields += [pa.field(name, pa.list_(pa.string())) for name in schema.keywords]
-    fields += [pa.field(name, pa.float64()) for name in schema.numbers]
-    if schema.text:
-        fields.append(pa.field("tokens", pa.string()))
-    if schema.dimensions:
-        fields.append(pa.field("vector", pa.list_(pa.float32(), schema.dimensions)))
-    return pa.schema(fields, metadata={"ragindex": json.dumps(asdict(schema))})
-
-
-def _joined(records: pa.RecordBatch, fields: Sequence[str]) -> list[str]:
-    columns = [records.column(name).to_pylist() for name in fields]
-    return ["\n".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
-
-
-def _units(vectors: pa.Array, dimensions: int) -> pa.Array:
-    matrix = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions).astype(np.float32)
-    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-    if not np.isfinite(norms).all():
-        raise UsageError("Vectors must be finite; got NaN or infinity. Look at the encoder that made them.")
-    units = np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
-    return pa.FixedSizeListArray.from_arrays(pa.array(units.ravel()), dimensions)
-
-
-def _cast(column: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
-    return pa.nulls(length, kind) if column is None else column.cast(kind)
-
-
-def _renamed(found: Any, fields: Sequence[str]) -> Any:
-    """Columns under their fields' names, in the order asked; a `meta.` field that no record has is null."""
-    columns = {lance_sql.field(name): found.column(name) for name in found.schema.names}
-    absent = pa.nulls(found.num_rows, pa.list_(pa.string()))
-    arrays = [columns.get(name, absent) if name.startswith("meta.") else columns[name] for name in fields]
-    return type(found).from_arrays(arrays, names=list(fields))
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+        numbers = frozenset(item.name for item in schema if pa.types.is_floating(item.type))
+        return lance_sql.condition(where, frozenset(schema.names), lists, numbers)
 
 
 def _bytes_in_memory(image: Image, settings: LanceDB) -> int:

@@ -308,3 +308,89 @@ def test_an_empty_collection_answers(store: Store) -> None:
     assert [one.ids for one in reader.search([Match("x", 3), Nearest(vector, 3), Where(None, 3)])] == [[], [], []]
     assert reader.get(["a"], ("text",)).num_rows == 0
     assert reader.count() == 0
+
+
+def test_ranges_hold_numbers_or_strings_and_compare_alike_everywhere(store: Store) -> None:
+    collection = store.create("values", Schema(stored=("text",), numbers=("size",)))
+    terms = ["1_000", " 12 ", "١٢", "nan", "inf", "12", "-1e3", ".5", ""]
+    sizes = [float("nan"), float("inf"), 1.0, 2.0, None, 3.0, 4.0, 5.0, 6.0]
+    ids = [f"{n}" for n in range(len(terms))]
+    batch = pa.RecordBatch.from_pydict({"id": ids, "text": terms, "size": pa.array(sizes, pa.float64())})
+    collection.upsert(batch.append_column("meta.x", pa.array([[one] for one in terms], pa.list_(pa.string()))))
+    reader = pinned(store, collection, "values")
+    assert passing(reader, Range("meta.x", low=-1e9)) == ["5", "6", "7"]
+    assert passing(reader, Range("meta.x", high=0)) == ["6"]
+    assert passing(reader, Range("text", 0, 100)) == ["5", "7"]
+    assert passing(reader, Range("size", low=0)) == ["2", "3", "5", "6", "7", "8"]
+    assert passing(reader, Range("size", high=2)) == ["2", "3"]
+    assert passing(reader, Range("text", "1", "2")) == ["0", "5"]
+    with pytest.raises((UsageError, StoreError), match="must have numbers"):
+        passing(reader, Range("size", low="a"))
+    for low, high in ((1, "2"), (True, None), (float("nan"), None), (None, float("inf")), (10**400, None)):
+        with pytest.raises(UsageError, match="must both be finite numbers or both be strings"):
+            Range("size", low, high)
+
+
+def test_an_empty_value_is_a_value_and_an_absent_one_is_none(store: Store) -> None:
+    collection = store.create("texts", TEXT_ONLY)
+    values = pa.array([[""], None, ["", None], ["a"]], pa.list_(pa.string()))
+    collection.upsert(text_records(dict.fromkeys("abcd", "x")).append_column("meta.k", values))
+    reader = pinned(store, collection, "texts")
+    assert passing(reader, meta("k", "")) == ["a"]
+    assert passing(reader, meta("k", "", "a")) == ["a", "d"]
+
+
+def test_fields_that_are_not_there(store: Store) -> None:
+    collection = filled(store)
+    vector = np.array([1, 0, 0], np.float32)
+    assert collection.search([Nearest(vector, 1, ("meta.no",))])[0].records.column("meta.no").to_pylist() == [None]
+    assert collection.get(["a"], ("meta.no",)).column("meta.no").to_pylist() == [None]
+    with pytest.raises((UsageError, StoreError), match="no"):
+        collection.search([Nearest(vector, 1, ("no",))])
+    with pytest.raises((UsageError, StoreError), match="no"):
+        list(collection.scan(("no",)))
+
+
+def test_one_id_once_a_batch(store: Store) -> None:
+    collection = store.create("texts", TEXT_ONLY)
+    with pytest.raises(UsageError, match="some come twice"):
+        collection.upsert(pa.RecordBatch.from_pydict({"id": ["a", "a"], "text": ["b", "c"]}))
+    assert collection.count() == 0
+
+
+def test_a_collection_made_again_under_its_name_is_another(store: Store) -> None:
+    schema, query = Schema(dimensions=2), [Nearest(np.array([1, 0], np.float32), 2)]
+
+    def vectors(**of: list[float]) -> pa.RecordBatch:
+        column = pa.array(list(of.values()), pa.list_(pa.float32(), 2))
+        return pa.RecordBatch.from_arrays([pa.array(list(of)), column], names=["id", "vector"])
+
+    first = store.create("x", schema)
+    first.upsert(vectors(a=[1, 0], b=[0, 1]))
+    before = pinned(store, first, "x")
+    assert before.search(query)[0].ids == ["a", "b"]
+    store.drop("x")
+    second = store.create("x", schema)
+    second.upsert(vectors(b=[1, 0], a=[0, 1]))
+    assert pinned(store, second, "x").search(query)[0].ids == ["b", "a"]
+
+
+def test_cleaning_leaves_the_newest(store: Store) -> None:
+    collection = store.create("texts", TEXT_ONLY)
+    for n in range(70):  # enough small writes for an engine to tidy up
+        collection.upsert(text_records({f"{n:02d}": "word"}))
+    reader = pinned(store, collection, "texts")
+    store.clean("texts")
+    assert store.version("texts") == reader.version
+    for one in (reader, store.open("texts", reader.version)):
+        assert passing(one, None) == [f"{n:02d}" for n in range(70)]
+
+
+def test_a_huge_k(store: Store) -> None:
+    found = filled(store).search([Match("vienna", 10**12), Nearest(np.array([1, 0, 0], np.float32), 10**12)])
+    assert [len(one.ids) for one in found] == [2, 4]
+
+
+def test_vectors_that_are_not_finite_are_no_query(store: Store) -> None:
+    with pytest.raises(UsageError, match="finite"):
+        filled(store).search([Nearest(np.array([np.nan, 0, 0], np.float32), 3)])

@@ -1,0 +1,57 @@
+"""What is installed, what is missing, and how to install it."""
+
+import importlib.util
+import os
+import platform
+from importlib.metadata import metadata, version
+
+from ragindex import registry
+from ragindex.errors import RagindexError
+
+_EXTRAS = {  # the module that an extra brings, and what needs it
+    "neural": ("sentence_transformers", "encoder sentence-transformers"),
+    "elasticsearch": ("elasticsearch", "store elasticsearch"),
+    "pdf": ("pypdf", "reading .pdf"),
+    "umap": ("umap", "clustering with UMAP"),
+}
+_LOADED: tuple[registry.Group, ...] = ("schemes", "encoders", "stores")
+_VARIABLES = {
+    "OPENAI_API_KEY": "the key for --encoder openai:NAME",
+    "OPENAI_BASE_URL": "default: https://api.openai.com/v1",
+    "EMBEDDING_API_KEY": "default: OPENAI_API_KEY",
+    "EMBEDDING_BASE_URL": "default: OPENAI_BASE_URL",
+    "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
+}
+
+
+def findings() -> list[tuple[str, str, str]]:
+    """What was looked at, its state, and a detail: what it is for, or the line that installs it."""
+    return [
+        ("python", "ok", platform.python_version()),
+        ("ragindex", "ok", version("ragindex")),
+        *(_extra(name) for name in sorted(metadata("ragindex").get_all("Provides-Extra") or []) if name != "dev"),
+        *(_loads(group, name) for group in _LOADED for name in registry.names(group)),
+        *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
+    ]
+
+
+def _extra(name: str) -> tuple[str, str, str]:
+    module, use = _EXTRAS.get(name, (name, ""))
+    there = importlib.util.find_spec(module) is not None
+    return (f"extra {name}", "ok" if there else "missing", f"for {use}" if there else f"for {use}: {_install(name)}")
+
+
+def _install(extra: str) -> str:
+    return f"pip install 'ragindex[{extra}]'"
+
+
+def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
+    what = f"{group.removesuffix('s')} {name}".replace("scheme", "method")
+    try:
+        registry.load(group, name)
+    except RagindexError as error:
+        return (what, "missing", str(error))
+    for extra, (module, use) in _EXTRAS.items():
+        if use == what and importlib.util.find_spec(module) is None:
+            return (what, "missing", _install(extra))
+    return (what, "ok", registry.entry(group, name).value)

@@ -1,0 +1,58 @@
+"""What a part is: its identity in a workspace, and the order in which parts are built."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import regex
+from pydantic import BaseModel
+
+from ragindex import registry
+from ragindex.errors import UsageError
+from ragindex.interfaces import IndexingScheme, Part
+from ragindex.text import VERSION as ANALYSIS
+
+
+def part_key(part: Part[Any], encoder: str | None, seed: int) -> str:
+    """The identity of a part: its name and a hash of class, version, parameters, inputs, encoder and seed.
+
+    `encoder` is the encoder's id, and counts, as the seed does, only where the part or an input uses it.
+    """
+    own = {
+        "part": registry.fingerprint(model(part)),
+        "inputs": [part_key(source, encoder, seed) for source in part.inputs()],
+        "encoder": encoder if "encoder" in part.uses else None,
+        "seed": seed if "seed" in part.uses else None,
+        "analysis": ANALYSIS,
+    }
+    return f"{regex.sub(r'[^A-Za-z0-9_-]', '-', registry.name_of(model(part)))}-{registry.digest(own)}"
+
+
+def model(plugin: Any) -> BaseModel:
+    """A plugin as what it is to pydantic."""
+    if not isinstance(plugin, BaseModel):
+        raise UsageError(f"A plugin must be a frozen pydantic model. Got {type(plugin).__name__} instead.")
+    return plugin
+
+
+def uses_encoder(part: Part[Any]) -> bool:
+    """Whether the part or one of its inputs uses the encoder."""
+    return "encoder" in part.uses or any(uses_encoder(source) for source in part.inputs())
+
+
+def parts_of(plugin: IndexingScheme | Part[Any]) -> tuple[Part[Any], ...]:
+    """The parts of a scheme; a part is its own."""
+    return plugin.parts() if hasattr(plugin, "parts") else (plugin,)
+
+
+def in_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
+    """Each part and its inputs once, inputs first."""
+    ordered: dict[str, Part[Any]] = {}
+
+    def visit(part: Part[Any]) -> None:
+        for source in part.inputs():
+            visit(source)
+        ordered.setdefault(registry.fingerprint(model(part)), part)
+
+    for part in parts:
+        visit(part)
+    return list(ordered.values())

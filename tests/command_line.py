@@ -1,0 +1,90 @@
+"""The command line run in this process, from argument list to exit code, and a folder to run it in."""
+
+import io
+import json
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from eval import commands
+from ragindex import cli
+from ragindex.workspace import LanguageWarning, StaleWarning
+
+TEXTS = {
+    "hill.md": "# Grey Anna\n\nGrey Anna is the highest hill of the north.",
+    "rivers/sarn.md": "# Sarn\n\nThe Sarn is a river that carries barges with slate.",
+    "rivers/orla.md": "# Orla\n\nThe Orla is a short river with eleven gorges.",
+    "quill.txt": "Nether Quill is a town made of slate.",
+}
+QUESTIONS = "question,answer,documents\nWhich hill is highest?,Grey Anna,hill.md\nSlate?,,rivers/sarn.md;quill.txt\n"
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def ragindex(*arguments: object, stderr: io.TextIOWrapper | None = None) -> Done:
+    """The command, run in this process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n") for _ in range(2))
+    with (
+        patch.object(sys, "argv", ["ragindex", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(stderr or err),
+        warnings.catch_warnings(),
+        pytest.raises(SystemExit) as stopped,
+    ):
+        warnings.simplefilter("always", LanguageWarning)
+        warnings.simplefilter("always", StaleWarning)
+        cli.main()
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode("utf-8"))  # type: ignore[attr-defined]
+    return Done(int(stopped.value.code or 0), *texts)
+
+
+def failed(code: int, *arguments: object) -> str:
+    """The one sentence of a command that fails with `code`, its output otherwise empty."""
+    done = ragindex(*arguments)
+    assert (done.code, done.out) == (code, ""), done
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1, done.err
+    return done.err.removeprefix("error: ").rstrip("\n")
+
+
+def write(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def make_desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with documents and questions; comparisons are not recorded, which test_tracking covers."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("OPENAI_API_KEY", "EMBEDDING_API_KEY", "OPENAI_BASE_URL", "EMBEDDING_BASE_URL", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(commands, "track", lambda comparison: None)
+    write(folder / "notes", TEXTS)
+    write(folder, {"questions.csv": QUESTIONS, "questions.txt": "Which hill is highest?\nWhat is slate?\n"})
+    return folder
+
+
+def build(folder: Path) -> Path:
+    """A workspace with the notes, built for hybrid."""
+    write(folder / "notes", TEXTS)
+    assert ragindex("index", folder / "notes", "--workspace", folder / "w").code == 0
+    return folder / "w"

@@ -1,0 +1,353 @@
+"""The command line as a user meets it: every command, with real parts behind it."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from command_line import TEXTS, build, failed, make_desk, ragindex, write
+
+from eval import evaluator
+from ragindex import cli
+
+COMMANDS = ("methods", "index", "search", "add", "remove", "doctor", "compare", "demo")
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return make_desk(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Never written to."""
+    return build(tmp_path_factory.mktemp("built"))
+
+
+# ---------------------------------------------------------------- help
+
+
+def test_every_command_has_an_example_and_fits_a_terminal() -> None:
+    cli.register(cli.app)
+    assert set(typer.main.get_command(cli.app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
+    for command in COMMANDS:
+        done = ragindex(command, "--help")
+        assert done.code == 0
+        assert f"Example: ragindex {command}" in done.out
+        assert max(map(len, done.out.splitlines())) <= 80
+        assert "[[" not in done.out
+    listed = ragindex("--help")
+    assert all(f"│ {command} " in listed.out for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serch"], "No such command 'serch'. Did you mean 'search'?"),
+        (["compare", "notes", "--colour", "red"], "No such option: --colour"),
+        (["compare", "notes", "--limit", "0"], "--limit"),
+        (["compare", "notes", "--seed", "x"], "--seed"),
+        (["search", "slate"], "--workspace"),
+        (["search", "slate", "--workspace", "w", "-k", "0"], "-k"),
+        (["remove", "--workspace", "w"], "Missing argument"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], said: str) -> None:
+    done = ragindex(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "--help" in done.err
+
+
+# ---------------------------------------------------------------- methods, doctor
+
+
+def test_methods() -> None:
+    assert ragindex("methods").out.splitlines()[1].split() == ["bm25", "ragindex", "baselines.bm25:BM25"]
+    listed = ragindex("methods", "--json", "-").json
+    assert {"name": "hybrid", "distribution": "ragindex", "object": "baselines.hybrid:Hybrid"} in listed
+
+
+def test_a_method_with_its_parameters() -> None:
+    done = ragindex("methods", "hybrid")
+    assert done.out.startswith("hybrid: Fuses the `depth` best of each of `bases`")
+    assert "\n\nDepth 100 and the constant 60 are the customary choices" in done.out
+    rows = [line.split("  ") for line in done.out.splitlines()[-4:]]
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        ["bases", "[method, …] | null", "null"],
+        ["over", "part", "passages"],
+        ["depth", "int, ≥ 1", "100"],
+        ["rrf_k", "float, ≥ 0", "60"],
+    ]
+    value = ragindex("methods", "composed", "--json", "-").json
+    assert value["parameters"][0]["default"] == {"name": "passages", "params": {}}
+    kind = "cosine | sum | rrf | weighted"
+    assert value["parameters"][2] == {"name": "composed_score", "type": kind, "default": "cosine"}
+    assert value["parameters"][3] == {"name": "weight", "type": "float, ≥ 0, ≤ 1", "default": 0.5}
+
+
+def test_encoders_stores_and_parts_are_described_too() -> None:
+    assert ragindex("methods", "openai", "--json", "-").json["parameters"][0] == {
+        "name": "model",
+        "type": "str",
+        "default": None,
+    }
+    for name, row in {
+        "sentence-transformers": "model str required",
+        "lancedb": "memory_gib float, ≥ 0 1.0",
+        "vectors": "of part passages",
+    }.items():
+        assert row in [" ".join(line.split()) for line in ragindex("methods", name).out.splitlines()]
+    assert failed(2, "methods", "hibrid") == "No method is called 'hibrid'. Did you mean hybrid?"
+
+
+def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # as if it were not installed
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    done = ragindex("doctor", "--json", "-")
+    rows = {row["what"]: (row["state"], row["detail"]) for row in done.json}
+    install = "pip install 'ragindex[neural]'"
+    assert rows["extra neural"] == ("missing", f"for encoder sentence-transformers: {install}")
+    assert rows["encoder sentence-transformers"] == ("missing", install)
+    assert rows["method bm25"] == ("ok", "baselines.bm25:BM25")
+    assert rows["OPENAI_API_KEY"][0] == "set"
+    assert rows["EMBEDDING_API_KEY"] == ("not set", "default: OPENAI_API_KEY")
+    assert "secret" not in done.out
+    last = ragindex("doctor").out.splitlines()[-1]
+    assert last == "To try it: ragindex demo. On your documents: ragindex compare DATA --questions FILE"
+
+
+# ---------------------------------------------------------------- index, search, add, remove
+
+
+def test_index_says_what_was_built_and_how_to_ask() -> None:
+    done = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25,dense", "--json", "built.json")
+    assert done.out.startswith("4 documents, 4 passages in w\n")
+    assert done.out.endswith('To ask it: ragindex search "…" --workspace w --method bm25\n')
+    value = json.loads(Path("built.json").read_text(encoding="utf-8"))
+    assert (value["workspace"], value["documents"], value["passages"]) == ("w", 4, 4)
+    assert list(value["parts"]) == ["passages", "vectors", "lsa fit"]
+    assert value["parts"]["passages"]["search"] == "exact, from memory"
+    again = ragindex("index", "--workspace", "w", "--methods", "bm25", "--json", "-").json
+    assert again["parts"]["passages"] == value["parts"]["passages"]
+
+
+def test_search(built: Path) -> None:
+    done = ragindex("search", "Which town is of slate?", "--workspace", built, "--method", "bm25", "-k", 1, "--explain")
+    first, text, step = done.out.splitlines()
+    assert first.startswith("1. quill  ")
+    assert first.endswith("  quill.txt")
+    assert text == TEXTS["quill.txt"]
+    assert step.startswith("step 1, text, ")
+    assert step.endswith(" ms: Which town is of slate? → quill.txt#0")
+    value = ragindex("search", "slate", "--workspace", built, "--json", "-").json
+    assert (value["question"], value["notes"]) == ("slate", [])
+    assert [hit["doc_ids"] for hit in value["hits"]][:2] == [["quill.txt"], ["rivers/sarn.md"]]
+    assert value["hits"][0]["metadata"]["quill.txt"]["source"] == "quill.txt"
+    assert [step["index"] for step in value["trace"]] == ["text", "vectors"]
+
+
+def test_filters(built: Path) -> None:
+    def ids(*filters: str) -> list[str]:
+        flags = [part for one in filters for part in ("--filter", one)]
+        done = ragindex("search", "river slate", "--workspace", built, "--method", "bm25", *flags, "--json", "-")
+        assert done.err == ""
+        return sorted(hit["id"] for hit in done.json["hits"])
+
+    assert ids() == ["quill.txt#0", "rivers/orla.md#0", "rivers/sarn.md#0"]
+    assert ids("source=quill.txt") == ["quill.txt#0"]
+    assert ids("source=quill.txt", "source=rivers/orla.md") == ["quill.txt#0", "rivers/orla.md#0"]
+    assert ids("source=quill.txt", "modified=1900-01-01") == []
+    unknown = ragindex("search", "slate", "--workspace", built, "--method", "bm25", "--filter", "sauce=quill.txt")
+    assert (unknown.code, unknown.out) == (0, "Nothing was found.\n")
+    assert unknown.err == "No document has the metadata key 'sauce'. There are: modified, source.\n"
+    assert failed(2, "search", "x", "--workspace", built, "--filter", "a") == (
+        "--filter must be KEY=VALUE. Got 'a' instead."
+    )
+
+
+def test_add_and_remove() -> None:
+    ragindex("index", "notes", "--workspace", "w", "--methods", "bm25")
+    write(Path(), {"new/mill.txt": "A mill grinds."})
+    assert ragindex("add", "new", "--workspace", "w").out == "1 added, 0 changed, 0 as they were\n"
+    assert ragindex("add", "new", "--workspace", "w", "--json", "-").json == {"added": 0, "changed": 0, "unchanged": 1}
+    asked = ("search", "mill", "--workspace", "w", "--method", "bm25", "--json", "-")
+    assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["mill.txt#0"]
+    assert failed(2, "remove", "mill.txt", "hil.md", "--workspace", "w") == (
+        "The workspace w holds no document 'hil.md'. Nothing was removed."
+    )
+    assert ragindex("remove", "mill.txt", "--workspace", "w", "--json", "-").json == {"removed": 1}
+    assert ragindex(*asked).json["hits"] == []
+
+
+def test_documents_that_nothing_is_built_over() -> None:
+    done = ragindex("add", "notes", "--workspace", "my work")
+    assert done.out == "4 added, 0 changed, 0 as they were\n"
+    assert done.err == ("Nothing is built over them yet. Run: ragindex index --workspace 'my work' --methods hybrid\n")
+    assert failed(4, "search", "x", "--workspace", "my work", "--method", "bm25", "--seed", "3") == (
+        "The workspace my work has not been built for bm25. "
+        "Run: ragindex index --workspace 'my work' --methods bm25 --seed 3"
+    )
+
+
+def test_the_seed_of_the_workspace_is_kept() -> None:
+    ragindex("index", "notes", "--workspace", "w", "--methods", "dense", "--seed", "5")
+    write(Path(), {"new/mill.txt": "A mill grinds slate."})
+    assert ragindex("add", "new", "--workspace", "w").code == 0
+    asked = ragindex("search", "slate", "--workspace", "w", "--method", "dense", "--json", "-")
+    assert "mill.txt#0" in [hit["id"] for hit in asked.json["hits"]]
+    shown = ragindex("compare", "--workspace", "w", "--questions", "questions.txt", "--methods", "dense", "--json", "-")
+    assert shown.json["seed"] == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["search", "x"], ["remove", "x"], ["index"], ["compare", "--questions", "questions.csv"]],
+)
+def test_looking_into_a_workspace_makes_none(arguments: list[str]) -> None:
+    said = failed(4, *arguments, "--workspace", "nowhere")
+    assert said == "There is no workspace in nowhere. Run: ragindex index DATA --workspace nowhere"
+    assert not Path("nowhere").exists()
+
+
+# ---------------------------------------------------------------- compare
+
+
+def test_a_workspace_is_compared_without_data(built: Path) -> None:
+    arguments = ("compare", "--workspace", built, "--questions", "questions.csv", "--methods", "bm25", "--k", "1")
+    value = ragindex(*arguments, "--json", "-").json
+    assert value["dataset"]["name"] == "w"
+    assert value["dataset"]["documents"] == 4
+    assert value["methods"][0]["metrics"]["R@1"] == 0.75
+    assert failed(2, "compare", "--workspace", built) == ("compare needs DATA, or --questions FILE beside --workspace.")
+
+
+def test_nested_parameters_beir_limit_and_seed() -> None:
+    documents = [{"_id": f"d{i}", "title": "", "text": f"word{i} common"} for i in range(5)]
+    queries = [{"_id": f"x{i}", "text": f"word{i}"} for i in range(5)]
+    write(
+        Path("beir"),
+        {
+            "corpus.jsonl": "\n".join(map(json.dumps, documents)),
+            "queries.jsonl": "\n".join(map(json.dumps, queries)),
+            "qrels/test.tsv": "query-id\tcorpus-id\tscore\n" + "".join(f"x{i}\td{i}\t1\n" for i in range(5)),
+        },
+    )
+    methods = "bm25, hybrid(bases=[bm25, composed(composed_score=weighted, weight=0.25)], depth=3)"
+    done = ragindex("compare", "beir", "--methods", methods, "--limit", 3, "--seed", 7, "--k", "2,1", "--json", "-")
+    assert done.err == ""
+    value = done.json
+    assert value["dataset"]["format"] == "beir"
+    assert (value["dataset"]["questions"], value["seed"]) == (3, 7)
+    labels = [method["label"] for method in value["methods"]]
+    assert labels == ["bm25", "hybrid(bases=[bm25, composed(composed_score=weighted, weight=0.25)], depth=3)"]
+    assert value["methods"][1]["params"]["bases"][1]["params"]["weight"] == 0.25
+    assert [method["metrics"]["R@1"] for method in value["methods"]] == [1.0, 1.0]
+
+
+def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
+    done = ragindex("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--limit", "1")
+    lines = done.out.splitlines()
+    assert done.err == ""
+    assert lines[2].split()[0] == "bm25"
+    assert lines[4].startswith("notes (folder): 4 documents, 4 passages, 1 question; k = 5, 10, 20; ")
+    assert lines[4].endswith("latency at k = 20 over 1 question, one by one")
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nothere"], 3, "nothere: expected a file or a folder; found nothing under this path."),
+        (["notes"], 2, "notes (folder) comes without questions. Give some: --questions FILE, a .csv"),
+        (["notes", "--questions", "none.csv"], 3, "none.csv: expected a file that can be read"),
+        (["empty", "--questions", "questions.csv"], 3, "empty: expected a folder with files ending in .txt"),
+        (["blank", "--questions", "questions.csv"], 3, "blank/a.txt: expected a file with text in it; found none."),
+        (["notes", "--questions", "blank.csv"], 3, "blank.csv, line 2: expected a question; found an empty one."),
+        (["notes", "--questions", "unknown.csv"], 3, "unknown.csv, line 2: expected gold that names documents"),
+        (["notes", "--questions", "notes/hill.md"], 3, "notes/hill.md: expected questions in a .csv"),
+        (["notes", "--format", "hipprag"], 2, "No format is called 'hipprag'. Did you mean hipporag"),
+        (["notes", "--methods", "bm52"], 2, "No method is called 'bm52'. Did you mean bm25?"),
+        (["notes", "--methods", "hybrid("], 2, "'hybrid(' cannot be read: at character 8, expected a parameter's name"),
+        (["notes", "--methods", "hybrid(bases=[bm26])"], 2, "No method is called 'bm26'. Did you mean bm25?"),
+        (["notes", "--methods", "hybrid(depht=2)"], 2, "hybrid has no parameter 'depht'; did you mean depth?"),
+        (["notes", "--methods", "composed(weight=2)"], 2, "The 'weight' parameter of composed must be less than"),
+        (["notes", "--encoder", "lsb"], 2, "No encoder is called 'lsb'. Did you mean lsa?"),
+        (
+            ["notes", "--encoder", "openai:x", "--methods", "dense"],
+            2,
+            "The encoder openai:x needs a key: set EMBEDDING_",
+        ),
+        (["notes", "--store", "lancdb"], 2, "No store is called 'lancdb'. Did you mean lancedb?"),
+        (["notes", "--language", "klingon"], 2, "The language must be one of arabic, "),
+        (["notes", "--k", "5,0"], 2, "--k must be whole numbers separated by commas, as 5,10,20, each in the range [1"),
+        (["notes", "--k", "five"], 2, "--k must be whole numbers"),
+        (["notes", "--out", "questions.csv"], 5, "Nothing can be written to questions.csv: "),
+        (["notes", "--out", "questions.csv/deep"], 5, "Nothing can be written to questions.csv/deep: "),
+        (["notes", "--json", "nodir/x.json"], 5, "The JSON file nodir/x.json could not be written: there is no folder"),
+        (["notes", "--json", "notes"], 5, "The JSON file notes could not be written: it is a folder."),
+        (["notes", "--workspace", "questions.csv"], 4, "questions.csv is no readable workspace"),
+        (["notes", "--config", "none.yaml"], 3, "none.yaml: expected a YAML file; found No such file"),
+    ],
+)
+def test_what_compare_refuses(arguments: list[str], code: int, said: str) -> None:
+    Path("empty").mkdir()
+    write(
+        Path(),
+        {
+            "blank/a.txt": " \n",
+            "blank.csv": "question,documents\n,hill.md\n",
+            "unknown.csv": "question,documents\nWho?,hil.md\n",
+        },
+    )
+    questions = [] if "--questions" in arguments or arguments == ["notes"] else ["--questions", "questions.csv"]
+    assert failed(code, "compare", *arguments, *questions).startswith(said)
+    assert not Path("ragindex-results").exists()
+
+
+def test_the_place_for_results_is_looked_at_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_early(*arguments: object, **more: object) -> None:
+        raise AssertionError("the comparison began")
+
+    monkeypatch.setattr(evaluator, "compare", too_early)
+    write(Path(), {"study.yaml": "json: nodir/x.json\ndata: notes\nquestions: questions.csv\n"})
+    assert failed(5, "compare", "--config", "study.yaml").startswith("The JSON file nodir/x.json could not")
+    assert failed(5, "compare", "notes", "--out", "questions.csv").startswith("Nothing can be written to")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder(desk: Path) -> None:
+    (desk / "sealed").mkdir(mode=0o500)
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
+    assert failed(5, *arguments, "--out", "sealed/o") == (
+        f"Nothing can be written to sealed/o: you may not write in {desk / 'sealed'}. Name another place."
+    )
+    assert (
+        failed(5, *arguments, "--workspace", "sealed/w") == "The workspace sealed/w cannot be made: Permission denied."
+    )
+
+
+def test_skipping_what_is_bad() -> None:
+    write(Path("notes"), {"empty.txt": "", "picture.png": "x"})
+    assert failed(3, "index", "notes", "--workspace", "w") == (
+        "notes/empty.txt: expected a file with text in it; found none."
+    )
+    done = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25", "--skip-bad", "--json", "-")
+    assert done.json["documents"] == 4
+    assert done.err.splitlines() == [
+        "skipped: notes/empty.txt: expected a file with text in it; found none.",
+        "not read: 1 files .png",
+    ]
+
+
+def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # as if it were not installed
+    flags = ("--questions", "questions.csv", "--encoder", "sentence-transformers:some-model")
+    said = failed(2, "compare", "notes", *flags, "--methods", "dense")
+    assert said.endswith(
+        "needs the package 'sentence_transformers', which is not installed. Run: pip install 'ragindex[neural]'"
+    )
+    done = ragindex("compare", "notes", *flags, "--methods", "bm25", "--json", "-")
+    assert [method["label"] for method in done.json["methods"]] == ["bm25"]

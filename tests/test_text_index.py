@@ -1,0 +1,52 @@
+"""BM25 from memory, held equal to bm25s and to arithmetic by hand."""
+
+import math
+
+import bm25s
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragindex.stores.text_index import build
+
+words = st.sampled_from(["ferry", "harbour", "dawn", "rye", "oven", "beech", "oak", "über", "東京"])
+texts = st.lists(st.lists(words, min_size=1, max_size=12), min_size=1, max_size=15)
+
+
+@given(texts, st.lists(words, min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_scores_are_those_of_bm25s(corpus: list[list[str]], question: list[str]) -> None:
+    peer = bm25s.BM25(k1=1.2, b=0.75, method="lucene", dtype="float64")
+    peer.index(corpus, show_progress=False)
+    known = [word for word in question if word in peer.vocab_dict]
+    expected = peer.get_scores(known).tolist() if known else [0.0] * len(corpus)
+    found = build(pa.array([" ".join(tokens) for tokens in corpus])).scores(question)
+    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_by_hand() -> None:
+    index = build(pa.array(["a b b", "b c", "", None, "a"]))
+    idf_b = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))  # three rows have tokens, two of them hold b
+    mean = 6 / 3
+    first = 2 / (2 + 1.2 * (0.25 + 0.75 * 3 / mean))
+    second = 1 / (1 + 1.2 * (0.25 + 0.75 * 2 / mean))
+    assert index.scores(["b"]).tolist() == pytest.approx([idf_b * first, idf_b * second, 0, 0, 0], rel=1e-6)
+    assert index.scores(["b", "b"]).tolist() == pytest.approx(
+        [2 * idf_b * first, 2 * idf_b * second, 0, 0, 0], rel=1e-6
+    )
+    assert index.scores(["x", ""]).tolist() == [0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("rows", [[], [""], [None, ""]])
+def test_nothing_to_find(rows: list[str | None]) -> None:
+    assert build(pa.array(rows, pa.string())).scores(["a", ""]).tolist() == [0.0] * len(rows)
+
+
+@given(texts)
+@settings(max_examples=30, deadline=None)
+def test_the_order_of_rows_changes_no_score(corpus: list[list[str]]) -> None:
+    joined = [" ".join(tokens) for tokens in corpus]
+    forth = build(pa.array(joined)).scores(["ferry", "oak"])
+    back = build(pa.array(joined[::-1])).scores(["ferry", "oak"])
+    assert forth.tolist() == back.tolist()[::-1]  # to the last bit: the law rests on it
