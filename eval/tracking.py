@@ -67,7 +67,7 @@ def track(comparison: Comparison) -> str | None:
             said = str(error).strip().partition("\n")[0] or type(error).__name__
             failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
     warnings.warn(
-        f"The comparison was not recorded in MLflow at {uri}: {failure} "
+        f"The comparison was not recorded in MLflow at {uri}: {failure.rstrip('.')}. "
         "The results above are complete. Set MLFLOW_TRACKING_URI to record elsewhere.",
         TrackingWarning,
         stacklevel=2,

@@ -49,7 +49,7 @@ class Coverage:
 
     def cover(self, ids: Sequence[str], made_at: Sequence[str], cost: Usage) -> None:
         """A batch is in the data; each passage bears an equal share of its cost."""
-        outputs = [self._output(id, revision) for id, revision in zip(ids, made_at, strict=True)]
+        outputs = self._outputs(ids, made_at)
         shares = [pa.array([getattr(cost, name) / len(ids)] * len(ids), pa.float64()) for name in COSTS]
         columns = [pa.array(values, pa.string()) for values in (ids, made_at, outputs)]
         self.collection.upsert(pa.RecordBatch.from_arrays([*columns, *shares], names=[*_ROWS.names, *COSTS]))
@@ -74,7 +74,7 @@ class Coverage:
         by_id = {row["id"]: row for row in found.to_pylist()}
         names = records.column("id").to_pylist()
         made_at = [by_id[id]["revision"] for id in names]
-        outputs = [self._output(id, by_id[id]["revision"]) for id in names]
+        outputs = self._outputs(names, made_at)
         columns = [records.column("id"), pa.array(made_at, pa.string()), pa.array(outputs, pa.string())]
         costs = [records.column(name) for name in COSTS]
         self.collection.upsert(pa.RecordBatch.from_arrays([*columns, *costs], names=[*_ROWS.names, *COSTS]))
@@ -90,16 +90,17 @@ class Coverage:
         tokens = round(sums["input_tokens"]), round(sums["output_tokens"])
         return Usage(sums["seconds"], *tokens, sums["money"])
 
-    def _output(self, id: str, revision: str) -> str:
+    def _outputs(self, ids: Sequence[str], made_at: Sequence[str]) -> list[str]:
         """A sharing part never comes back to an earlier output: its neighbours may have moved meanwhile."""
         if not self.shares:
-            return revision
+            return list(made_at)
         if self._earlier is None:
             rows = self._settled()
             self._earlier = dict(zip(rows.column("id").to_pylist(), rows.column("output").to_pylist(), strict=True))
         moment = str(self.collection.version)  # tells a passage forgotten and made again from one never forgotten
-        self._earlier[id] = revisions.revision(revision, self._earlier.get(id, ""), moment)
-        return self._earlier[id]
+        for id, revision in zip(ids, made_at, strict=True):
+            self._earlier[id] = revisions.revision(revision, self._earlier.get(id, ""), moment)
+        return [self._earlier[id] for id in ids]
 
     def _settled(self) -> pa.Table:
         if self._covered:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from ragindex import registry
 from ragindex.errors import UsageError
-from ragindex.interfaces import IndexingScheme, Part
+from ragindex.interfaces import IndexingScheme, Part, SharingPart
 from ragindex.text import VERSION as ANALYSIS
 
 
@@ -37,6 +37,11 @@ def model(plugin: Any) -> BaseModel:
 def uses_encoder(part: Part[Any]) -> bool:
     """Whether the part or one of its inputs uses the encoder."""
     return "encoder" in part.uses or any(uses_encoder(source) for source in part.inputs())
+
+
+def shares_records(part: Part[Any]) -> bool:
+    """Whether the part's records can belong to several passages."""
+    return isinstance(part, SharingPart) and part.shares
 
 
 def parts_of(plugin: IndexingScheme | Part[Any]) -> tuple[Part[Any], ...]:

@@ -134,6 +134,11 @@ class Part(Protocol[Opened_co]):
 class SharingPart(Protocol):
     """What a part has besides when its records can belong to several passages (merged triples, clusters)."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether they can, with these parameters."""
+        ...
+
     def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
         """The passages that share a record with one of the passages `ids`, as the part's data stand now."""
         ...

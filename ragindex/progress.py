@@ -1,7 +1,7 @@
 """Progress bars on standard error: only on a terminal, and only for what takes more than two seconds."""
 
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -38,17 +38,12 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn())
     progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     task = progress.add_task(what, total=total)
-    started, shown = time.monotonic(), False
-
-    def advance(done: int) -> None:
-        nonlocal shown
-        progress.advance(task, done)
-        if not shown and time.monotonic() - started > _PATIENCE:
-            progress.start()
-            shown = True
-
+    timer = threading.Timer(_PATIENCE, progress.start)
+    timer.daemon = True
+    timer.start()
     try:
-        yield advance
+        yield lambda done: progress.advance(task, done)
     finally:
-        if shown:
-            progress.stop()
+        timer.cancel()
+        timer.join()
+        progress.stop()

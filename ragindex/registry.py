@@ -107,8 +107,10 @@ def _spec(written: str | Mapping[str, Any] | Spec) -> Spec:
     if isinstance(written, str):
         return parse(written)
     unknown = sorted(set(written) - {"name", "params", "label"})
-    if unknown or not isinstance(written.get("name"), str) or not isinstance(written.get("params") or {}, Mapping):
-        raise UsageError(f"A plugin is written {{name, params}}; got {dict(written)!r}.")
+    if unknown:
+        raise UsageError(f"A plugin is written {{name, label, params}}; {unknown[0]!r} is none of these.")
+    if not isinstance(written.get("name"), str) or not isinstance(written.get("params") or {}, Mapping):
+        raise UsageError(f"A plugin is written {{name, label, params}}, params by name; got {dict(written)!r}.")
     return Spec(written["name"], dict(written.get("params") or {}))
 
 
@@ -129,6 +131,7 @@ def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
             sentences.append(f"{name} has no parameter {where!r}; did you mean {allowed}?")
         else:
             must = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            must = must.replace("a valid tuple", "a list, as [bm25, dense]")
             sentences.append(f"The {where!r} parameter of {name} must be {must}. Got {problem.get('input')!r} instead.")
     return " ".join(sentences) + f" See: ragindex methods {name}"
 

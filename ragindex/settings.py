@@ -7,15 +7,15 @@ from ragindex import registry
 from ragindex.corpus import Cutting
 from ragindex.errors import UsageError
 from ragindex.manifest import Manifest, Settings
-from ragindex.text import languages
+from ragindex.text import analyse
 
 
 def settled(
     folder: Path, held: Manifest | None, language: str | None, cutting: Cutting | str | None, store: Any
 ) -> Settings:
     """The settings asked for; those that the workspace has, where it is there and nothing else is asked for."""
-    if language is not None and language not in languages():
-        raise UsageError(f"The language must be one of {', '.join(languages())}. Got {language!r} instead.")
+    if language is not None:
+        analyse("", language)  # an unknown language is answered with near ones
     cut = Cutting() if cutting == "default" else cutting
     described = registry.describe(store)
     if held is None:
@@ -24,12 +24,16 @@ def settled(
     same_cut = cutting == "default" or (held.settings.size, held.settings.overlap) == (
         (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
     )
-    asked = {"language": language in (None, held.settings.language), "cutting": same_cut}
-    asked["store"] = described["name"] == held.settings.store["name"]
-    for name, same in asked.items():
+    was = "whole documents" if held.settings.size is None else f"{held.settings.size} and {held.settings.overlap}"
+    asked = (
+        ("language", held.settings.language, language in (None, held.settings.language)),
+        ("cutting", was, same_cut),
+        ("store", held.settings.store["name"], described["name"] == held.settings.store["name"]),
+    )
+    for name, value, same in asked:
         if not same:
             raise UsageError(
-                f"The workspace {folder} was made with {held.settings!r}; its {name} cannot change. "
+                f"The workspace {folder} was made with {value} as its {name}, which cannot change. "
                 "Name another folder with --workspace."
             )
     return held.settings

@@ -21,6 +21,8 @@ from ragindex.site import BuildEncoder, PartSite
 from ragindex.types import Usage
 
 _BATCH = 1024
+_DEAR_BATCH = 256
+"""Passages applied at once by parts that ask an encoder or a model: one batch is what a crash can lose."""
 
 
 @dataclass(slots=True)
@@ -87,9 +89,10 @@ def _make(task: Task, todo: pa.Table) -> int:
     task.site = task.site.reopened()  # its inputs may have moved since it was told what to forget
     if not len(todo) and not len(task.coverage.held):
         task.part.apply(Change({}), task.site)  # a part of nothing has its collections too
+    size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
     with bar(f"{task.name}: indexing", len(todo)) as advance:
-        for start in range(0, len(todo), _BATCH):
-            batch = todo.slice(start, _BATCH)
+        for start in range(0, len(todo), size):
+            batch = todo.slice(start, size)
             ids, wanted = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
             _touch_neighbours(task, ids)  # of the records the passages leave
             cost = _apply(task, Change(dict(zip(ids, wanted, strict=True))))
@@ -100,7 +103,7 @@ def _make(task: Task, todo: pa.Table) -> int:
 
 
 def _touch_neighbours(task: Task, ids: Sequence[str]) -> None:
-    if isinstance(task.part, SharingPart):
+    if isinstance(task.part, SharingPart) and task.part.shares:
         task.coverage.touch(set(task.part.neighbours(ids, task.site)) - set(ids))
 
 

@@ -16,8 +16,8 @@ from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
 from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
-from ragindex.identity import in_order, model, part_key, parts_of, uses_encoder
-from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, SharingPart, Store, StorePlugin
+from ragindex.identity import in_order, model, part_key, parts_of, shares_records, uses_encoder
+from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, Store, StorePlugin
 from ragindex.manifest import Manifest, PartRecord
 from ragindex.progress import bar
 from ragindex.registry import Written
@@ -159,10 +159,10 @@ class Workspace:
         kept = _distinct(documents)
         if self.manifest.settings.source != source and self.documents.collection.count():
             raise WorkspaceError(
-                f"The workspace {self.folder} holds the documents of {self.manifest.settings.source or 'your own'!r}, "
-                f"not of {source!r}. Name another --workspace, or leave DATA out to use the documents that are there."
+                f"The workspace {self.folder} holds {_origin(self.manifest.settings.source)}, "
+                f"not {_origin(source)}. Name another --workspace, or leave DATA out to use what is there."
             )
-        with self._writing("ragindex compare") as corpus, bar("reading documents", len(kept)) as advance:
+        with self._writing("ragindex index or compare") as corpus, bar("reading documents", len(kept)) as advance:
             self._save(settings=self.manifest.settings.model_copy(update={"source": source}))
             changed = corpus.upsert(kept, advance)
             gone = sorted(set(corpus.ids()) - {document.id for document in kept})
@@ -189,7 +189,7 @@ class Workspace:
             wanted = corpus.passage_revisions()
             if not len(wanted) and not self.manifest.parts:
                 raise WorkspaceError(
-                    f"The workspace {self.folder} has no documents. Run: ragindex add FILES --workspace"
+                    f"The workspace {self.folder} has no documents. Run: ragindex add FILES --workspace {self.folder}"
                 )
             if any("encoder" in part.uses for part in parts):
                 ids = sorted(wanted.column("id").to_pylist())
@@ -329,7 +329,7 @@ class Workspace:
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
             site = self._site(key, inputs, corpus, metered)
-            coverage = Coverage.open(self.store, key, shares=isinstance(part, SharingPart))
+            coverage = Coverage.open(self.store, key, shares=shares_records(part))
             tasks[key] = Task(key, part, inputs, site, metered, self.encoders.name, coverage)
         return list(tasks.values())
 
@@ -426,6 +426,10 @@ class Workspace:
         message = language_warning([document.text for document in documents[::step]], self.language)
         if message is not None:
             warnings.warn(message, LanguageWarning, stacklevel=3)
+
+
+def _origin(source: str) -> str:
+    return f"the documents of {source}" if source else "documents that were added to it"
 
 
 def _distinct(documents: Iterable[Document]) -> list[Document]:

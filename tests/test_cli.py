@@ -281,7 +281,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
             "The encoder openai:x needs a key: set EMBEDDING_",
         ),
         (["notes", "--store", "lancdb"], 2, "No store is called 'lancdb'. Did you mean lancedb?"),
-        (["notes", "--language", "klingon"], 2, "The language must be one of arabic, "),
+        (["notes", "--language", "klingon"], 2, "No text analysis is called 'klingon'"),
         (["notes", "--k", "5,0"], 2, "--k must be whole numbers separated by commas, as 5,10,20, each in the range [1"),
         (["notes", "--k", "five"], 2, "--k must be whole numbers"),
         (["notes", "--out", "questions.csv"], 5, "Nothing can be written to questions.csv: "),

@@ -221,9 +221,9 @@ def test_a_file_name_that_is_not_unicode_is_one_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        ({}, "only no files"),
+        ({}, "no files"),
         ({"a.json": "[]", "b.json": "[]", "c.docx": "x"}, "only 2 .json, 1 .docx"),
-        ({".hidden.md": "x"}, "only no files"),
+        ({".hidden.md": "x"}, "no files"),
     ],
 )
 def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: dict[str, Any], found: str) -> None:

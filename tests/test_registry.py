@@ -91,8 +91,9 @@ def test_made_from_what_was_written() -> None:
         ("composed(composed_score=max)", "must be 'cosine', 'sum', 'rrf' or 'weighted'. Got 'max' instead."),
         ("dense(over=passage)", "No part is called 'passage'. Did you mean passages"),
         ("bm25:x", "takes no argument after a colon"),
-        ({"name": "bm25", "parameters": {}}, "A plugin is written {name, params}"),
-        ({"params": {}}, "A plugin is written {name, params}"),
+        ({"name": "bm25", "parameters": {}}, "{name, label, params}; 'parameters' is none of these"),
+        ("hybrid(bases=bm25)", "must be a list, as [bm25, dense]. Got 'bm25' instead."),
+        ({"params": {}}, "A plugin is written {name, label, params}, params by name; got"),
     ],
 )
 def test_what_is_wrong_is_said(written: Any, message: str) -> None:

@@ -140,8 +140,9 @@ def folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, int]]
     read = [file for file in files if file.suffix.lower() in _READERS]
     ignored = Counter(file.suffix.lower() or file.name for file in files if file.suffix.lower() not in _READERS)
     if not read:
-        seen = ", ".join(f"{count} {suffix}" for suffix, count in ignored.most_common(10)) or "no files"
-        raise DataError(f"a folder with files ending in {', '.join(SUFFIXES)}", f"only {seen}", path=path)
+        seen = ", ".join(f"{count} {suffix}" for suffix, count in ignored.most_common(10))
+        expected = f"a folder with files ending in {', '.join(SUFFIXES)}"
+        raise DataError(expected, f"only {seen}" if seen else "no files", path=path)
     return gather(problems.each(lambda file: _document(file, root), read), problems), ignored
 
 

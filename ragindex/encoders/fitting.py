@@ -18,6 +18,7 @@ from ragindex.encoders.cached import CachedEncoder
 from ragindex.errors import MissingPartError
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.manifest import write_json
+from ragindex.progress import bar
 
 _GROWN, _SHRUNK = 1.5, 0.5
 """Fitted again once the corpus is so many times the size it was fitted on: grown or shrunk by half."""
@@ -63,7 +64,8 @@ class Encoders:
         partial = root / "fitting.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        self.plugin.fit(texts(), self.language, self.seed, partial)
+        with bar(f"fitting {self.name}", None):
+            self.plugin.fit(texts(), self.language, self.seed, partial)
         id = self.plugin.load(partial).id
         if not (root / id).exists():
             partial.replace(root / id)

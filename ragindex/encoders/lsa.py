@@ -33,7 +33,10 @@ _FILES = ("vocabulary.json", "idf.npy", "projection.npy")
 
 
 class Lsa(Plugin):
-    """`lsa`, `lsa:256`: min(dimensions, half the passages) dimensions; fitted on at most 50,000 and 65,536 words."""
+    """`lsa`, `lsa:256`: min(dimensions, half the passages) dimensions, of the 65,536 words that the most passages hold.
+
+    It is fitted on at most 50,000 passages.
+    """
 
     argument: ClassVar[str] = "dimensions"
     version: ClassVar[int] = 1

@@ -1,6 +1,7 @@
 """Sentence Transformers models: by their name on the Hugging Face hub or by the path of a model's folder."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ class SentenceTransformers(Plugin):
         module = require("sentence_transformers", "neural", f"The encoder sentence-transformers:{self.model}")
         folder = Path(self.model).expanduser()
         try:
-            with _no_progress_bars():
+            with _no_progress_bars(), _quiet("sentence_transformers"):
                 model = module.SentenceTransformer(str(folder) if folder.is_dir() else self.model, device=self.device)
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(
@@ -128,6 +129,18 @@ class SentenceTransformerEncoder:
         kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and start < end]
         spans = tuple((indent + offsets[i][0], indent + offsets[i][1]) for i in kept)
         return TokenVectors(spans, of_length_one(rows[kept]))
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """What a library says before it fails is said again in our error."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from ragindex.corpus import passage_text
 from ragindex.filters import Terms
-from ragindex.interfaces import Change, Collection, Part, SharingPart, Site, Uses
+from ragindex.identity import shares_records
+from ragindex.interfaces import Change, Collection, Part, Site, Uses
 from ragindex.parts.passages import Passages
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField
@@ -44,10 +45,13 @@ class Vectors(Plugin):
         if now:
             records.upsert(_encoded(pa.Table.from_batches(batches), site))
 
+    @property
+    def shares(self) -> bool:
+        """Where the records of `of` do."""
+        return shares_records(self.of)
+
     def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
-        """Passages that share a record, where the records of `of` can be shared."""
-        if not isinstance(self.of, SharingPart):
-            return ()
+        """Passages that share a record."""
         shared = _records(site).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
         return {id for batch in shared for id in batch.column("passage_ids").flatten().to_pylist()}
 

@@ -58,7 +58,7 @@ class LanceDB(Plugin):
         """The store in `folder`, which is made if it is not there. Raises StoreError where it cannot be."""
         import lancedb
 
-        with _engine(f"open the store {folder.name}"):
+        with _engine(f"open its folder {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             return LanceStore(self, folder, lancedb.connect(folder))
 
