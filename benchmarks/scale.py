@@ -55,6 +55,8 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
         "p50_ms": float(np.percentile(taken, 50)),
         "p95_ms": float(np.percentile(taken, 95)),
     }
+    del retriever  # the writer holds no index in memory while the new reader opens its own
+    workspace.close()
     return figures | one_more(workspace, method)
 
 

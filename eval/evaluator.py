@@ -160,6 +160,8 @@ def _measured(
             raise
         left_out.append(f"{method.label}: {error}")
         return None
+    finally:
+        workspace.close()  # each method has the whole memory budget
 
 
 def _asked(workspace: Workspace, method: Method, dataset: Dataset, ks: tuple[int, ...]) -> MethodResult:
@@ -250,10 +252,20 @@ def _comparison(
         queries=dataset.queries,
         gold=dataset.gold,
         methods=tuple(results),
-        notes=_notes(dataset),
+        notes=(*_notes(dataset), *_approximate(results)),
         left_out=tuple(left_out),
         fingerprint=registry.digest(identity),
     )
+
+
+def _approximate(results: Sequence[MethodResult]) -> list[str]:
+    """Which rankings are not exact, and why."""
+    return [
+        f"{result.label}: {name} is searched {figures.search}"
+        for result in results
+        for name, figures in result.parts.items()
+        if figures.search.startswith("approximate")
+    ]
 
 
 def _notes(dataset: Dataset) -> tuple[str, ...]:

@@ -349,7 +349,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         compare(methods=["bm25"], tracking=False)
     run(tmp_path / "w", "bm25")
     other = Dataset("other", dataset().corpus, dataset().queries, GOLD, "f")
-    with pytest.raises(WorkspaceError, match="holds the documents of 'tiny'"):
+    with pytest.raises(WorkspaceError, match="holds the documents of tiny"):
         run(tmp_path / "w", "bm25", data=other)
 
 
@@ -430,3 +430,9 @@ def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
 
     with pytest.raises(RagindexError, match="Got 2 for 3"):
         answering.retrieve(Short(Scripted()), dataset().queries, 5)
+
+
+def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
+    result = compare(dataset(), ["bm25"], store="lancedb(memory_gib=0)", workspace=tmp_path / "w", tracking=False)
+    assert result.notes == ("bm25: passages is searched approximate, LanceDB indexes (over 0 GiB)",)
+    assert result.methods[0].to_json()["index"]["parts"]["passages"]["search"].startswith("approximate")
