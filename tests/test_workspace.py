@@ -513,7 +513,9 @@ def test_a_workspace_held_open_sees_what_others_finish(tmp_path: Path) -> None:
     second.add([Document("new", "New", "quicksilver")])
     second.sync()
     assert [hit.id for hit in first.retriever("bm25").retrieve([Query("q", "quicksilver")], 3)[0].hits] == ["new"]
+    second.sync([Dense()])
     first.add([Document("more", "More", "quicksilver")])
+    assert {record.name for record in first.manifest.parts.values()} == {"passages", "vectors"}
     for _ in range(2):
         with pytest.warns(StaleWarning):
             ids(first, "quicksilver")
@@ -605,3 +607,32 @@ def test_k_must_be_a_whole_number(k: Any, tmp_path: Path) -> None:
     workspace = build(BM25(), tmp_path, "lsa")
     with pytest.raises(UsageError, match="The 'k' parameter of retrieve must be an int"):
         BM25().open(workspace).retrieve([Query("q", "glass")], k)
+
+
+class Looking(Plugin):
+    """A part that looks at its input while it forgets."""
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+    seen: ClassVar[list[str]] = []
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def apply(self, change: Change, site: Site) -> None:
+        self.seen.extend(site.inputs[0].get(list(change.remove), ()).column("id").to_pylist())
+
+    def finish(self, site: Site) -> None:
+        pass
+
+    def open(self, site: Site) -> None:
+        pass
+
+
+def test_what_is_made_from_a_part_forgets_before_the_part_does(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add(DOCUMENTS)
+    workspace.sync([Looking()])
+    workspace.remove(["d03", "d07"])
+    workspace.sync([Looking()])
+    assert Looking.seen == ["d03", "d07"]
