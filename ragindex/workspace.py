@@ -157,12 +157,12 @@ class Workspace:
         `source` names where they come from. Raises WorkspaceError if the workspace holds documents of another source.
         """
         kept = _distinct(documents)
-        if self.manifest.settings.source != source and self.documents.collection.count():
-            raise WorkspaceError(
-                f"The workspace {self.folder} holds {_origin(self.manifest.settings.source)}, "
-                f"not {_origin(source)}. Name another --workspace, or leave DATA out to use what is there."
-            )
         with self._writing("ragindex index or compare") as corpus, bar("reading documents", len(kept)) as advance:
+            if self.manifest.settings.source != source and corpus.collection.count():
+                raise WorkspaceError(
+                    f"The workspace {self.folder} holds {_origin(self.manifest.settings.source)}, "
+                    f"not {_origin(source)}. Name another --workspace, or leave DATA out to use what is there."
+                )
             self._save(settings=self.manifest.settings.model_copy(update={"source": source}))
             changed = corpus.upsert(kept, advance)
             gone = sorted(set(corpus.ids()) - {document.id for document in kept})
@@ -267,7 +267,7 @@ class Workspace:
                 "parts": [self._key(part, self._pinned_encoder(part)) for part in self.all_parts(scheme)],
                 "corpus": self.manifest.corpus,
                 "seed": self.seed,
-                "settings": self.manifest.settings.model_dump(mode="json"),
+                "settings": self.manifest.settings.model_dump(mode="json", exclude={"source", "store"}),
                 "store": registry.fingerprint(model(self.store_plugin)),
                 "libraries": manifests.libraries(),
             }

@@ -636,3 +636,13 @@ def test_what_is_made_from_a_part_forgets_before_the_part_does(tmp_path: Path) -
     workspace.remove(["d03", "d07"])
     workspace.sync([Looking()])
     assert Looking.seen == ["d03", "d07"]
+
+
+def test_where_documents_come_from_is_in_no_fingerprint(tmp_path: Path) -> None:
+    found = set()
+    for source in ("here", "elsewhere"):
+        workspace = Workspace.open(tmp_path / source, cutting=None)
+        workspace.replace(DOCUMENTS, source=source)
+        workspace.sync([BM25()])
+        found.add(workspace.result_fingerprint(BM25()))
+    assert len(found) == 1
