@@ -6,19 +6,13 @@ from pathlib import Path
 import pytest
 import typer
 from click.testing import Result
+from command_line import QUESTIONS, TEXTS
 from typer.testing import CliRunner
 
 from eval import commands, config
 from eval.config import Settings
 from ragindex.errors import DataError, MissingExtraError, UnknownNameError, UsageError
 
-TEXTS = {
-    "hill.md": "# Grey Anna\n\nGrey Anna is the highest hill of the north.",
-    "rivers/sarn.md": "# Sarn\n\nThe Sarn is a river that carries barges with slate.",
-    "rivers/orla.md": "# Orla\n\nThe Orla is a short river with eleven gorges.",
-    "quill.txt": "Nether Quill is a town made of slate.",
-}
-QUESTIONS = "question,answer,documents\nWhich hill is highest?,Grey Anna,hill.md\nSlate?,,rivers/sarn.md;quill.txt\n"
 Run = Callable[..., Result]
 
 
