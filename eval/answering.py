@@ -3,6 +3,7 @@
 Finished batches are appended to a JSON Lines file, so that a comparison that was stopped goes on where it was.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from eval.comparison import Answer, Ranked
-from ragindex.errors import RagindexError, StoreError
+from ragindex.answers import step_as_json, step_from_json
+from ragindex.errors import QuestionError, RagindexError, StoreError
 from ragindex.interfaces import Retriever
 from ragindex.progress import bar
-from ragindex.types import Query, Retrieval
+from ragindex.types import Hit, Query, Retrieval, Step
 
 _BATCH = 32
 _THREADS = min(4, os.cpu_count() or 1)
@@ -26,17 +28,27 @@ SURVIVED = (
 )
 
 
-def answer_all(retriever: Retriever, queries: Sequence[Query], k: int, kept: Path, label: str) -> tuple[Answer, ...]:
+# What is kept of a hit for a person to read, and of a step: enough to see what happened, however much was found.
+_READ_HITS = 5
+_TITLE, _TEXT, _QUERY, _NOTE = 200, 300, 500, 2_000  # characters
+_STEPS, _STEP_IDS, _STEP_TRIPLES = 50, 20, 20
+
+
+def answer_all(
+    retriever: Retriever, queries: Sequence[Query], k: int, kept: Path, label: str, *, strict: bool = False
+) -> tuple[Answer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
-    A question on which the retriever raises has an Answer with `error`; it is asked again the next time. Raises
-    StoreError where the file cannot be written.
+    A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
+    `strict`, the first such question raises QuestionError. Raises StoreError where the file cannot be written.
     """
     answers = read(kept)
     todo = [query for query in queries if query.id not in answers]
     with bar(f"{label}: asking", len(todo)) as advance:
         for batch in _in_threads(retriever, todo, k):
             append(kept, [answer for answer in batch if answer.error is None])
+            if strict:
+                _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)
             advance(len(batch))
     return tuple(answers[query.id] for query in queries)
@@ -74,8 +86,37 @@ def _answer(retriever: Retriever, batch: Sequence[Query], k: int) -> list[Answer
     return [answer for query in batch for answer in _answer(retriever, [query], k)]
 
 
+def _require_answers(answers: Iterable[Answer], texts: Mapping[str, str], label: str) -> None:
+    for answer in answers:
+        if answer.error is not None:
+            raise QuestionError(
+                f"{label} failed on the question {answer.query_id} ({texts[answer.query_id][:100]!r}): {answer.error}. "
+                "Without --strict it is counted, and scores 0."
+            )
+
+
 def _reduced(query: Query, retrieval: Retrieval) -> Answer:
-    return Answer(query.id, tuple(Ranked(hit.id, tuple(hit.doc_ids), float(hit.score)) for hit in retrieval.hits))
+    """What is kept of a retrieval: the ranking whole, the rest bounded."""
+    ranked = tuple(
+        Ranked(hit.id, tuple(hit.doc_ids), float(hit.score), *_read_by_a_person(hit, rank))
+        for rank, hit in enumerate(retrieval.hits)
+    )
+    trace = tuple(_reduced_step(step) for step in retrieval.trace[:_STEPS])
+    return Answer(query.id, ranked, None, trace, tuple(note[:_NOTE] for note in retrieval.notes[:_STEPS]))
+
+
+def _read_by_a_person(hit: Hit, rank: int) -> tuple[str, str]:
+    return (hit.title[:_TITLE], hit.text[:_TEXT]) if rank < _READ_HITS else ("", "")
+
+
+def _reduced_step(step: Step) -> Step:
+    return dataclasses.replace(
+        step,
+        query=step.query[:_QUERY],
+        ids=step.ids[:_STEP_IDS],
+        triples=step.triples[:_STEP_TRIPLES],
+        paths=tuple(path[:_STEP_TRIPLES] for path in step.paths[:_STEP_TRIPLES]),
+    )
 
 
 # ---------------------------------------------------------------- the file
@@ -121,13 +162,29 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 
 
 def _as_json(answer: Answer) -> Mapping[str, Any]:
-    return {"query": answer.query_id, "hits": [[hit.id, list(hit.doc_ids), hit.score] for hit in answer.hits]}
+    hits = [ranked_as_json(hit) for hit in answer.hits]
+    steps = [step_as_json(step) for step in answer.trace]
+    return {"query": answer.query_id, "hits": hits, "trace": steps, "notes": list(answer.notes)}
+
+
+def ranked_as_json(hit: Ranked) -> dict[str, Any]:
+    """`{"id", "documents", "score"}`, and of the first few `title` and `text`."""
+    value: dict[str, Any] = {"id": hit.id, "documents": list(hit.doc_ids), "score": hit.score}
+    return value | ({"title": hit.title, "text": hit.text} if hit.title or hit.text else {})
+
+
+def ranked_from_json(value: Mapping[str, Any]) -> Ranked:
+    """The other way."""
+    read = (value.get("title", ""), value.get("text", ""))
+    return Ranked(value["id"], tuple(value["documents"]), value["score"], *read)
 
 
 def _parsed(line: bytes) -> Answer | None:
-    """One line as an answer, None where it is not whole."""
+    """One line as an answer, None where it is not whole, or was written by an earlier version."""
     try:
         value = json.loads(line.decode("utf-8", "surrogatepass"))
-        return Answer(value["query"], tuple(Ranked(id, tuple(docs), score) for id, docs, score in value["hits"]))
+        hits = tuple(ranked_from_json(hit) for hit in value["hits"])
+        trace = tuple(step_from_json(step) for step in value["trace"])
+        return Answer(value["query"], hits, None, trace, tuple(value["notes"]))
     except (ValueError, KeyError, TypeError):
         return None

@@ -1,14 +1,19 @@
-"""The commands `compare` and `demo`."""
+"""The commands `compare`, `report` and `demo`."""
 
+import os
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from eval import config, evaluator, outputs
-from eval.comparison import Comparison
+from eval import config, evaluator, outputs, results, studies
+from eval.comparison import Study
 from eval.config import Settings
-from eval.report import table
+from eval.grid import require_reached, threshold
+from eval.terminal import shown
 from eval.tracking import track, tracking_uri
 from ragindex.console import (
     FormatOption,
@@ -18,10 +23,10 @@ from ragindex.console import (
     existing,
     json_destination,
     plain,
-    seed_of,
     writable,
 )
 from ragindex.console import out as standard_output
+from ragindex.errors import StoreError
 
 _DEMO = Path(__file__).parent / "demo"
 
@@ -48,6 +53,13 @@ def compare(
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="The seed of everything random. Default: 0, or the workspace's.")
     ] = None,
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL:P=V,V", help="Variants, as 'hybrid:rrf_k=10,60'. Repeatable.")
+    ] = None,
+    fail_below: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL:M=V", help="Exit with 8 below it, as 'dense:R@5=0.60'.")
+    ] = None,
+    strict: Annotated[bool | None, typer.Option("--strict", help="Stop at a question on which a method fails.")] = None,
     workspace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Default: ragindex-workspaces/NAME; kept, to go on from.")
     ] = None,
@@ -56,9 +68,10 @@ def compare(
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Build methods over DATA, ask its questions, and print what each found, how fast, and at what cost.
+    """Build methods over DATA, ask its questions, and say what each found, how fast, at what cost, and what is noise.
 
     A comparison that was stopped goes on where it was. It is recorded in MLflow (MLFLOW_TRACKING_URI, or mlflow.db).
+    Questions in a .txt have no gold: then the report shows side by side what each method found.
 
     Example: ragindex compare my-documents/ --questions questions.csv --methods 'bm25,dense,hybrid(depth=50)'
     """
@@ -74,12 +87,18 @@ def compare(
         k=k,
         limit=limit,
         seed=seed,
+        grid=grid or None,
+        fail_below=fail_below or None,
+        strict=strict,
         workspace=workspace,
         out=out,
         json_file=json,
     )
     settings = flags if config_file is None else flags.over(config.read(config_file))
-    _record(_shown(settings), settings)
+    study = _shown(settings, _command(sys.argv[1:]))
+    _record(study, settings)
+    ks = study.comparisons[0].ks
+    require_reached(study, [threshold(written, ks) for written in settings.fail_below or []])
 
 
 def demo(
@@ -101,7 +120,7 @@ def demo(
         out=folder / "results",
         json_file=json,
     )
-    _record(_shown(settings), settings)
+    _record(_shown(settings, _command(sys.argv[1:])), settings)
     lines = (
         f"  the questions   {plain(str(settings.questions))}",
         "\n[bold]Next, on your own documents:[/]",
@@ -110,51 +129,52 @@ def demo(
     _say(settings, "\n".join(lines))
 
 
-def _shown(settings: Settings) -> Comparison:
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The results of a comparison: what --out named.")],
+) -> None:
+    """Make the report of a comparison again, from its files.
+
+    Example: ragindex report ragindex-results/my-documents
+    """
+    study = results.read(folder)
+    try:
+        outputs.write_report(study, folder)
+    except OSError as error:
+        raise StoreError(f"The report could not be written to {folder}: {error.strerror or error}.") from error
+    standard_output().print(plain(str(folder / "report.html")), soft_wrap=True)
+
+
+def _shown(settings: Settings, command: str) -> Study:
     """Compare, write the files, and show the result."""
     _check(settings)
-    comparison = evaluator.compare(
-        settings.data,
-        settings.written_methods(),
-        questions=settings.questions,
-        format=settings.format,
-        skip_bad=bool(settings.skip_bad),
-        language=settings.language,
-        encoder=settings.encoder or "lsa",
-        store=settings.store or "lancedb",
-        ks=settings.cutoffs() or (5, 10, 20),
-        limit=settings.limit,
-        seed=_seed(settings),
-        workspace=settings.workspace,
-        tracking=False,
-    )
-    name = comparison.dataset.name
-    results = settings.out or Path("ragindex-results", evaluator.folder_name(name))
-    outputs.write(comparison, results)
-    emit(comparison.to_json(), settings.json_file, lambda: standard_output().print(table(comparison)))
-    _say(settings, f"\n  the results     {plain(str(results))}")
-    _say(settings, f"  the index       {plain(str(settings.workspace or evaluator.default_workspace(name)))}")
-    return comparison
+    study = studies.run(settings, command)
+    folder = settings.out or Path("ragindex-results", evaluator.folder_name(study.name))
+    outputs.write(study, folder)
+    emit(study.to_json(), settings.json_file, lambda: standard_output().print(shown(study)))
+    _say(settings, f"\n  the report      {plain(str(folder / 'report.html'))}")
+    _say(settings, f"  the results     {plain(str(folder))}")
+    for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
+        _say(settings, f"  the index       {plain(str(settings.workspace or evaluator.default_workspace(name)))}")
+    return study
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """The command as it can be written again; of absolute paths only the last part, for others may read it."""
+    told = [Path(argument).name if os.path.isabs(argument) else argument for argument in arguments]
+    return shlex.join(["ragindex", *told])
 
 
 def _check(settings: Settings) -> None:
     """What would end the comparison after all its work is said before it."""
     json_destination(settings.json_file)
     writable(settings.out or Path("ragindex-results"))
-    if settings.data is None and settings.workspace is not None:
+    if settings.each_corpus() == [None] and settings.workspace is not None:
         existing(settings.workspace)
 
 
-def _seed(settings: Settings) -> int:
-    """Where a workspace's own documents are searched, its seed counts, as for `search`."""
-    if settings.data is None and settings.workspace is not None:
-        return seed_of(settings.workspace, settings.seed)
-    return settings.seed or 0
-
-
-def _record(comparison: Comparison, settings: Settings) -> None:
-    """Record the comparison in MLflow, and say how to look at it."""
-    if track(comparison) is not None:
+def _record(study: Study, settings: Settings) -> None:
+    """Record the study in MLflow, and say how to look at it."""
+    if track(study) is not None:
         uri = tracking_uri()
         look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {uri}"
         _say(settings, f"  the runs        {plain(uri + look)}")

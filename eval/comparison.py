@@ -1,11 +1,12 @@
 """The result of a comparison: frozen values, and the JSON that other programs read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eval.datasets import Gold
-from ragindex.types import Query
+from eval.significance import Interval
+from ragindex.types import Query, Step
 from ragindex.workspace import PartFigures
 
 SCHEMA = 1
@@ -13,11 +14,13 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What metrics need of a hit."""
+    """What metrics need of a hit; of the first few also the title and how the text begins, for a person to read."""
 
     id: str
     doc_ids: tuple[str, ...]
     score: float
+    title: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class Answer:
     query_id: str
     hits: tuple[Ranked, ...]
     error: str | None = None
+    trace: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +48,21 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Time of one question alone, at the largest k, over a sample of `questions`: in all, and where it went."""
+    """Time of one question alone, at the largest k, over a sample: in all, and where it went.
+
+    `per_query` is the time in all, in milliseconds, by query id.
+    """
 
     total: Percentiles
     encoder: Percentiles
     store: Percentiles
     own: Percentiles
-    questions: int
+    per_query: Mapping[str, float]
+
+    @property
+    def questions(self) -> int:
+        """How many were timed."""
+        return len(self.per_query)
 
     def to_json(self) -> dict[str, Any]:
         """`{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}}`."""
@@ -77,11 +90,58 @@ class DatasetFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The means over the questions of one kind: `by` is "hops" or "kind", `value` which."""
+
+    by: str
+    value: str
+    questions: int
+    metrics: Mapping[str, float]
+    ci95: Mapping[str, Interval]
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `breakdown`."""
+        intervals = {name: list(bounds) for name, bounds in self.ci95.items()}
+        metrics = dict(self.metrics)
+        return {"by": self.by, "value": self.value, "questions": self.questions, "metrics": metrics, "ci95": intervals}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """How two methods differ: the mean of `a` less the mean of `b` over the questions that both have a figure for.
+
+    `metric` is a metric of quality, or `latency_ms`. `p` is that of the paired permutation test, `p_holm` corrected
+    for all pairs of this metric. `ci95` is None where there are fewer than two questions.
+    """
+
+    a: str
+    b: str
+    metric: str
+    questions: int
+    difference: float
+    ci95: Interval | None
+    p: float
+    p_holm: float
+
+    def turned(self) -> "Pair":
+        """The same, from the other side."""
+        bounds = None if self.ci95 is None else (-self.ci95[1], -self.ci95[0])
+        return replace(self, a=self.b, b=self.a, difference=-self.difference, ci95=bounds)
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `pairs`."""
+        bounds = None if self.ci95 is None else list(self.ci95)
+        named = {"a": self.a, "b": self.b, "metric": self.metric, "questions": self.questions}
+        return {**named, "difference": self.difference, "ci95": bounds, "p": self.p, "p_holm": self.p_holm}
+
+
+@dataclass(frozen=True, slots=True)
 class MethodResult:
     """One method's figures. `answers` are by k: at the largest alone, unless the method reads k.
 
-    `per_query` are the metrics of every judged question by its id, `metrics` their means; `parts` is the index, as if
-    the method were built alone; `fingerprint` names all that the answers depend on.
+    `per_query` are the metrics of every judged question by its id, `metrics` their means, `ci95` the intervals of the
+    means and of latency_ms_p50 and latency_ms_p95 (none where fewer than two questions were asked); `parts` is the
+    index, as if the method were built alone; `fingerprint` names all that the answers depend on.
     """
 
     name: str
@@ -93,6 +153,8 @@ class MethodResult:
     metrics: Mapping[str, float]
     latency: Latency
     parts: Mapping[str, PartFigures]
+    ci95: Mapping[str, Interval] = field(default_factory=dict)
+    breakdown: tuple[Breakdown, ...] = ()
 
     @property
     def final(self) -> tuple[Answer, ...]:
@@ -129,6 +191,9 @@ class MethodResult:
             "latency_ms": self.latency.to_json(),
             "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
             "unanswered": len(self.failures),
+            "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},
+            "breakdown": [one.to_json() for one in self.breakdown],
+            "fingerprint": self.fingerprint,
         }
 
 
@@ -136,7 +201,8 @@ class MethodResult:
 class Comparison:
     """What `compare` found.
 
-    `notes` say what was not read of the data; `left_out` why methods that were not asked for by name are missing.
+    `pairs` are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was
+    not read of the data; `left_out` why methods that were not asked for by name are missing.
     """
 
     dataset: DatasetFacts
@@ -148,7 +214,9 @@ class Comparison:
     ks: tuple[int, ...]
     queries: tuple[Query, ...]
     gold: Mapping[str, Gold] | None
+    titles: Mapping[str, str]
     methods: tuple[MethodResult, ...]
+    pairs: tuple[Pair, ...]
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     fingerprint: str
@@ -156,6 +224,13 @@ class Comparison:
     def method(self, label: str) -> MethodResult:
         """The result of the method with this label. Raises KeyError."""
         return {method.label: method for method in self.methods}[label]
+
+    def pair(self, a: str, b: str, metric: str) -> Pair:
+        """How `a` differs from `b`. Raises KeyError where the metric is not known of both."""
+        for pair in self.pairs:
+            if pair.metric == metric and {pair.a, pair.b} == {a, b}:
+                return pair if pair.a == a else pair.turned()
+        raise KeyError((a, b, metric))
 
     def to_json(self) -> dict[str, Any]:
         """The versioned schema that `--json` writes; later versions only add to it."""
@@ -166,4 +241,30 @@ class Comparison:
             "store": self.store,
             "seed": self.seed,
             "methods": [method.to_json() for method in self.methods],
+            "pairs": [pair.to_json() for pair in self.pairs],
+            "ks": list(self.ks),
+            "language": self.language,
+            "encoder_id": self.encoder_id,
+            "notes": list(self.notes),
+            "left_out": list(self.left_out),
+            "fingerprint": self.fingerprint,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Comparisons that belong together: several corpora, encoders or seeds; one comparison is a study of one.
+
+    `command` is what a person would write to make it again.
+    """
+
+    name: str
+    comparisons: tuple[Comparison, ...]
+    command: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """That of the comparison where there is one, else `{"schema", "name", "comparisons": […]}`."""
+        if len(self.comparisons) == 1:
+            return self.comparisons[0].to_json()
+        found = [comparison.to_json() for comparison in self.comparisons]
+        return {"schema": SCHEMA, "name": self.name, "comparisons": found}

@@ -7,36 +7,69 @@ from typing import Any
 
 import regex
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from ragindex.errors import DataError, UsageError
 from ragindex.registry import Written
 from ragindex.specs import parse_many
 
+_ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
+class CorpusSettings(BaseModel, frozen=True, extra="forbid"):
+    """One of several corpora of a study, with what is said of it alone."""
+
+    data: str
+    questions: Path | None = None
+    format: str | None = None
+    language: str | None = None
+    limit: int | None = None
+
+
 class Settings(BaseModel, frozen=True, extra="forbid"):
-    """What a comparison is asked for, by flags or in a file. None: not said."""
+    """What a comparison or a study is asked for, by flags or in a file. None: not said.
+
+    `corpora`, `encoders` and `seeds` are for studies, in place of `data`, `encoder` and `seed`.
+    """
 
     data: str | None = None
+    corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)
     questions: Path | None = None
     format: str | None = None
     skip_bad: bool | None = None
     language: str | None = None
     methods: str | list[str | dict[str, Any]] | None = None
     encoder: str | dict[str, Any] | None = None
+    encoders: list[str | dict[str, Any]] | None = Field(default=None, min_length=1)
     store: str | dict[str, Any] | None = None
     k: str | int | list[int] | None = None
     limit: int | None = None
     seed: int | None = None
+    seeds: list[int] | None = Field(default=None, min_length=1)
+    grid: list[str] | None = None
+    fail_below: list[str] | None = None
+    strict: bool | None = None
+    name: str | None = None
     workspace: Path | None = None
     out: Path | None = None
     json_file: str | None = None
 
     def over(self, other: "Settings") -> "Settings":
-        """These, and those of `other` where nothing is said here."""
-        return Settings.model_validate({**_said(other), **_said(self)})
+        """These, and those of `other` where nothing is said here: `seed` here replaces `seeds` there."""
+        here, there = _said(self), _said(other)
+        replaced = {name for pair in _ONE_OR_MANY for name in pair if any(one in here for one in pair)}
+        return Settings.model_validate({**{n: v for n, v in there.items() if n not in replaced}, **here})
+
+    def each_corpus(self) -> list[CorpusSettings | None]:
+        """The corpora of the study; [None] where the documents of the workspace are searched."""
+        if self.corpora is None:
+            return [None] if self.data is None else [CorpusSettings(data=self.data)]
+        return [CorpusSettings(data=one) if isinstance(one, str) else one for one in self.corpora]
+
+    def each_encoder(self) -> list[Written]:
+        """The encoders of the study: lsa where none is named."""
+        return list(self.encoders) if self.encoders is not None else [self.encoder or "lsa"]
 
     def written_methods(self) -> list[Written] | None:
         """The methods as they were written; None: every one that can be made."""
@@ -78,6 +111,9 @@ def read(path: Path) -> Settings:
     if not isinstance(value, dict):
         raise DataError("keys and values, as in 'methods: [bm25, dense]'", repr(value)[:80], path=path)
     expanded = {_key(key, path): _expanded(item, path) for key, item in value.items()}
+    for one, many in _ONE_OR_MANY:
+        if one in expanded and many in expanded:
+            raise UsageError(f"{path}: give {one!r} or {many!r}, not both.")
     try:
         return Settings.model_validate(expanded)
     except ValidationError as error:

@@ -32,7 +32,8 @@ class Dataset:
     """A corpus with questions. `gold` is by query id, None where nobody said what is right.
 
     `fingerprint` depends on what the documents, questions and gold hold, not on where they lie; `skipped` says what
-    was left out of the corpus and of the questions, and why.
+    was left out of the corpus and of the questions, and why; `source` is where the documents came from, "" for
+    documents that a program made.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Dataset:
     gold: Mapping[str, Gold] | None
     fingerprint: str
     skipped: tuple[str, ...] = ()
+    source: str = ""
 
 
 def load(
@@ -61,7 +63,8 @@ def load(
     path, file = Path(path), None if questions is None else Path(questions)
     corpus = _without(read(path, format=format, skip_bad=skip_bad), path, file)
     problems = Problems(skip_bad)
-    return _dataset(corpus, _asked(path, file, corpus, problems), problems, file or path, limit, seed)
+    dataset = _dataset(corpus, _asked(path, file, corpus, problems), problems, file or path, limit, seed)
+    return replace(dataset, source=str(path.resolve()))
 
 
 def ask(

@@ -15,8 +15,10 @@ import regex
 
 from eval import datasets, latency, metrics, outputs
 from eval.answering import answer_all
-from eval.comparison import Comparison, DatasetFacts, MethodResult
+from eval.comparison import Comparison, DatasetFacts, MethodResult, Study
 from eval.datasets import Dataset
+from eval.grid import variants
+from eval.inference import pairs, with_intervals
 from eval.methods import Method, chosen
 from eval.scoring import judgements, scores
 from eval.tracking import track
@@ -43,19 +45,23 @@ def compare(
     limit: int | None = None,
     seed: int = 0,
     workspace: Path | str | Workspace | None = None,
+    strict: bool = False,
+    grid: Sequence[str] = (),
     out: Path | str | None = None,
     tracking: bool = True,
 ) -> Comparison:
     """Build `methods` (by default every one that can be made) over `data`, ask its questions and measure.
 
     `workspace` is a folder (default: ragindex-workspaces/NAME) or an open workspace, whose own encoder, store,
-    language and seed count then. Without `data`, the documents that the workspace holds are searched. `out` is a
-    folder for the rankings and figures. With `tracking`, the comparison is recorded in MLflow.
+    language and seed count then. Without `data`, the documents that the workspace holds are searched. `grid` makes
+    variants of methods, as ["hybrid:rrf_k=10,60"]. `out` is a folder for the report, the rankings and the figures.
+    With `tracking`, the comparison is recorded in MLflow.
 
     Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError. A question on which a method raises is
-    counted as unanswered and scores 0.
+    counted as unanswered and scores 0; with `strict` it raises QuestionError.
     """
     cutoffs, (asked, left_out) = _cutoffs(ks), chosen(methods)
+    asked = variants(asked, grid)
     loading = {"questions": questions, "format": format, "skip_bad": skip_bad, "limit": limit, "seed": seed}
     dataset = None if data is None else _loaded(data, loading)
     settings = {"encoder": encoder, "store": store, "language": language, "seed": seed}
@@ -63,14 +69,15 @@ def compare(
         if dataset is None:
             dataset = _held(opened, loading)
         else:
-            opened.replace(dataset.corpus.documents, source=_source(data, dataset))
+            opened.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
         _require_questions(dataset)
-        results = [_measured(opened, method, dataset, cutoffs, left_out) for method in asked]
+        results = [_measured(opened, method, dataset, Asking(cutoffs, strict), left_out) for method in asked]
         comparison = _comparison(opened, dataset, cutoffs, [result for result in results if result], left_out)
+    study = Study(comparison.dataset.name, (comparison,))
     if out is not None:
-        outputs.write(comparison, Path(out))
+        outputs.write(study, Path(out))
     if tracking:
-        track(comparison)
+        track(study)
     return comparison
 
 
@@ -115,13 +122,6 @@ def _held(workspace: Workspace, loading: Mapping[str, Any]) -> Dataset:
     return datasets.ask(corpus, **asking)
 
 
-def _source(data: str | Path | Dataset | None, dataset: Dataset) -> str:
-    """What the workspace remembers its documents by."""
-    if isinstance(data, str | Path) and Path(data).exists():
-        return str(Path(data).resolve())
-    return dataset.name
-
-
 def _require_questions(dataset: Dataset) -> None:
     if not dataset.queries:
         raise UsageError(
@@ -148,13 +148,21 @@ def _opened(
 # ---------------------------------------------------------------- one method
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How questions are asked: for how many documents, and whether a failure ends everything."""
+
+    ks: tuple[int, ...]
+    strict: bool
+
+
 def _measured(
-    workspace: Workspace, method: Method, dataset: Dataset, ks: tuple[int, ...], left_out: list[str]
+    workspace: Workspace, method: Method, dataset: Dataset, asking: Asking, left_out: list[str]
 ) -> MethodResult | None:
     """The figures of one method; None where it is left out because an extra is missing and nobody asked for it."""
     try:
         workspace.sync([method.scheme])
-        return _asked(workspace, method, dataset, ks)
+        return _asked(workspace, method, dataset, asking)
     except MissingExtraError as error:
         if method.asked_for:
             raise
@@ -164,15 +172,18 @@ def _measured(
         workspace.close()  # each method has the whole memory budget
 
 
-def _asked(workspace: Workspace, method: Method, dataset: Dataset, ks: tuple[int, ...]) -> MethodResult:
-    scheme, queries = method.scheme, dataset.queries
+def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Asking) -> MethodResult:
+    scheme, queries, ks = method.scheme, dataset.queries, asking.ks
     retriever = OpenedLater(scheme, workspace)
     fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
     folder = workspace.folder / "runs" / fingerprint
     depths = ks if getattr(scheme, "reads_k", False) else ks[-1:]
-    answers = {k: answer_all(retriever, queries, k, folder / f"answers-{k}.jsonl", method.label) for k in depths}
-    answered = [query for query, answer in zip(queries, answers[ks[-1]], strict=True) if answer.error is None]
-    timed = latency.sample(answered, workspace.seed)
+    answers = {
+        k: answer_all(retriever, queries, k, folder / f"answers-{k}.jsonl", method.label, strict=asking.strict)
+        for k in depths
+    }
+    failed = {answer.query_id for answer in answers[ks[-1]] if answer.error is not None}
+    timed = [query for query in latency.sample(queries, workspace.seed) if query.id not in failed]
     per_query = scores(answers, dataset.gold, ks)
     described = registry.describe(scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
     return MethodResult(
@@ -233,6 +244,7 @@ def _comparison(
     counts, corpus = workspace.counts(), dataset.corpus
     judged = sum(bool(judgements(dataset.gold, query.id)) for query in dataset.queries)
     identity = [dataset.fingerprint, list(ks), *(result.fingerprint for result in results)]
+    results = with_intervals(results, dataset.gold, workspace.seed)
     return Comparison(
         dataset=DatasetFacts(
             dataset.name,
@@ -251,11 +263,19 @@ def _comparison(
         ks=ks,
         queries=dataset.queries,
         gold=dataset.gold,
+        titles=_titles(dataset),
         methods=tuple(results),
+        pairs=pairs(results, workspace.seed),
         notes=(*_notes(dataset), *_approximate(results)),
         left_out=tuple(left_out),
         fingerprint=registry.digest(identity),
     )
+
+
+def _titles(dataset: Dataset) -> Mapping[str, str]:
+    """Those of the gold documents."""
+    wanted = {id for gold in (dataset.gold or {}).values() for id in gold.doc_ids}
+    return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
 
 
 def _approximate(results: Sequence[MethodResult]) -> list[str]:

@@ -36,38 +36,40 @@ def measure(retriever: Retriever, queries: Sequence[Query], k: int, kept: Path, 
     if rows is None:
         rows = _timed(retriever, queries, k, label)
         replace(kept, json.dumps({"fields": _WHERE, "seconds": rows}).encode())
-    total, encoder, store, own = (_percentiles(row[at] * 1e3 for row in rows) for at in range(len(_WHERE)))
-    return Latency(total, encoder, store, own, len(rows))
+    total, encoder, store, own = (_percentiles(row[at] * 1e3 for row in rows.values()) for at in range(len(_WHERE)))
+    return Latency(total, encoder, store, own, {query_id: row[0] * 1e3 for query_id, row in rows.items()})
 
 
-def _read(path: Path) -> list[list[float]] | None:
+def _read(path: Path) -> dict[str, list[float]] | None:
     try:
-        rows = json.loads(path.read_bytes())["seconds"]
-    except (FileNotFoundError, ValueError, KeyError):
+        rows = json.loads(path.read_bytes())["seconds"].items()
+    except (FileNotFoundError, ValueError, KeyError, AttributeError):
         return None
-    return [[float(value) for value in row] for row in rows]
+    return {query_id: [float(value) for value in row] for query_id, row in rows}
 
 
-def _timed(retriever: Retriever, queries: Sequence[Query], k: int, label: str) -> list[list[float]]:
+def _timed(retriever: Retriever, queries: Sequence[Query], k: int, label: str) -> dict[str, list[float]]:
     """Seconds of each question that was answered, in the order of _WHERE."""
     for query in islice(cycle(queries), _WARM_UP):
         _seconds(retriever, query, k)
-    rows = []
+    rows = {}
     with bar(f"{label}: timing", len(queries)) as advance:
         for query in queries:
-            rows += _seconds(retriever, query, k)
+            seconds = _seconds(retriever, query, k)
+            if seconds is not None:
+                rows[query.id] = seconds
             advance(1)
     return rows
 
 
-def _seconds(retriever: Retriever, query: Query, k: int) -> list[list[float]]:
-    """One row, or none where the question was not answered."""
+def _seconds(retriever: Retriever, query: Query, k: int) -> list[float] | None:
+    """None where the question was not answered."""
     try:
         with recording() as times:
             retrieve(retriever, [query], k)
     except SURVIVED:
-        return []  # counted as unanswered where the answers are gathered
-    return [[times.total, times.encoder, times.store, times.own]]
+        return None  # counted as unanswered where the answers are gathered
+    return [times.total, times.encoder, times.store, times.own]
 
 
 def _percentiles(milliseconds: Iterable[float]) -> Percentiles:

@@ -1,4 +1,13 @@
-"""Files that others read: rankings and gold as TREC has them, figures as JSON, one line a method and question."""
+"""The files of a study, which others read: rankings and gold as TREC has them, figures as JSON, the report as HTML.
+
+    report.html                   for a person
+    comparison.json               the figures of all methods; the schema of --json
+    questions.jsonl               a line a question: text, gold, kind
+    per_query.jsonl               a line a method and question: what was found, step by step, and how it scored
+    qrels.trec, runs/LABEL.trec   gold, and the document rankings at the largest k
+
+A study of several comparisons has study.json and report.html, and a folder with the other files for each of them.
+"""
 
 import json
 from collections.abc import Iterable
@@ -7,24 +16,53 @@ from typing import Any
 
 import regex
 
-from eval.comparison import Answer, Comparison, MethodResult
+from eval import report
+from eval.answering import ranked_as_json
+from eval.comparison import Answer, Comparison, MethodResult, Study
 from eval.metrics import ranking
 from eval.scoring import judgements
+from ragindex.answers import step_as_json
 from ragindex.errors import StoreError
 from ragindex.registry import digest
 
 
-def write(comparison: Comparison, folder: Path) -> None:
-    """comparison.json, runs/LABEL.trec, qrels.trec (where there is gold) and per_query.jsonl. Raises StoreError."""
+def write(study: Study, folder: Path) -> None:
+    """All files of a study. Raises StoreError."""
     try:
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
-        _write(folder / "comparison.json", [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)])
-        _write(folder / "per_query.jsonl", per_query(comparison, comparison.methods))
-        write_qrels(comparison, folder)
-        for method in comparison.methods:
-            _write(folder / "runs" / f"{file_name(method.label)}.trec", run(method))
+        folder.mkdir(parents=True, exist_ok=True)
+        folders = comparison_folders(study, folder)
+        for place, comparison in zip(folders, study.comparisons, strict=True):
+            _write_comparison(comparison, place)
+        names = [place.relative_to(folder).as_posix() for place in folders]
+        value = {"schema": 1, "name": study.name, "command": study.command, "comparisons": names}
+        _write(folder / "study.json", [json.dumps(value, indent=2, ensure_ascii=False)])
+        write_report(study, folder)
     except OSError as error:
         raise StoreError(f"The results could not be written to {folder}: {error.strerror or error}.") from error
+
+
+def write_report(study: Study, folder: Path) -> None:
+    """report.html alone. Raises OSError."""
+    _write(folder / "report.html", [report.html(study)])
+
+
+def comparison_folders(study: Study, folder: Path) -> list[Path]:
+    """Where the files of each comparison are: in the folder itself, where there is one comparison."""
+    if len(study.comparisons) == 1:
+        return [folder]
+    return [
+        folder / f"{number:02d}-{file_name(one.dataset.name)}" for number, one in enumerate(study.comparisons, start=1)
+    ]
+
+
+def _write_comparison(comparison: Comparison, folder: Path) -> None:
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    _write(folder / "comparison.json", [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)])
+    _write(folder / "questions.jsonl", questions(comparison))
+    _write(folder / "per_query.jsonl", per_query(comparison, comparison.methods))
+    write_qrels(comparison, folder)
+    for method in comparison.methods:
+        _write(folder / "runs" / f"{file_name(method.label)}.trec", run(method))
 
 
 def write_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
@@ -57,6 +95,23 @@ def qrels(comparison: Comparison) -> Iterable[str]:
             yield f"{_field(query.id)} 0 {_field(doc_id)} {grade}"
 
 
+def questions(comparison: Comparison) -> Iterable[str]:
+    """One JSON object a question; `gold` are the grades of its documents, null where it has no gold."""
+    for query in comparison.queries:
+        gold = None if comparison.gold is None else comparison.gold.get(query.id)
+        judged = judgements(comparison.gold, query.id)
+        line: dict[str, Any] = {
+            "query": query.id,
+            "question": query.text,
+            "source_id": gold.source_id if gold else None,
+            "kind": gold.kind if gold else None,
+            "gold": judged if gold else None,
+            "titles": {doc_id: comparison.titles.get(doc_id, "") for doc_id in judged},
+            "answers": list(gold.answers) if gold else [],
+        }
+        yield json.dumps(line, ensure_ascii=False)
+
+
 def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
     """One JSON object a method and question: what was asked, wanted and found, and how it scored."""
     for method in methods:
@@ -71,7 +126,11 @@ def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterab
                 "gold": judgements(comparison.gold, query.id),
                 "documents": documents(answer),
                 "metrics": method.per_query.get(query.id, {}),
+                "latency_ms": method.latency.per_query.get(query.id),
                 "error": method.failures.get(query.id),
+                "hits": [ranked_as_json(hit) for hit in answer.hits],
+                "trace": [step_as_json(step) for step in answer.trace],
+                "notes": list(answer.notes),
             }
             yield json.dumps(line, ensure_ascii=False)
 
@@ -93,5 +152,8 @@ def _field(text: str) -> str:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+    """Through a file beside it: an earlier result stays whole until this one is."""
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)
+    partial.replace(path)

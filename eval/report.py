@@ -1,116 +1,142 @@
-"""A comparison as a person reads it in a terminal."""
+"""The report of a study as one HTML file that needs nothing else: no request, no script.
+
+All text from the data is escaped by the templates, and bounded before it reaches them, whatever a section does: a
+megabyte in a title does not make a megabyte of page.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from eval.comparison import Comparison, MethodResult
-from ragindex.console import plain
+from eval import verdict
+from eval.comparison import Comparison, Study
+from eval.sections import (
+    agreement,
+    caveats,
+    figures,
+    glossary,
+    overview,
+    pairs,
+    questions,
+    reproduction,
+    seeds,
+    table,
+)
+from eval.showing import block, many, shown, without_folders
 
-_SHOWN_REASONS = 3
-_SHOWN_NOTES = 5
+_SENTENCE, _COMMAND = 1_500, 4_000  # characters
+_Section = tuple[str, str, Callable[[Any], Any]]  # its template, its heading, and what gives its values
+_BEFORE: Sequence[_Section] = (
+    ("overview", "All results", overview.section),
+    ("seeds", "Spread over seeds", seeds.section),
+)
+_AFTER: Sequence[_Section] = (("glossary", "What the figures mean", glossary.section),)
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """A figure of every method; `best` is `max` or `min`, shown in bold."""
+class _Part:
+    """A section ready for the page."""
 
+    anchor: str
     title: str
-    value: Callable[[MethodResult], float | None]
-    best: Callable[..., float]
-    form: Callable[[float], str]
+    html: Markup
 
 
-def table(comparison: Comparison) -> RenderableType:
-    """One line a method; below it, what the figures depend on and everything that did not go as planned."""
-    columns = _columns(comparison)
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    made.add_column("method", overflow="fold", min_width=12)
-    for column in columns:
-        made.add_column(column.title, justify="right", no_wrap=True)
-    cells = [_cells(column, comparison.methods) for column in columns]
-    for number, method in enumerate(comparison.methods):
-        made.add_row(plain(method.label), *(column[number] for column in cells))
-    return Group(made, "", *map(plain, _facts(comparison)), *_troubles(comparison))
+@dataclass(frozen=True, slots=True)
+class _Chapter:
+    """One comparison: what it is of, what it says, and its sections."""
+
+    anchor: str
+    title: str
+    about: str
+    sentence: str
+    judged: bool
+    parts: tuple[_Part, ...]
 
 
-def _columns(comparison: Comparison) -> list[_Column]:
-    columns = [_metric(name) for name in _metrics_shown(comparison)]
-    columns += [
-        _Column("p50\nms", lambda method: method.latency.total.p50, min, _short),
-        _Column("p95\nms", lambda method: method.latency.total.p95, min, _short),
-        _Column("index\ns", lambda method: method.index_seconds, min, _short),
-        _Column("index\nMB", lambda method: method.index_bytes / 1e6, min, _short),
-    ]
-    if any(method.failures for method in comparison.methods):
-        columns.append(_Column("not\nanswered", lambda method: len(method.failures), min, "{:.0f}".format))
-    return columns
+def html(study: Study) -> str:
+    """The page. It can be written as UTF-8, whatever the data hold."""
+    chapters = [_chapter(one, f"c{number}") for number, one in enumerate(study.comparisons, start=1)]
+    before = _parts(_BEFORE, study)
+    after = _parts(_AFTER, study)
+    page = _templates().get_template("page.html")
+    return page.render(
+        title=shown(study.name, 200),
+        chapters=chapters,
+        before=before,
+        after=after,
+        command=without_folders(study.command),
+        environment=reproduction.environment(),
+    )
 
 
-def _metrics_shown(comparison: Comparison) -> list[str]:
-    """Recall at every k, full recall and nDCG at one; recall of one-document hits only where it differs."""
-    if not comparison.dataset.judged:
-        return []
-    ks, methods = comparison.ks, comparison.methods
-    one = 10 if 10 in ks else ks[len(ks) // 2]
-    differing = [k for k in ks if any(m.metrics[f"one_doc_R@{k}"] != m.metrics[f"R@{k}"] for m in methods)]
-    return [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
-
-
-def _metric(name: str) -> _Column:
-    title = name.replace("_", " ").replace("@", "\n@").replace("one doc", "one-doc")
-    return _Column(title, lambda method: 100 * method.metrics[name], max, "{:.1f}".format)
-
-
-def _short(value: float) -> str:
-    """Three digits or so."""
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
-
-
-def _cells(column: _Column, methods: Sequence[MethodResult]) -> list[str]:
-    """The figures as text; the best in bold, unless all are equal."""
-    values = [column.value(method) for method in methods]
-    texts = ["–" if value is None else column.form(value) for value in values]
-    known = [value for value in values if value is not None]
-    best = column.form(column.best(known)) if len(set(texts)) > 1 and known else None
-    return [f"[bold]{text}[/]" if text == best else text for text in texts]
-
-
-def _facts(comparison: Comparison) -> list[str]:
+def _chapter(comparison: Comparison, anchor: str) -> _Chapter:
     data = comparison.dataset
-    judged = "" if data.judged in (0, data.questions) else f" ({data.judged} with gold)"
-    timed = max(method.latency.questions for method in comparison.methods)
+    asked = many(data.questions, "question")
+    about = f"{many(data.documents, 'document')}, {asked}, encoder {comparison.encoder}, seed {comparison.seed}"
+    parts = _parts(_chosen(comparison), comparison, f"{anchor}-")
+    sentence = verdict.sentence(comparison)
+    return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))
+
+
+def _chosen(comparison: Comparison) -> Sequence[_Section]:
+    """Template, heading and values of every section, in the order of the page."""
+    judged = bool(comparison.dataset.judged)
+    looked_at = "Where the methods disagree most" if judged else "What each method found"
+    asked = ("questions", looked_at, questions.section)
+    middle = [] if judged else [asked, ("agreement", "Agreement", agreement.section)]
+    end = [asked] if judged else []
     return [
-        f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
-        f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
-        f"metrics in percent; latency at k = {comparison.ks[-1]} over {_many(timed, 'question')}, one by one",
-        f"encoder {comparison.encoder}; language model none; store {comparison.store}; seed {comparison.seed}; "
-        f"fingerprint {comparison.fingerprint}",
+        ("table", "Results", table.section),
+        *middle,
+        ("figures", "Plots", figures.section),
+        ("pairs", "Differences between methods", pairs.section),
+        *end,
+        ("caveats", "Warnings", caveats.section),
+        ("reproduction", "What the figures depend on", reproduction.section),
     ]
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _parts(chosen: Sequence[_Section], value: object, prefix: str = "") -> list[_Part]:
+    found = []
+    for name, title, section in chosen:
+        values = section(value)
+        if values is not None:
+            # Made by a template that escapes; the page must not do it again.
+            html = Markup(_templates().get_template(f"{name}.html").render(values=values))  # noqa: S704
+            found.append(_Part(f"{prefix}{name}", title, html))
+    return found
 
 
-def _troubles(comparison: Comparison) -> list[str]:
-    shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
-    lines = [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
-    if not comparison.dataset.judged:
-        lines.append("[yellow]no gold: quality was not measured[/]")
-    for method in comparison.methods:
-        lines += _unanswered(method, comparison.dataset.questions)
-    return lines + [f"[yellow]left out:[/] {plain(reason)}" for reason in comparison.left_out]
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "sections"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_bounded,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"long": _long, "lines": _lines}
+    return found
 
 
-def _unanswered(method: MethodResult, questions: int) -> list[str]:
-    if not method.failures:
-        return []
-    failed = len(method.failures)
-    how_many = "NOT ONE QUESTION" if failed == questions else f"{questions - failed} of {questions} questions"
-    reasons = list(dict.fromkeys(method.failures.values()))
-    more = f" … and {len(reasons) - _SHOWN_REASONS} other reasons" if len(reasons) > _SHOWN_REASONS else ""
-    said = "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS])
-    return [f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/] {plain(said + more)}"]
+def _bounded(value: object) -> object:
+    """What every `{{ … }}` goes through before it is escaped."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _long(text: str) -> Markup:
+    """A sentence that may be longer than a text from the data."""
+    return escape(shown(text, _SENTENCE))
+
+
+def _lines(text: str) -> Markup:
+    """Several lines that are kept."""
+    return escape(block(text, _COMMAND))

@@ -1,6 +1,7 @@
-"""Recording a comparison in MLflow: one parent run, one child a method. A tracker that fails warns and ends no run.
+"""Recording a study in MLflow: one parent run, one child a method of each comparison.
 
-The store is the one that MLFLOW_TRACKING_URI names, else sqlite:///mlflow.db in the working folder.
+A tracker that fails warns and ends no run. The store is the one that MLFLOW_TRACKING_URI names, else
+sqlite:///mlflow.db in the working folder.
 """
 
 import io
@@ -21,7 +22,9 @@ from urllib.parse import urlsplit
 import regex
 
 from eval import outputs
-from eval.comparison import Comparison, MethodResult, Percentiles
+from eval.comparison import Comparison, MethodResult, Percentiles, Study
+from eval.inference import LATENCY
+from ragindex.registry import digest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -54,15 +57,15 @@ def tracking_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
-def track(comparison: Comparison) -> str | None:
-    """Record a comparison; the id of its parent run. None, after one warning, where the tracker failed."""
+def track(study: Study) -> str | None:
+    """Record a study; the id of its parent run. None, after one warning, where the tracker failed."""
     uri = tracking_uri()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
         try:
             _probe(uri)
-            return _recorded(comparison, uri)
+            return _recorded(study, uri)
         except _failures() as error:
             said = str(error).strip().partition("\n")[0] or type(error).__name__
             failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
@@ -108,7 +111,7 @@ def _probe(uri: str) -> None:
         socket.create_connection((parts.hostname, port or 0), timeout=5).close()
 
 
-def _recorded(comparison: Comparison, uri: str) -> str:
+def _recorded(study: Study, uri: str) -> str:
     from mlflow import MlflowClient
 
     with _quiet():
@@ -116,7 +119,7 @@ def _recorded(comparison: Comparison, uri: str) -> str:
             client = MlflowClient(tracking_uri=uri)
             experiment = _experiment(client)
         with _environment(_PATIENT), tempfile.TemporaryDirectory() as folder:
-            return _record(client, experiment, comparison, Path(folder))
+            return _record(client, experiment, study, Path(folder))
 
 
 def _experiment(client: "MlflowClient") -> str:
@@ -124,21 +127,45 @@ def _experiment(client: "MlflowClient") -> str:
     return str(held.experiment_id) if held is not None else client.create_experiment(EXPERIMENT)
 
 
-def _record(client: "MlflowClient", experiment: str, comparison: Comparison, folder: Path) -> str:
-    tags = {"ragindex.fingerprint": comparison.fingerprint}
-    parent: str = client.create_run(experiment, run_name=comparison.dataset.name, tags=tags).info.run_id
-    for number, method in enumerate(comparison.methods):
-        tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
-        child: str = client.create_run(experiment, run_name=method.label, tags=tags).info.run_id
-        _batch(client, child, _method_params(comparison, method), _method_metrics(method))
-        outputs.write_method(comparison, method, folder / str(number))
-        client.log_artifacts(child, str(folder / str(number)))
-        client.set_terminated(child)
-    _batch(client, parent, _params(comparison), {})
-    outputs.write(comparison, folder / "all")
+def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path) -> str:
+    tags = {"ragindex.fingerprint": digest([comparison.fingerprint for comparison in study.comparisons])}
+    parent: str = client.create_run(experiment, run_name=study.name, tags=tags).info.run_id
+    for number, comparison in enumerate(study.comparisons):
+        for method in comparison.methods:
+            name = _run_name(study, comparison, method)
+            tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
+            child: str = client.create_run(experiment, run_name=name, tags=tags).info.run_id
+            _batch(client, child, _method_params(comparison, method), _method_metrics(method))
+            own = folder / f"{number}" / outputs.file_name(method.label)
+            outputs.write_method(comparison, method, own)
+            client.log_artifacts(child, str(own))
+            client.set_terminated(child)
+    _batch(client, parent, _params(study.comparisons[0]) if len(study.comparisons) == 1 else _shared_params(study), {})
+    outputs.write(study, folder / "all")
     client.log_artifacts(parent, str(folder / "all"))
     client.set_terminated(parent)
     return parent
+
+
+def _run_name(study: Study, comparison: Comparison, method: MethodResult) -> str:
+    """The label; in a study, with what tells its comparisons apart."""
+    told = {
+        "dataset": comparison.dataset.name,
+        "encoder": comparison.encoder,
+        "seed": f"seed {comparison.seed}",
+    }
+    others = [value for name, value in told.items() if len(_values(study, name)) > 1]
+    return ", ".join([method.label, *others])
+
+
+def _shared_params(study: Study) -> Mapping[str, Any]:
+    return {name: _values(study, name) for name in ("dataset", "encoder", "seed")}
+
+
+def _values(study: Study, name: str) -> list[Any]:
+    """The different datasets, encoders or seeds of a study."""
+    of = [one.dataset.name if name == "dataset" else getattr(one, name) for one in study.comparisons]
+    return list(dict.fromkeys(of))
 
 
 def _batch(client: "MlflowClient", run_id: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
@@ -179,6 +206,9 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
         values |= _milliseconds(prefix, part)
     for name, figures in method.parts.items():
         values |= {f"index/{name}/seconds": figures.seconds, f"index/{name}/bytes": figures.bytes}
+    for name, bounds in method.ci95.items():
+        allowed = metric_name(name) if "@" in name else name.replace(f"{LATENCY}_", "latency/") + "_ms"
+        values |= {f"{allowed}/ci95_low": bounds[0], f"{allowed}/ci95_high": bounds[1]}
     totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
     return {**values, **totals, "unanswered": len(method.failures)}
 

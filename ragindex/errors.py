@@ -13,7 +13,9 @@ A message says who complains, what was allowed, what was got, and what to do nex
     │   ├── NewerFormatError          made by a later version of ragindex
     │   └── WriterBusyError           somebody else is writing
     ├── StoreError                5   the engine or the disk failed
-    └── ServiceError              6   a remote endpoint failed
+    ├── ServiceError              6   a remote endpoint failed
+    ├── QuestionError             7   a method failed on a question, where that was to stop everything
+    └── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
 """
 
 from pathlib import Path
@@ -83,3 +85,15 @@ class ServiceError(RagindexError):
     """A remote endpoint failed and could not be reached by retrying."""
 
     exit_code = 6
+
+
+class QuestionError(RagindexError):
+    """A method failed on a question, and `strict` was asked for."""
+
+    exit_code = 7
+
+
+class BelowThresholdError(RagindexError):
+    """A comparison is complete and a figure is lower than `--fail-below` allows."""
+
+    exit_code = 8

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragindex import manifest as manifests
-from ragindex import registry, revisions
+from ragindex import registry, revisions, tracing
 from ragindex.corpus import Cutting, passage_text
 from ragindex.coverage import Coverage
 from ragindex.documents import SCHEMA, Changed, Documents
@@ -213,10 +213,10 @@ class Workspace:
     # ------------------------------------------------------------ reading
 
     def retriever(self, scheme: Written) -> Retriever:
-        """The retriever of a scheme, its parts made first where they are missing or behind the corpus."""
+        """The retriever of a scheme, its parts made first where they are missing or behind; traced where that is on."""
         made = registry.scheme(scheme)
         self.sync([made])
-        return made.open(self)
+        return tracing.traced_where_on(made.open(self), registry.label(model(made)))
 
     def open_part(self, part: Part[Any]) -> Any:
         """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""

@@ -12,7 +12,7 @@ from command_line import TEXTS, build, failed, make_desk, ragindex, write
 from eval import evaluator
 from ragindex import cli
 
-COMMANDS = ("methods", "index", "search", "add", "remove", "doctor", "compare", "demo")
+COMMANDS = ("methods", "index", "search", "add", "remove", "doctor", "compare", "demo", "report")
 
 
 @pytest.fixture(autouse=True)
@@ -252,8 +252,8 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
     lines = done.out.splitlines()
     assert done.err == ""
     assert lines[2].split()[0] == "bm25"
-    assert lines[4].startswith("notes (folder): 4 documents, 4 passages, 1 question; k = 5, 10, 20; ")
-    assert lines[4].endswith("latency at k = 20 over 1 question, one by one")
+    assert lines[5].startswith("notes (folder): 4 documents, 4 passages, 1 question; k = 5, 10, 20; ")
+    assert lines[5].endswith("latency at k = 20 over 1 question, one by one")
     assert "\x1b" not in done.out
 
 

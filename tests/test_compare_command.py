@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from eval import commands, config
 from eval.config import Settings
-from ragindex.errors import DataError, MissingExtraError, UnknownNameError, UsageError
+from ragindex.errors import BelowThresholdError, DataError, MissingExtraError, UnknownNameError, UsageError
 
 Run = Callable[..., Result]
 
@@ -35,6 +35,7 @@ def run() -> Run:
     app = typer.Typer()
     app.command("compare")(commands.compare)
     app.command("demo")(commands.demo)
+    app.command("report")(commands.report)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(app, arguments, catch_exceptions=False)
@@ -71,8 +72,38 @@ def test_json_alone_on_standard_output(run: Run, working_folder: Path) -> None:
 def test_questions_without_gold(run: Run, working_folder: Path) -> None:
     (working_folder / "questions.txt").write_text("Which hill is highest?\nWhat is Nether Quill?\n")
     result = run("compare", "notes", "--questions", "questions.txt", "--methods", "bm25", "--out", "elsewhere")
-    assert "no gold: quality was not measured" in result.stdout
+    assert "No quality was measured" in result.stdout
     assert json.loads((working_folder / "elsewhere" / "comparison.json").read_text())["methods"][0]["metrics"] == {}
+
+
+def test_the_report_is_made_again_from_the_files(run: Run, working_folder: Path) -> None:
+    run("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--out", "elsewhere")
+    page = working_folder / "elsewhere" / "report.html"
+    first = page.read_bytes()
+    page.unlink()
+    assert run("report", "elsewhere").stdout == "elsewhere/report.html\n"
+    assert page.read_bytes() == first
+
+
+def test_a_study_of_a_file(run: Run, working_folder: Path) -> None:
+    (working_folder / "study.yaml").write_text(
+        "name: seeds\ncorpora: [notes]\nquestions: questions.csv\nseeds: [0, 1]\nk: [1]\nmethods: [bm25, hybrid]\n"
+        "grid: ['hybrid:rrf_k=1,60']\nfail-below: ['bm25:R@1=0.1']\n"
+    )
+    result = run("compare", "--config", "study.yaml")
+    assert "notes, encoder lsa, seed 1" in result.stdout
+    folder = working_folder / "ragindex-results" / "seeds"
+    assert sorted(path.name for path in folder.iterdir()) == ["01-notes", "02-notes", "report.html", "study.json"]
+    value = json.loads((folder / "02-notes" / "comparison.json").read_text())
+    assert [method["label"] for method in value["methods"]] == ["bm25", "hybrid(rrf_k=1)", "hybrid(rrf_k=60)"]
+
+
+def test_a_figure_that_is_too_low_fails_after_the_results_are_written(run: Run, working_folder: Path) -> None:
+    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--k", "1")
+    run(*asked, "--fail-below", "bm25:R@1=0.5")
+    with pytest.raises(BelowThresholdError, match=r"bm25 was to reach R@1 = 0.9 on notes, and reached 0\.7500"):
+        run(*asked, "--fail-below", "bm25:R@1=0.5", "--fail-below", "bm25:R@1=0.9", "--out", "elsewhere")
+    assert (working_folder / "elsewhere" / "report.html").is_file()
 
 
 def test_what_was_not_read_is_said(run: Run, working_folder: Path) -> None:
@@ -110,10 +141,13 @@ def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, m
     ("text", "error", "match"),
     [
         ("method: [bm25]", UsageError, "no setting is called 'method'. Did you mean methods"),
-        ("colour: red", UsageError, "There are: data, encoder, format, json, k, "),
+        ("colour: red", UsageError, "There are: corpora, data, encoder, encoders, fail-below, "),
         ("data: ${NO_SUCH_VARIABLE}", UsageError, "the environment variable NO_SUCH_VARIABLE is not set"),
         ("seed: many", UsageError, "'seed': .*integer.* Got 'many' instead"),
         ("methods: 3", UsageError, "'methods'"),
+        ("seed: 1\nseeds: [2]", UsageError, "give 'seed' or 'seeds', not both"),
+        ("corpora: [{questions: q.csv}]", UsageError, "'corpora'"),
+        ("encoders: []", UsageError, "'encoders'"),
         ("- bm25", DataError, "expected keys and values"),
         ("data: [", DataError, "study.yaml, line 1: expected YAML"),
         ("data: \x00", DataError, "expected YAML"),

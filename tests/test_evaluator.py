@@ -2,7 +2,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,17 +11,17 @@ import pytest
 from rich.console import Console
 
 from eval import answering, latency, outputs
-from eval.comparison import Answer, Comparison, Percentiles, Ranked
+from eval.comparison import Answer, Comparison, MethodResult, Percentiles, Ranked, Study
 from eval.datasets import Dataset, Gold
 from eval.evaluator import compare
-from eval.report import table
+from eval.terminal import table
 from ragindex.corpus import Corpus
-from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import QuestionError, RagindexError, StoreError, UsageError, WorkspaceError
 from ragindex.interfaces import Part
 from ragindex.meter import add
 from ragindex.parts.passages import Passages
 from ragindex.plugin import Plugin
-from ragindex.types import Document, Hit, Query, Retrieval
+from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
 from ragindex.workspace import Workspace
 
 TEXTS = {
@@ -154,7 +154,8 @@ def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: P
 
 def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", ks=(5,), seed=3).to_json()
-    assert list(value) == ["schema", "dataset", "encoder", "store", "seed", "methods"]
+    assert list(value)[:7] == ["schema", "dataset", "encoder", "store", "seed", "methods", "pairs"]
+    assert list(value)[7:] == ["ks", "language", "encoder_id", "notes", "left_out", "fingerprint"]
     assert value["schema"] == 1
     assert value["dataset"] == {
         **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},
@@ -162,7 +163,13 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     }
     assert (value["store"], value["seed"]) == ("lancedb", 3)
     words, dense = value["methods"]
-    assert list(words) == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
+    assert list(words)[:7] == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
+    assert list(words)[7:] == ["ci95", "breakdown", "fingerprint"]
+    assert set(words["ci95"]) == {*words["metrics"], "latency_ms_p50", "latency_ms_p95"}
+    pair = value["pairs"][0]
+    assert list(pair) == ["a", "b", "metric", "questions", "difference", "ci95", "p", "p_holm"]
+    assert (pair["a"], pair["b"], pair["metric"], pair["questions"]) == ("words", "dense", "R@5", 3)
+    assert {pair["metric"] for pair in value["pairs"]} == {*words["metrics"], "latency_ms"}
     assert (words["name"], words["label"], dense["label"], words["unanswered"]) == ("bm25", "words", "dense", 0)
     assert words["params"] == {"over": {"name": "passages", "params": {}}}
     assert set(words["metrics"]) == {f"{name}@5" for name in ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")}
@@ -199,6 +206,33 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert failed.latency.total == Percentiles(None, None)
     assert "answered NOT ONE QUESTION" in shown(comparison)
     json.dumps(comparison.to_json(), allow_nan=False)
+
+
+def test_strict_stops_at_a_question_on_which_a_method_fails(tmp_path: Path) -> None:
+    scheme = Scripted(fails_on=(QUESTIONS[1],))
+    said = rf"failed on the question q2 \('{QUESTIONS[1].replace('?', '.')}'\): ValueError: nothing is known of"
+    with pytest.raises(QuestionError, match=said):
+        run(tmp_path, scheme, strict=True)
+    assert run(tmp_path, scheme).methods[0].failures.keys() == {"q2"}
+
+
+def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) -> None:
+    class Telling(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            path = (Triple("a", "b", "c"),) * 30
+            steps = (Step(1, "words", "x" * 9000, ("id",) * 900, path, (path,) * 30, 2.0),) * 60
+            found = tuple(replace(hit("anna"), id=str(n), title="t" * 900, text="x" * 900) for n in range(k))
+            return [Retrieval(found, steps, ("note",))] * len(queries)
+
+    kept = tmp_path / "answers.jsonl"
+    asked = answering.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, "telling")
+    assert [(len(one.title), len(one.text)) for one in asked[0].hits] == [(200, 300)] * 5 + [(0, 0)] * 2
+    assert len(asked[0].trace) == 50
+    step = asked[0].trace[0]
+    assert (len(step.query), len(step.ids), len(step.triples), len(step.paths)) == (500, 20, 20, 20)
+    assert step.paths[0][19] == Triple("a", "b", "c")
+    assert asked[0].notes == ("note",)
+    assert answering.read(kept) == {"q1": asked[0]}
 
 
 def test_more_than_k_hits_are_a_failure(tmp_path: Path) -> None:
@@ -282,9 +316,9 @@ def test_without_gold_no_quality_is_claimed(tmp_path: Path) -> None:
     assert comparison.methods[0].metrics == {}
     assert comparison.methods[0].latency.questions == 3
     text = shown(comparison)
-    assert "no gold: quality was not measured" in text
+    assert "No quality was measured: the questions have no gold documents" in text
     assert "R" not in text.splitlines()[0].split()
-    outputs.write(comparison, tmp_path / "out")
+    outputs.write(Study("tiny", (comparison,)), tmp_path / "out")
     assert not (tmp_path / "out" / "qrels.trec").exists()
 
 
@@ -362,8 +396,18 @@ def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path
 
 def test_two_workspaces_give_the_same_result(tmp_path: Path) -> None:
     one, two = (run(tmp_path / name, "bm25", "dense", "hybrid") for name in ("one", "two"))
-    assert [method.answers for method in one.methods] == [method.answers for method in two.methods]
+    assert [rankings(method) for method in one.methods] == [rankings(method) for method in two.methods]
+    assert [quality(method) for method in one.methods] == [quality(method) for method in two.methods]
+    assert [pair for pair in one.pairs if "@" in pair.metric] == [pair for pair in two.pairs if "@" in pair.metric]
     assert one.fingerprint == two.fingerprint
+
+
+def rankings(method: MethodResult) -> list[list[Ranked]]:
+    return [list(answer.hits) for answers in method.answers.values() for answer in answers]
+
+
+def quality(method: MethodResult) -> dict[str, tuple[float, float, float]]:
+    return {name: (value, *method.ci95[name]) for name, value in method.metrics.items()}
 
 
 def test_latency_is_split_and_kept(tmp_path: Path) -> None:
@@ -385,7 +429,7 @@ def test_latency_is_split_and_kept(tmp_path: Path) -> None:
 
 def test_latency_percentiles_are_numpys(tmp_path: Path) -> None:
     kept = tmp_path / "latency.json"
-    kept.write_text(json.dumps({"seconds": [[n / 1000, 0, 0, n / 1000] for n in range(1, 101)]}))
+    kept.write_text(json.dumps({"seconds": {f"q{n}": [n / 1000, 0, 0, n / 1000] for n in range(1, 101)}}))
     measured = latency.measure(ScriptedRetriever(Scripted()), (), 5, kept, "kept")
     assert measured.total.p50 == pytest.approx(50.5)
     assert measured.total.p95 == pytest.approx(95.05)

@@ -2,11 +2,12 @@ import json
 import socket
 import sqlite3
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from eval.comparison import Comparison
+from eval.comparison import Comparison, Study
 from eval.datasets import Dataset, Gold
 from eval.evaluator import compare
 from eval.tracking import TrackingWarning, metric_name, track
@@ -34,7 +35,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_parent_run_with_a_child_a_method(
     comparison: Comparison, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    parent_id = track(comparison)
+    parent_id = track(Study(comparison.dataset.name, (comparison,)))
     assert capfd.readouterr() == ("", "")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -70,17 +71,44 @@ def test_a_parent_run_with_a_child_a_method(
         files = {file.path for file in client.list_artifacts(child.info.run_id)}
         assert files == {"run.trec", "qrels.trec", "per_query.jsonl"}
         everything = {file.path for file in client.list_artifacts(parent_id)}
-        assert everything == {"comparison.json", "qrels.trec", "per_query.jsonl", "runs"}
+        own = {"comparison.json", "questions.jsonl", "qrels.trec", "per_query.jsonl", "runs"}
+        assert everything == {*own, "study.json", "report.html"}
+        assert child.data.metrics["retrieval/recall_at_1/ci95_low"] == method.ci95["R@1"][0]
+        assert child.data.metrics["latency/p50_ms/ci95_high"] == method.ci95["latency_ms_p50"][1]
         copied = client.download_artifacts(child.info.run_id, "run.trec", str(working_folder))
         assert Path(copied).read_text().splitlines()[0] == "q1 Q0 a 1 1 words,%20again"
         stored = client.download_artifacts(parent_id, "comparison.json", str(working_folder))
         assert json.loads(Path(stored).read_text()) == comparison.to_json()
 
 
+def test_a_study_is_one_parent_run(
+    comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"sqlite:///{working_folder / 'study.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    other = replace(comparison, seed=1)
+    parent_id = track(Study("seeds", (comparison, other)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri=uri)
+        found = client.search_runs([client.get_experiment_by_name("ragindex").experiment_id])
+        runs = {run.info.run_name: run for run in found}
+        assert set(runs) == {
+            "seeds",
+            *(f"{label}, seed {seed}" for label in ("bm25", "words, again") for seed in (0, 1)),
+        }
+        assert runs["bm25, seed 1"].data.params["seed"] == "1"
+        assert json.loads(runs["seeds"].data.params["seed"]) == [0, 1]
+        everything = {file.path for file in client.list_artifacts(parent_id)}
+        assert everything == {"study.json", "report.html", "01-two", "02-two"}
+
+
 def test_tracking_elsewhere(comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = working_folder / "new folder" / "runs.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
-    track(comparison)
+    track(Study(comparison.dataset.name, (comparison,)))
     assert not (working_folder / "mlflow.db").exists()
     with sqlite3.connect(elsewhere) as database:
         assert database.execute("SELECT count(*) FROM runs").fetchone() == (3,)
@@ -89,7 +117,7 @@ def test_tracking_elsewhere(comparison: Comparison, working_folder: Path, monkey
 
 def fails(comparison: Comparison, match: str) -> None:
     with pytest.warns(TrackingWarning, match=match) as caught:
-        assert track(comparison) is None
+        assert track(Study(comparison.dataset.name, (comparison,))) is None
     assert len(caught) == 1
 
 

@@ -1,0 +1,149 @@
+"""Reading the files of a study back into its values: what `ragindex report` makes the report from."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from eval.answering import ranked_from_json
+from eval.comparison import (
+    SCHEMA,
+    Answer,
+    Breakdown,
+    Comparison,
+    DatasetFacts,
+    Latency,
+    MethodResult,
+    Pair,
+    Percentiles,
+    Study,
+)
+from eval.datasets import Gold
+from ragindex.answers import step_from_json
+from ragindex.errors import DataError
+from ragindex.types import Query, Usage
+from ragindex.workspace import PartFigures
+
+
+def read(folder: Path) -> Study:
+    """The study whose files `outputs.write` left in a folder. Raises DataError where they are not, or not whole.
+
+    Of a method that reads k, only the answers at the largest k are in the files.
+    """
+    value = _object(folder / "study.json")
+    try:
+        comparisons = tuple(_comparison(folder / name) for name in value["comparisons"])
+        return Study(value["name"], comparisons, value["command"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        expected = "the files that ragindex compare --out writes"
+        raise DataError(expected, f"others ({type(error).__name__}: {error})", path=folder) from error
+
+
+def _comparison(folder: Path) -> Comparison:
+    value = _object(folder / "comparison.json")
+    asked = list(_lines(folder / "questions.jsonl"))
+    found = {
+        label: list(lines) for label, lines in groupby(_lines(folder / "per_query.jsonl"), lambda it: it["method"])
+    }
+    facts = {"judged": value["dataset"]["questions"], **value["dataset"]}
+    gold = {one["query"]: _gold(one) for one in asked if one["gold"] is not None}
+    return Comparison(
+        dataset=DatasetFacts(**facts),
+        encoder=value["encoder"],
+        encoder_id=value["encoder_id"],
+        store=value["store"],
+        language=value["language"],
+        seed=value["seed"],
+        ks=tuple(value["ks"]),
+        queries=tuple(Query(one["query"], one["question"]) for one in asked),
+        gold=gold or None,
+        titles={id: title for one in asked for id, title in one["titles"].items()},
+        methods=tuple(_method(one, found.get(one["label"], []), value["ks"][-1]) for one in value["methods"]),
+        pairs=tuple(_pair(pair) for pair in value["pairs"]),
+        notes=tuple(value["notes"]),
+        left_out=tuple(value["left_out"]),
+        fingerprint=value["fingerprint"],
+    )
+
+
+def _gold(line: Mapping[str, Any]) -> Gold:
+    return Gold(frozenset(line["gold"]), tuple(line["answers"]), line["kind"], line["source_id"], line["gold"])
+
+
+def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> MethodResult:
+    times = {line["query"]: line["latency_ms"] for line in lines if line["latency_ms"] is not None}
+    split = value["latency_ms"]
+    encoder, store, own = (Percentiles(**split[name]) for name in ("encoder", "store", "own"))
+    return MethodResult(
+        name=value["name"],
+        label=value["label"],
+        params=value["params"],
+        fingerprint=value["fingerprint"],
+        answers={k: tuple(_answer(line) for line in lines)},
+        per_query={line["query"]: line["metrics"] for line in lines if line["metrics"]},
+        metrics=value["metrics"],
+        latency=Latency(Percentiles(split["p50"], split["p95"]), encoder, store, own, times),
+        parts={
+            name: PartFigures(name, part["seconds"], part["bytes"], part["search"], Usage(part["seconds"]))
+            for name, part in value["index"]["parts"].items()
+        },
+        ci95=_intervals(value["ci95"]),
+        breakdown=tuple(Breakdown(**{**one, "ci95": _intervals(one["ci95"])}) for one in value["breakdown"]),
+    )
+
+
+def _answer(line: Mapping[str, Any]) -> Answer:
+    hits = tuple(ranked_from_json(hit) for hit in line["hits"])
+    trace = tuple(step_from_json(step) for step in line["trace"])
+    return Answer(line["query"], hits, line["error"], trace, tuple(line["notes"]))
+
+
+def _pair(value: Mapping[str, Any]) -> Pair:
+    bounds = None if value["ci95"] is None else _bounds(value["ci95"])
+    return Pair(**{**value, "ci95": bounds})
+
+
+def _intervals(value: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+    return {name: _bounds(bounds) for name, bounds in value.items()}
+
+
+def _bounds(value: Sequence[float]) -> tuple[float, float]:
+    low, high = value
+    return low, high
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+    except OSError as error:
+        raise DataError(
+            "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
+        ) from error
+    except ValueError as error:
+        raise DataError("JSON", str(error), path=path) from error
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        found = value.get("schema") if isinstance(value, dict) else type(value).__name__
+        raise DataError(f"results of schema {SCHEMA}", repr(found), path=path)
+    return value
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8", errors="surrogatepass") as file:
+            for number, line in enumerate(file, start=1):
+                yield _line(line, path, number)
+    except OSError as error:
+        raise DataError(
+            "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
+        ) from error
+
+
+def _line(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise DataError("a JSON object a line", str(error), path=path, line=number) from error
+    if not isinstance(value, dict):
+        raise DataError("a JSON object a line", type(value).__name__, path=path, line=number)
+    return value

@@ -1,0 +1,73 @@
+"""Which methods differ: every pair, by quality and by latency."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eval.comparison import Comparison, Pair
+from eval.inference import LATENCY
+from eval.sections.table import metrics_shown
+from eval.showing import points, probability, signed
+from eval.significance import LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The method of the row less that of the column. `tone` is good, bad or even; "" on the diagonal."""
+
+    tone: str
+    word: str = ""
+    difference: str = ""
+    interval: str = ""
+    p: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """All pairs by one metric, and how many of them can be told apart."""
+
+    title: str
+    metric: str
+    labels: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    told: int
+    pairs: int
+    opened: bool
+
+
+def section(comparison: Comparison) -> tuple[Matrix, ...] | None:
+    """A matrix for the metric of the head line and for latency, and closed ones for the other metrics."""
+    quality = metrics_shown(comparison)
+    order = [*quality[:1], LATENCY, *quality[1:]]
+    found = [_matrix(comparison, metric, number < 2) for number, metric in enumerate(order)]
+    return tuple(matrix for matrix in found if matrix.pairs) or None
+
+
+def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
+    labels = tuple(method.label for method in comparison.methods)
+    of_metric = [pair for pair in comparison.pairs if pair.metric == metric]
+    known = {(pair.a, pair.b): pair for pair in (*of_metric, *(pair.turned() for pair in of_metric))}
+    rows = tuple(tuple(_cell(known.get((a, b)), same=a == b) for b in labels) for a in labels)
+    quality = f"{metric.replace('_', ' ')}, percentage points"
+    title = "Latency, mean milliseconds a question" if metric == LATENCY else quality
+    told = sum(pair.p_holm < LEVEL for pair in of_metric)
+    return Matrix(title, metric, labels, rows, told, len(of_metric), opened)
+
+
+def _cell(pair: Pair | None, *, same: bool) -> Cell:
+    if pair is None:
+        return Cell("") if same else Cell("even", "not measured")
+    form = signed if pair.metric == LATENCY else points
+    return Cell(*_words(pair), form(pair.difference), _interval(pair, form), probability(pair.p_holm))
+
+
+def _words(pair: Pair) -> tuple[str, str]:
+    """The tone and the word: a difference is one only where the corrected test tells it."""
+    if not pair.p_holm < LEVEL or pair.difference == 0:
+        return "even", "no difference told"
+    if pair.metric == LATENCY:
+        return ("good", "faster") if pair.difference < 0 else ("bad", "slower")
+    return ("good", "better") if pair.difference > 0 else ("bad", "worse")
+
+
+def _interval(pair: Pair, form: Callable[[float], str]) -> str:
+    return "" if pair.ci95 is None else f"{form(pair.ci95[0])} to {form(pair.ci95[1])}"

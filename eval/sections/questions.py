@@ -1,0 +1,216 @@
+"""Single questions, with what each method found: those on which methods disagree, or side by side without gold."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from eval.comparison import Answer, Comparison, MethodResult, Ranked
+from eval.metrics import ranking
+from eval.plots import svg
+from eval.scoring import judgements
+from eval.showing import percent, short, shown, without_folders
+from ragindex.types import Query, Step, Triple
+
+_MOST, _MOST_WITHOUT_GOLD = 20, 50
+_HITS = 5
+_GOLD, _ANSWERS = 10, 5
+_STEPS, _IDS, _TRIPLES = 20, 8, 6
+_TEXT, _TITLE, _QUERY, _ID = 180, 140, 240, 60  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One hit. `mark` is "gold", "only here" (no other method has its documents among its first hits) or ""."""
+
+    rank: int
+    title: str
+    text: str
+    score: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One step of a retrieval."""
+
+    iteration: int
+    index: str
+    query: str
+    ids: str
+    triples: str
+    ms: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one method found. `ranks` are those of the gold documents, `figure` the recall
+    at the smallest k.
+    """
+
+    label: str
+    key: Markup
+    figure: str
+    ranks: str
+    hits: tuple[Hit, ...]
+    steps: tuple[Line, ...]
+    more_steps: int
+    notes: tuple[str, ...]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A gold document."""
+
+    title: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, what is right, and what each method found."""
+
+    text: str
+    id: str
+    kind: str
+    spread: str
+    gold: tuple[Wanted, ...]
+    more_gold: int
+    answers: tuple[str, ...]
+    found: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Those that are shown, of how many; `judged` where there is gold, and `metric` is what they are chosen by."""
+
+    judged: bool
+    metric: str
+    shown: tuple[Question, ...]
+    of: int
+    single: bool
+
+
+def section(comparison: Comparison) -> Questions | None:
+    """With gold, the questions on which the methods' recall lies furthest apart; else the first fifty."""
+    judged, metric = bool(comparison.dataset.judged), f"R@{comparison.ks[0]}"
+    single = len(comparison.methods) == 1
+    if judged:
+        spreads = _spreads(comparison)
+        order = sorted(spreads, key=lambda at: (-spreads[at][0], -spreads[at][1], at))
+        chosen, of = order[:_MOST], len(spreads)
+    else:
+        chosen, of = list(range(len(comparison.queries)))[:_MOST_WITHOUT_GOLD], len(comparison.queries)
+    return Questions(judged, metric, tuple(_question(comparison, at) for at in chosen), of, single)
+
+
+def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
+    """For every question on which recall differs at some k: how far apart it lies at the first k, and at all."""
+    names, found = [f"R@{k}" for k in comparison.ks], {}
+    for at, query in enumerate(comparison.queries):
+        scores = [method.per_query[query.id] for method in comparison.methods if query.id in method.per_query]
+        by_k = [[score.get(name, 0.0) for score in scores] for name in names] if scores else []
+        if any(max(values) > min(values) for values in by_k):
+            every = sum(statistics.pstdev(values) for values in by_k)
+            found[at] = (max(by_k[0]) - min(by_k[0]), every)
+    return found
+
+
+def _question(comparison: Comparison, at: int) -> Question:
+    query, methods = comparison.queries[at], comparison.methods
+    gold = None if comparison.gold is None else comparison.gold.get(query.id)
+    grades = judgements(comparison.gold, query.id)
+    answers = [method.final[at] for method in methods]
+    counts = Counter(id for answer in answers for id in _first_documents(answer))
+    found = tuple(
+        _found(comparison, number, method, answer, grades, counts)
+        for number, (method, answer) in enumerate(zip(methods, answers, strict=True))
+    )
+    wanted = tuple(_wanted(comparison, id) for id in sorted(grades)[:_GOLD])
+    kind, said = (gold.kind, gold.answers) if gold else ("", ())
+    spread = _spread(methods, query, f"R@{comparison.ks[0]}") if grades else ""
+    id = shown(f"{query.id} · {gold.source_id}" if gold and gold.source_id else query.id, 2 * _ID)
+    answers_shown = tuple(shown(answer, _TITLE) for answer in said[:_ANSWERS])
+    return Question(query.text, id, shown(kind, _ID), spread, wanted, max(0, len(grades) - _GOLD), answers_shown, found)
+
+
+def _wanted(comparison: Comparison, id: str) -> Wanted:
+    title = shown(comparison.titles.get(id, ""), _TITLE)
+    return Wanted(title or shown(id, _TITLE), shown(id, _ID) if title else "")
+
+
+def _spread(methods: Sequence[MethodResult], query: Query, metric: str) -> str:
+    every = [method.per_query.get(query.id, {}) for method in methods]
+    values = [scores[metric] for scores in every if metric in scores]
+    return f"{percent(min(values))} to {percent(max(values))}" if values else ""
+
+
+def _first_documents(answer: Answer) -> set[str]:
+    return {id for hit in answer.hits[:_HITS] for id in hit.doc_ids}
+
+
+def _found(
+    comparison: Comparison,
+    number: int,
+    method: MethodResult,
+    answer: Answer,
+    grades: Mapping[str, int],
+    counts: Mapping[str, int],
+) -> Found:
+    metrics = method.per_query.get(answer.query_id, {})
+    figure = percent(metrics[name]) if (name := f"R@{comparison.ks[0]}") in metrics else ""
+    others = counts if len(comparison.methods) > 1 else {}
+    return Found(
+        label=method.label,
+        key=Markup(svg.key(number)),  # noqa: S704  # drawn by us, holds no text
+        figure=figure,
+        ranks=_ranks(answer, grades, comparison.ks[-1]),
+        hits=tuple(_hit(rank, hit, grades, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
+        steps=tuple(_line(step) for step in answer.trace[:_STEPS]),
+        more_steps=max(0, len(answer.trace) - _STEPS),
+        notes=tuple(shown(note, _QUERY) for note in answer.notes[:_ANSWERS]),
+        error=shown(without_folders(method.failures.get(answer.query_id, ""))),
+    )
+
+
+def _ranks(answer: Answer, grades: Mapping[str, int], k: int) -> str:
+    """Where the gold documents are in the ranking, and how many are not; "" where there are none."""
+    places = {id: rank for rank, id in enumerate(ranking(hit.doc_ids for hit in answer.hits), start=1)}
+    found = sorted(places[id] for id in grades if id in places)
+    missing = len(grades) - len(found)
+    ranked = [f"gold at rank {_joined(map(str, found), _GOLD)}"] if found else []
+    absent = [f"{missing} of {len(grades)} gold not in the first {k}"] if missing else []
+    return "; ".join([*ranked, *absent])
+
+
+def _hit(rank: int, hit: Ranked, grades: Mapping[str, int], counts: Mapping[str, int]) -> Hit:
+    only = bool(counts) and bool(hit.doc_ids) and all(counts.get(id) == 1 for id in hit.doc_ids)
+    mark = "gold" if any(id in grades for id in hit.doc_ids) else "only here" if only else ""
+    title = shown(hit.title, _TITLE) or _joined(hit.doc_ids or (hit.id,), 3)
+    return Hit(rank, title, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
+
+
+def _line(step: Step) -> Line:
+    every = [*step.triples, *(triple for path in step.paths for triple in path)]
+    return Line(
+        step.iteration,
+        shown(step.index, _ID),
+        shown(step.query, _QUERY),
+        _joined(step.ids, _IDS),
+        _joined(map(_written, dict.fromkeys(every)), _TRIPLES, longest=_QUERY),
+        short(step.ms),
+    )
+
+
+def _written(triple: Triple) -> str:
+    return f"({triple.subject}, {triple.predicate}, {triple.object})"
+
+
+def _joined(texts: Iterable[str], most: int, longest: int = _ID) -> str:
+    """The first few, and how many more there are."""
+    every = list(texts)
+    more = [f"and {len(every) - most} more"] if len(every) > most else []
+    return ", ".join([*(shown(text, longest) for text in every[:most]), *more])

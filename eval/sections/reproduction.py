@@ -1,0 +1,82 @@
+"""What the figures depend on, and how to make them again. Neither the machine's name nor its folders are in it."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from eval.comparison import Comparison
+from eval.showing import many, shown, without_folders
+
+_PACKAGES = ("ragindex", "lancedb", "numpy", "scikit-learn", "sentence-transformers")
+_PARAMETERS = 400  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A method as it was made."""
+
+    label: str
+    name: str
+    params: str
+    parts: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Names and values of what the figures depend on, and the methods."""
+
+    facts: tuple[tuple[str, str], ...]
+    methods: tuple[Made, ...]
+
+
+def section(comparison: Comparison) -> Reproduction:
+    """Everything that is known."""
+    data = comparison.dataset
+    judged = "" if data.judged == data.questions else f", {data.judged:,} with gold"
+    timed = max((method.latency.questions for method in comparison.methods), default=0)
+    facts = {
+        "data": f"{data.name} ({data.format}): {many(data.documents, 'document')}, {many(data.passages, 'passage')}",
+        "questions": f"{data.questions:,}{judged}",
+        "k": ", ".join(map(str, comparison.ks)),
+        "encoder": comparison.encoder,
+        "encoder identity": comparison.encoder_id or "none was used",
+        "language model": "none",
+        "store": comparison.store,
+        "language of the texts": comparison.language,
+        "seed": str(comparison.seed),
+        "latency": f"at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one, after a warm-up",
+        "fingerprint of the data": data.fingerprint,
+        "fingerprint of all": comparison.fingerprint,
+    }
+    named = tuple((name, shown(without_folders(value), _PARAMETERS)) for name, value in facts.items())
+    return Reproduction(named, tuple(_made(comparison, at) for at in range(len(comparison.methods))))
+
+
+def _made(comparison: Comparison, at: int) -> Made:
+    method = comparison.methods[at]
+    params = json.dumps(dict(method.params), ensure_ascii=False, sort_keys=True, default=str)
+    searches = {name: f" ({figures.search})" if figures.search else "" for name, figures in method.parts.items()}
+    parts = ", ".join(f"{name}{search}" for name, search in searches.items())
+    return Made(
+        method.label,
+        method.name,
+        shown(without_folders(params), _PARAMETERS),
+        shown(without_folders(parts), _PARAMETERS),
+        method.fingerprint,
+    )
+
+
+def environment() -> Mapping[str, str]:
+    """What this page was made with: versions and the number of processors."""
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    found["processors"] = str(os.cpu_count() or "unknown")
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # an extra that is not installed was not used
+    return found

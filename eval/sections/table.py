@@ -1,0 +1,133 @@
+"""The table: every method's figures with their intervals."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from eval.comparison import Comparison, MethodResult
+from eval.inference import LATENCY
+from eval.plots import svg
+from eval.showing import percent, short
+from eval.significance import Interval
+from eval.verdict import leaders
+
+_MEANING = {
+    "R": "recall: the share of a question's gold documents among the first k",
+    "full_R": "the share of questions with every gold document among the first k",
+    "Success": "the share of questions with any gold document among the first k",
+    "RR": "one divided by the rank of the first gold document",
+    "nDCG": "how much of the best possible ranking's discounted gain is reached",
+    "one_doc_R": "recall over the hits that name exactly one document",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a column is called, and what it means in a sentence."""
+
+    title: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure, its interval ("" where there is none), and whether it is among the best."""
+
+    text: str
+    interval: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method."""
+
+    label: str
+    key: Markup
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`quality` says whether any metric is in it, `bold` whether any figure is set in bold."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    quality: bool
+    bold: bool
+
+
+def section(comparison: Comparison) -> Table:
+    """A row a method, in the order in which they were named."""
+    metrics = metrics_shown(comparison)
+    best = {name: told_apart(comparison, name) for name in (*metrics, LATENCY)}
+    failures = any(method.failures for method in comparison.methods)
+    columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *_columns_of_cost(failures)]
+    rows = []
+    for number, method in enumerate(comparison.methods):
+        quality = [_quality(method, name, method.label in best[name]) for name in metrics]
+        cells = (*quality, *_costs(method, method.label in best[LATENCY], failures))
+        rows.append(Row(method.label, Markup(svg.key(number)), cells))  # noqa: S704  # drawn by us, holds no text
+    return Table(tuple(columns), tuple(rows), bool(metrics), any(cell.best for row in rows for cell in row.cells))
+
+
+def metrics_shown(comparison: Comparison) -> list[str]:
+    """Recall at every k, full recall and nDCG at one; recall of one-document hits alone where it differs.
+
+    Of these, the ones that were measured of any method.
+    """
+    if not comparison.dataset.judged:
+        return []
+    ks, every = comparison.ks, [method.metrics for method in comparison.methods]
+    one = 10 if 10 in ks else ks[len(ks) // 2]
+    differing = [k for k in ks if any(found.get(f"one_doc_R@{k}") != found.get(f"R@{k}") for found in every)]
+    names = [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
+    return [name for name in names if any(name in found for found in every)]
+
+
+def meaning(metric: str) -> str:
+    """A metric in a few words."""
+    return _MEANING.get(metric.partition("@")[0], "")
+
+
+def told_apart(comparison: Comparison, metric: str) -> frozenset[str]:
+    """The best methods by a metric, unless no method at all can be told apart from the best."""
+    ahead = frozenset(leaders(comparison, metric))
+    return ahead if len(ahead) < len(comparison.methods) else frozenset()
+
+
+def _columns_of_cost(failures: bool) -> list[Column]:
+    columns = [
+        Column("p50 ms", "half of the questions were answered within this time, asked one by one"),
+        Column("p95 ms", "95 % of the questions were answered within this time, asked one by one"),
+        Column("index s", "seconds of building the index, as if this method were built alone"),
+        Column("index MB", "megabytes of the index on disk"),
+    ]
+    return [*columns, Column("not answered", "questions on which the method failed; each scores 0")][: 4 + failures]
+
+
+def _quality(method: MethodResult, name: str, best: bool) -> Cell:
+    if name not in method.metrics:
+        return Cell("–")
+    bounds = method.ci95.get(name)
+    return Cell(percent(method.metrics[name]), _between(bounds, percent), best)
+
+
+def _costs(method: MethodResult, fastest: bool, failures: bool) -> list[Cell]:
+    total, ci95 = method.latency.total, method.ci95
+    cells = [
+        _milliseconds(total.p50, ci95.get(f"{LATENCY}_p50"), fastest),
+        _milliseconds(total.p95, ci95.get(f"{LATENCY}_p95"), False),
+        Cell(short(method.index_seconds)),
+        Cell(short(method.index_bytes / 1e6)),
+    ]
+    return [*cells, Cell(f"{len(method.failures):,}")][: 4 + failures]
+
+
+def _milliseconds(value: float | None, bounds: Interval | None, best: bool) -> Cell:
+    return Cell("–") if value is None else Cell(short(value), _between(bounds, short), best)
+
+
+def _between(bounds: Interval | None, form: Callable[[float], str]) -> str:
+    return "" if bounds is None else f"{form(bounds[0])} – {form(bounds[1])}"

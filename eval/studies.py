@@ -1,0 +1,128 @@
+"""Studies: the same methods over several corpora, with several encoders and seeds, as one result.
+
+All seeds ask the same questions: those that the first one draws, where there is a limit. So what differs between
+seeds is what is random in the methods.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from eval import datasets, evaluator
+from eval.comparison import Comparison, Study
+from eval.config import CorpusSettings, Settings
+from eval.datasets import Dataset
+from eval.grid import require_methods, threshold, variants
+from eval.methods import chosen
+from ragindex.console import seed_of
+from ragindex.errors import UsageError
+
+DEFAULT_KS = (5, 10, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What one figure did over the seeds of a study; `deviation` is the sample standard deviation."""
+
+    dataset: str
+    encoder: str
+    label: str
+    metric: str
+    mean: float
+    deviation: float
+    least: float
+    most: float
+    seeds: int
+
+
+def run(settings: Settings, command: str = "") -> Study:
+    """Every comparison that the settings ask for, one after the other. Raises as `evaluator.compare` does.
+
+    What can be checked before any work, is: names, labels, grids and thresholds.
+    """
+    _check(settings)
+    corpora = settings.each_corpus()
+    seeds = _seeds(settings)
+    found: list[Comparison] = []
+    for corpus in corpora:
+        dataset = None if corpus is None else _dataset(corpus, settings, seeds[0])
+        found += _over(dataset, corpus, settings, seeds, several=len(corpora) > 1)
+    names = list(dict.fromkeys(comparison.dataset.name for comparison in found))
+    return Study(settings.name or ", ".join(names), tuple(found), command)
+
+
+def spreads(study: Study) -> list[Spread]:
+    """How far each metric moves from seed to seed, for corpora and encoders that were asked with several seeds."""
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for comparison in study.comparisons:
+        groups.setdefault((comparison.dataset.fingerprint, comparison.encoder), []).append(comparison)
+    return [spread for group in groups.values() if len(group) > 1 for spread in _spreads(group)]
+
+
+def _spreads(group: Sequence[Comparison]) -> Iterator[Spread]:
+    for method in group[0].methods:
+        for metric in method.metrics:
+            values = [comparison.method(method.label).metrics[metric] for comparison in group]
+            told = group[0].dataset.name, group[0].encoder, method.label, metric
+            yield Spread(*told, fmean(values), stdev(values), min(values), max(values), len(values))
+
+
+def _check(settings: Settings) -> None:
+    methods, _ = chosen(settings.written_methods())
+    labels = [method.label for method in variants(methods, settings.grid or [])]
+    ks = settings.cutoffs() or DEFAULT_KS
+    require_methods([threshold(written, ks) for written in settings.fail_below or []], labels)
+    if settings.seeds is not None and len(set(settings.seeds)) < len(settings.seeds):
+        raise UsageError(f"'seeds' must be different. Got {settings.seeds}.")
+
+
+def _seeds(settings: Settings) -> list[int]:
+    """Where a workspace's own documents are searched, its seed counts, as for `search`."""
+    if settings.seeds is not None:
+        return settings.seeds
+    if settings.each_corpus() == [None] and settings.workspace is not None:
+        return [seed_of(settings.workspace, settings.seed)]
+    return [settings.seed or 0]
+
+
+def _dataset(corpus: CorpusSettings, settings: Settings, seed: int) -> Dataset:
+    return datasets.load(
+        corpus.data,
+        questions=corpus.questions or settings.questions,
+        format=corpus.format or settings.format,
+        skip_bad=bool(settings.skip_bad),
+        limit=corpus.limit or settings.limit,
+        seed=seed,
+    )
+
+
+def _over(
+    dataset: Dataset | None, corpus: CorpusSettings | None, settings: Settings, seeds: Sequence[int], *, several: bool
+) -> Iterator[Comparison]:
+    """The comparisons over one corpus: every encoder with every seed."""
+    asking = {} if dataset is not None else {"questions": settings.questions, "limit": settings.limit}
+    for encoder in settings.each_encoder():
+        for seed in seeds:
+            yield evaluator.compare(
+                dataset,
+                settings.written_methods(),
+                **asking,  # type: ignore[arg-type]  # a question file and a limit
+                skip_bad=bool(settings.skip_bad),
+                language=(corpus and corpus.language) or settings.language,
+                encoder=encoder,
+                store=settings.store or "lancedb",
+                ks=settings.cutoffs() or DEFAULT_KS,
+                seed=seed,
+                workspace=_workspace(settings.workspace, dataset, several=several),
+                strict=bool(settings.strict),
+                grid=settings.grid or [],
+                tracking=False,
+            )
+
+
+def _workspace(folder: Path | None, dataset: Dataset | None, *, several: bool) -> Path | None:
+    """A folder inside the one asked for, where there are several corpora."""
+    if folder is None or dataset is None or not several:
+        return folder
+    return folder / evaluator.folder_name(dataset.name)

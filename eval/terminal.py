@@ -1,0 +1,143 @@
+"""A comparison as a person reads it in a terminal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from eval import verdict
+from eval.comparison import Comparison, MethodResult, Study
+from eval.inference import LATENCY
+from ragindex.console import plain
+
+_SHOWN_REASONS = 3
+_SHOWN_NOTES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A figure of every method. By `metric` the best is told, where there is a test: it is shown in bold."""
+
+    title: str
+    value: Callable[[MethodResult], float | None]
+    form: Callable[[float], str]
+    metric: str | None = None
+
+
+def shown(study: Study) -> RenderableType:
+    """Every comparison of a study, one below the other."""
+    if len(study.comparisons) == 1:
+        return table(study.comparisons[0])
+    parts = []
+    for comparison in study.comparisons:
+        heading = f"{comparison.dataset.name}, encoder {comparison.encoder}, seed {comparison.seed}"
+        parts += [f"[bold underline]{plain(heading)}[/]", table(comparison), ""]
+    return Group(*parts[:-1])
+
+
+def table(comparison: Comparison) -> RenderableType:
+    """One line a method; below it, what the figures say, what they depend on, and what did not go as planned.
+
+    In bold: the best and those that cannot be told apart from it, where somebody can.
+    """
+    columns = _columns(comparison)
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column("method", overflow="fold", min_width=12)
+    for column in columns:
+        made.add_column(column.title, justify="right", no_wrap=True)
+    cells = [_cells(column, comparison) for column in columns]
+    for number, method in enumerate(comparison.methods):
+        made.add_row(plain(method.label), *(column[number] for column in cells))
+    said = f"[bold]{plain(verdict.sentence(comparison))}[/]"
+    return Group(made, "", said, *map(plain, _facts(comparison)), *_troubles(comparison))
+
+
+def _columns(comparison: Comparison) -> list[_Column]:
+    columns = [_metric(name) for name in _metrics_shown(comparison)]
+    columns += [
+        _Column("p50\nms", lambda method: method.latency.total.p50, _short, LATENCY),
+        _Column("p95\nms", lambda method: method.latency.total.p95, _short),
+        _Column("index\ns", lambda method: method.index_seconds, _short),
+        _Column("index\nMB", lambda method: method.index_bytes / 1e6, _short),
+    ]
+    if any(method.failures for method in comparison.methods):
+        columns.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
+    return columns
+
+
+def _metrics_shown(comparison: Comparison) -> list[str]:
+    """Recall at every k, full recall and nDCG at one; recall of one-document hits only where it differs."""
+    if not comparison.dataset.judged:
+        return []
+    ks, methods = comparison.ks, comparison.methods
+    one = 10 if 10 in ks else ks[len(ks) // 2]
+    differing = [k for k in ks if any(m.metrics[f"one_doc_R@{k}"] != m.metrics[f"R@{k}"] for m in methods)]
+    return [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
+
+
+def _metric(name: str) -> _Column:
+    title = name.replace("_", " ").replace("@", "\n@").replace("one doc", "one-doc")
+    return _Column(title, lambda method: 100 * method.metrics[name], "{:.1f}".format, name)
+
+
+def _short(value: float) -> str:
+    """Three digits or so."""
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def _cells(column: _Column, comparison: Comparison) -> list[str]:
+    """The figures as text."""
+    values = [column.value(method) for method in comparison.methods]
+    texts = ["–" if value is None else column.form(value) for value in values]
+    ahead = verdict.leaders(comparison, column.metric) if column.metric else ()
+    told = 0 < len(ahead) < len(comparison.methods)
+    return [
+        f"[bold]{text}[/]" if told and method.label in ahead else text
+        for text, method in zip(texts, comparison.methods, strict=True)
+    ]
+
+
+def _facts(comparison: Comparison) -> list[str]:
+    data = comparison.dataset
+    judged = "" if data.judged in (0, data.questions) else f" ({data.judged} with gold)"
+    timed = max(method.latency.questions for method in comparison.methods)
+    return [
+        f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
+        f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
+        f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
+        f"over {_many(timed, 'question')}, one by one",
+        f"encoder {comparison.encoder}; language model none; store {comparison.store}; seed {comparison.seed}; "
+        f"fingerprint {comparison.fingerprint}",
+    ]
+
+
+def _intervals(comparison: Comparison) -> str:
+    """The widest half interval of the first metric: what a difference must exceed to mean anything."""
+    metric = f"R@{comparison.ks[0]}"
+    known = [method.ci95[metric] for method in comparison.methods if metric in method.ci95]
+    widest = max(((high - low) / 2 for low, high in known), default=None)
+    return "" if widest is None else f" (95 % intervals of {metric}: ±{100 * widest:.1f} at most)"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _troubles(comparison: Comparison) -> list[str]:
+    shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
+    lines = [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
+    for method in comparison.methods:
+        lines += _unanswered(method, comparison.dataset.questions)
+    return lines + [f"[yellow]left out:[/] {plain(reason)}" for reason in comparison.left_out]
+
+
+def _unanswered(method: MethodResult, questions: int) -> list[str]:
+    if not method.failures:
+        return []
+    failed = len(method.failures)
+    how_many = "NOT ONE QUESTION" if failed == questions else f"{questions - failed} of {questions} questions"
+    reasons = list(dict.fromkeys(method.failures.values()))
+    more = f" … and {len(reasons) - _SHOWN_REASONS} other reasons" if len(reasons) > _SHOWN_REASONS else ""
+    said = "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS])
+    return [f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/] {plain(said + more)}"]

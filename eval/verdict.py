@@ -1,0 +1,160 @@
+"""What a comparison says, in words that follow the figures: nothing is better inside the noise."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from eval.comparison import Answer, Comparison, MethodResult
+from eval.inference import LATENCY
+from eval.metrics import ranking
+from eval.significance import LEVEL
+
+FEW = 30  # questions; with fewer, intervals are wide and the bootstrap is itself unsure
+
+
+def differ(comparison: Comparison, a: str, b: str, metric: str) -> bool:
+    """Whether two methods can be told apart by a metric: the corrected p is under 0.05."""
+    try:
+        return comparison.pair(a, b, metric).p_holm < LEVEL
+    except KeyError:
+        return False
+
+
+def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
+    """The method with the highest mean and those that cannot be told apart from it, best first.
+
+    For `latency_ms` the lowest. Empty where nothing was measured.
+    """
+    ranked = _ranked(comparison, metric)
+    return tuple(label for label in ranked if not differ(comparison, ranked[0], label, metric))
+
+
+def sentence(comparison: Comparison) -> str:
+    """One sentence that a person can act on: who leads at the smallest k, by how much, and what is faster."""
+    if not comparison.dataset.judged:
+        return _without_gold(comparison)
+    metric, methods = f"R@{comparison.ks[0]}", comparison.methods
+    if len(methods) == 1:
+        only = methods[0]
+        return f"{only.label} reaches {_percent(only, metric)} at {metric}; there is nothing to compare it with."
+    ahead = leaders(comparison, metric)
+    said = _alone(comparison, ahead[0], metric) if len(ahead) == 1 else _together(comparison, ahead, metric)
+    return f"{said}.{_hint(comparison)}"
+
+
+def overlap(one: Answer, other: Answer, k: int) -> float | None:
+    """How far two answers agree: the share of their first k documents that both have (Jaccard); None if one failed."""
+    if one.error is not None or other.error is not None:
+        return None
+    a, b = (set(ranking(hit.doc_ids for hit in answer.hits)[:k]) for answer in (one, other))
+    return len(a & b) / len(a | b) if a | b else 1.0
+
+
+def agreement(comparison: Comparison, k: int) -> Mapping[tuple[str, str], float]:
+    """The mean overlap of every pair of methods over the questions that both answered."""
+    found = {}
+    for one, other in combinations(comparison.methods, 2):
+        shared = [overlap(a, b, k) for a, b in zip(one.final, other.final, strict=True)]
+        known = [value for value in shared if value is not None]
+        if known:
+            found[one.label, other.label] = sum(known) / len(known)
+    return found
+
+
+# ---------------------------------------------------------------- parts of the sentence
+
+
+def _ranked(comparison: Comparison, metric: str) -> list[str]:
+    """The labels by their means, best first; of equals, in the order of the table."""
+    if metric == LATENCY:
+        timed = [(method.latency.total.p50, method.label) for method in comparison.methods]
+        known = [(value, label) for value, label in timed if value is not None]
+        return [label for _, label in sorted(known, key=lambda pair: pair[0])]
+    measured = [method for method in comparison.methods if metric in method.metrics]
+    return [method.label for method in sorted(measured, key=lambda method: -method.metrics[metric])]
+
+
+def _alone(comparison: Comparison, best: str, metric: str) -> str:
+    """One method leads: how far, and whether a faster one is as good at a larger k."""
+    second = _ranked(comparison, metric)[1]
+    pair = comparison.pair(best, second, metric)
+    ahead_by = _bounds(pair.difference, pair.ci95)
+    said = f"{best} is best at {metric} ({_percent(comparison.method(best), metric)}; {ahead_by} over {second})"
+    for k in comparison.ks[1:]:
+        for label in _faster(comparison, best):
+            if not differ(comparison, best, label, f"R@{k}"):
+                times = _times(comparison, label, best)
+                return f"{said}; {label} is {times} faster and cannot be told apart from it at R@{k}"
+    return said
+
+
+def _together(comparison: Comparison, ahead: Sequence[str], metric: str) -> str:
+    """Several lead: who they are, and which of them is fastest."""
+    judged = comparison.dataset.judged
+    asked = "one question" if judged == 1 else f"{judged:,} questions"
+    percents = f"{_percent(comparison.method(ahead[0]), metric)}"
+    if not any(pair.metric == metric and pair.p_holm < LEVEL for pair in comparison.pairs):
+        equal = len({method.metrics[metric] for method in comparison.methods}) == 1
+        lowest = _percent(comparison.method(_ranked(comparison, metric)[-1]), metric)
+        told = f"all {len(ahead)} score {percents}" if equal else f"they score {lowest} to {percents}"
+        said = f"No method can be told to be better than another at {metric} on {asked}: {told}"
+    else:
+        others = f"{_listed(ahead[1:])} cannot be told apart from it on {asked}"
+        said = f"{ahead[0]} leads at {metric} ({percents}), and {others}"
+    fastest = next((label for label in ahead if _fastest(comparison, label, ahead)), None)
+    if fastest is None:
+        return said
+    slowest = max(ahead, key=lambda label: comparison.method(label).latency.total.p50 or 0.0)
+    times = _times(comparison, fastest, slowest)
+    return f"{said}; {fastest} is the fastest of them, {times} faster than {slowest}"
+
+
+def _without_gold(comparison: Comparison) -> str:
+    """No quality: who is fastest, and how far they agree."""
+    said = "No quality was measured: the questions have no gold documents"
+    ranked = _ranked(comparison, LATENCY)
+    if len(ranked) > 1 and all(_is_faster(comparison, ranked[0], other) for other in ranked[1:]):
+        said += f". {ranked[0]} is fastest, {_times(comparison, ranked[0], ranked[-1])} faster than {ranked[-1]}"
+    agreed = agreement(comparison, comparison.ks[0])
+    if agreed:
+        (a, b), least = min(agreed.items(), key=lambda item: item[1])
+        said += f". {a} and {b} agree least: {least:.0%} of their first {comparison.ks[0]} documents are the same"
+    return f"{said}."
+
+
+def _hint(comparison: Comparison) -> str:
+    judged = comparison.dataset.judged
+    if judged >= FEW:
+        return ""
+    return f" With {'one judged question' if judged == 1 else f'{judged} judged questions'} this is a hint, no more."
+
+
+def _fastest(comparison: Comparison, label: str, of: Sequence[str]) -> bool:
+    return all(_is_faster(comparison, label, other) for other in of if other != label)
+
+
+def _faster(comparison: Comparison, than: str) -> list[str]:
+    return [label for label in _ranked(comparison, LATENCY) if label != than and _is_faster(comparison, label, than)]
+
+
+def _is_faster(comparison: Comparison, label: str, than: str) -> bool:
+    one, other = (comparison.method(name).latency.total.p50 for name in (label, than))
+    return one is not None and other is not None and one < other and differ(comparison, label, than, LATENCY)
+
+
+def _times(comparison: Comparison, fast: str, slow: str) -> str:
+    one, other = (comparison.method(name).latency.total.p50 for name in (fast, slow))
+    ratio = (other or 0.0) / one if one else float("inf")
+    return f"{ratio:.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
+
+
+def _percent(method: MethodResult, metric: str) -> str:
+    return f"{100 * method.metrics[metric]:.1f}"
+
+
+def _bounds(difference: float, bounds: tuple[float, float] | None) -> str:
+    said = f"{100 * difference:+.1f}"
+    return said if bounds is None else f"{said}, {100 * bounds[0]:.1f} to {100 * bounds[1]:.1f},"
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"

@@ -1,0 +1,97 @@
+"""Variants by --grid, and figures that --fail-below holds."""
+
+import pytest
+from made_comparisons import made
+
+from baselines.hybrid import Hybrid
+from eval.comparison import Study
+from eval.grid import Threshold, require_methods, require_reached, threshold, variants
+from eval.methods import chosen
+from ragindex.errors import BelowThresholdError, UsageError
+
+
+def varied(methods: list[object], *grids: str) -> dict[str, object]:
+    return {method.label: method.scheme for method in variants(chosen(methods)[0], grids)}  # type: ignore[arg-type]
+
+
+def test_every_value_makes_a_variant_in_place() -> None:
+    found = varied(["bm25", "hybrid", "dense"], "hybrid:rrf_k=10,60")
+    assert list(found) == ["bm25", "hybrid(rrf_k=10)", "hybrid(rrf_k=60)", "dense"]
+    assert found["hybrid(rrf_k=10)"] == Hybrid(rrf_k=10)
+    assert found["hybrid(rrf_k=60)"] == Hybrid()
+
+
+def test_several_parameters_make_every_combination() -> None:
+    for grids in (["hybrid:rrf_k=10,60;depth=50,100"], ["hybrid:rrf_k=10,60", "hybrid:depth=50,100"]):
+        assert list(varied(["hybrid"], *grids)) == [
+            "hybrid(rrf_k=10, depth=50)",
+            "hybrid(rrf_k=10, depth=100)",
+            "hybrid(rrf_k=60, depth=50)",
+            "hybrid(rrf_k=60, depth=100)",
+        ]
+
+
+def test_labels_and_other_parameters_stay() -> None:
+    steep = {"name": "hybrid", "label": "steep", "params": {"depth": 7}}
+    assert varied([steep], "steep:rrf_k=1,2") == {
+        "steep(rrf_k=1)": Hybrid(depth=7, rrf_k=1),
+        "steep(rrf_k=2)": Hybrid(depth=7, rrf_k=2),
+    }
+    assert list(varied(["hybrid(depth=7)"], "hybrid(depth=7):rrf_k=1")) == ["hybrid(depth=7, rrf_k=1)"]
+
+
+def test_values_may_be_methods() -> None:
+    found = varied(["hybrid"], "hybrid:bases=[bm25],[bm25, dense]")
+    assert list(found) == ["hybrid(bases=[bm25])", "hybrid(bases=[bm25, dense])"]
+    assert found["hybrid(bases=[bm25])"] == Hybrid(bases=("bm25",))
+
+
+@pytest.mark.parametrize(
+    ("grid", "match"),
+    [
+        ("hybrid", "must be LABEL:parameter=value"),
+        ("hybrid:rrf_k", "must be LABEL:parameter=value"),
+        ("hybrid:rrf_k=", "must be LABEL:parameter=value"),
+        ("gear:beam_width=5", "names 'gear', which is not compared. There are: hybrid, bm25."),
+        ("hybrid:rrf=5", "hybrid has no parameter 'rrf'"),
+        ("hybrid:depth=0,5", "'depth' parameter of hybrid must be greater than or equal to 1"),
+        ("hybrid:depth=5,", r"expected"),
+    ],
+)
+def test_grids_that_cannot_be(grid: str, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        varied(["hybrid", "bm25"], grid)
+
+
+def test_thresholds_as_they_are_written() -> None:
+    assert threshold("dense:R@5=0.60", (5, 10)) == Threshold("dense", "R@5", 0.6)
+    assert threshold("a: b:nDCG@10=1", (5, 10)) == Threshold("a: b", "nDCG@10", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "match"),
+    [
+        ("dense", "must be LABEL:METRIC=VALUE"),
+        ("dense:R@5", "must be LABEL:METRIC=VALUE"),
+        ("dense:R@5=60", "value from 0 to 1"),
+        ("dense:R@5=nan", "value from 0 to 1"),
+        ("dense:R@7=0.5", "names the metric 'R@7', which is not measured. There are: R@5, "),
+    ],
+)
+def test_thresholds_that_cannot_be(written: str, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        threshold(written, (5,))
+
+
+def test_a_threshold_for_a_method_that_is_not_compared() -> None:
+    with pytest.raises(UsageError, match="names the method 'gear', which is not compared. There are: bm25, dense."):
+        require_methods([Threshold("gear", "R@5", 0.5)], ["bm25", "dense"])
+
+
+def test_what_is_too_low_is_named() -> None:
+    study = Study("two", (made({"a": [1, 0], "b": [1, 1]}, name="one"), made({"a": [1, 1], "b": [1, 0]}, name="other")))
+    require_reached(study, [Threshold("a", "R@5", 0.5), Threshold("b", "R@5", 0.5)])
+    with pytest.raises(BelowThresholdError, match=r"^a was to reach R@5 = 0.6 on one, and reached 0.5000\.$"):
+        require_reached(study, [Threshold("a", "R@5", 0.6)])
+    with pytest.raises(BelowThresholdError, match="on made, and no quality was measured"):
+        require_reached(Study("none", (made({"a": []}, {"a": [1.0]}),)), [Threshold("a", "R@5", 0.0)])

@@ -1,0 +1,98 @@
+"""Intervals, pairs and breakdowns on the values of a comparison."""
+
+import pytest
+from made_comparisons import made
+
+from eval.inference import LATENCY, hops
+from eval.significance import holm
+
+
+def test_a_pair_by_hand() -> None:
+    """Three questions, a ahead by 1, 1 and 0.5: of eight sign patterns two are as extreme."""
+    comparison = made({"a": [1, 1, 1], "b": [0, 0, 0.5]})
+    pair = comparison.pair("a", "b", "R@5")
+    assert (pair.a, pair.b, pair.questions) == ("a", "b", 3)
+    assert pair.difference == pytest.approx(2.5 / 3)
+    assert pair.p == pair.p_holm == 0.25
+    assert pair.ci95 == pytest.approx((0.5, 1.0))
+    turned = comparison.pair("b", "a", "R@5")
+    assert (turned.difference, turned.ci95) == (-pair.difference, pytest.approx((-1.0, -0.5)))
+    with pytest.raises(KeyError):
+        comparison.pair("a", "b", "nDCG@5")
+
+
+def test_the_interval_of_a_difference_is_paired() -> None:
+    """Both methods vary a lot, and always by the same: the difference is certain."""
+    up_and_down = [0.0, 1.0] * 20
+    comparison = made({"a": [value * 0.5 + 0.5 for value in up_and_down], "b": [value * 0.5 for value in up_and_down]})
+    assert comparison.pair("a", "b", "R@5").ci95 == pytest.approx((0.5, 0.5))
+    low, high = comparison.method("a").ci95["R@5"]
+    assert high - low > 0.1
+
+
+def test_holm_is_within_a_metric_and_over_all_pairs() -> None:
+    recalls = {"a": [1, 1, 1, 1, 1, 0], "b": [0, 0, 0, 1, 1, 0], "c": [0, 0, 0, 0, 0, 0]}
+    times = {label: [2.0, 2.5, 3.0, 3.5, 4.0, 4.5] for label in recalls}
+    comparison = made(recalls, times)
+    for metric in ("R@5", LATENCY):
+        of_metric = [pair for pair in comparison.pairs if pair.metric == metric]
+        assert [(pair.a, pair.b) for pair in of_metric] == [("a", "b"), ("a", "c"), ("b", "c")]
+        assert [pair.p_holm for pair in of_metric] == holm([pair.p for pair in of_metric])
+    assert [pair.p for pair in comparison.pairs if pair.metric == "R@5"] == [0.25, 0.0625, 0.5]
+    assert {pair.p_holm for pair in comparison.pairs if pair.metric == LATENCY} == {1.0}
+
+
+def test_latency_is_paired_over_the_questions_that_both_answered() -> None:
+    comparison = made({"a": [1, 1, 1], "b": [1, 1, 1]}, {"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0]})
+    pair = comparison.pair("a", "b", LATENCY)
+    assert (pair.questions, pair.difference) == (2, -3.5)
+
+
+def test_one_question_has_no_interval_and_no_difference_that_is_told() -> None:
+    comparison = made({"a": [1], "b": [0]}, {"a": [1.0], "b": [2.0]})
+    assert comparison.method("a").ci95 == {}
+    pair = comparison.pair("a", "b", "R@5")
+    assert (pair.difference, pair.ci95, pair.p, pair.p_holm) == (1.0, None, 1.0, 1.0)
+
+
+def test_equal_methods_differ_by_nothing() -> None:
+    pair = made({"a": [1, 0, 0.5], "b": [1, 0, 0.5]}).pair("a", "b", "R@5")
+    assert (pair.difference, pair.ci95, pair.p_holm) == (0.0, (0.0, 0.0), 1.0)
+
+
+def test_no_gold_and_one_method_have_no_pairs_of_quality() -> None:
+    assert made({"a": [], "b": []}, {"a": [1.0, 2.0], "b": [2.0, 3.0]}).pairs[0].metric == LATENCY
+    assert made({"a": [1, 0]}).pairs == ()
+
+
+def test_breakdown_by_hops_and_by_kind() -> None:
+    kinds = ["2hop", "2hop", "3hop1", "3hop2", "comparison"]
+    comparison = made({"a": [1, 0, 1, 0.5, 0], "b": [0, 0, 0, 0, 1]}, kinds=kinds)
+    found = {(one.by, one.value): one for one in comparison.method("a").breakdown}
+    assert {key: (one.questions, one.metrics["R@5"]) for key, one in found.items()} == {
+        ("hops", "2"): (2, 0.5),
+        ("hops", "3"): (2, 0.75),
+        ("hops", "other"): (1, 0.0),
+        ("kind", "2hop"): (2, 0.5),
+        ("kind", "3hop1"): (1, 1.0),
+        ("kind", "3hop2"): (1, 0.5),
+        ("kind", "comparison"): (1, 0.0),
+    }
+    assert found["hops", "2"].ci95["R@5"] == (0.0, 1.0)
+    assert found["kind", "3hop1"].ci95 == {}
+    assert found["hops", "2"].to_json()["ci95"] == {"R@5": [0.0, 1.0]}
+
+
+def test_no_breakdown_where_it_would_say_nothing() -> None:
+    assert made({"a": [1, 0]}).method("a").breakdown == ()
+    assert made({"a": [1, 0]}, kinds=["bridge", "bridge"]).method("a").breakdown == ()
+    by = {one.by for one in made({"a": [1, 0]}, kinds=["2hop", "3hop"]).method("a").breakdown}
+    assert by == {"hops"}  # the kinds say the same
+    assert made({"a": [1] * 30}, kinds=[f"kind {number}" for number in range(30)]).method("a").breakdown == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("2hop", 2), ("3hop1", 3), ("4-hop", 4), ("12 hop", 12), ("bridge", None), ("", None)]
+)
+def test_hops_are_read_off_the_kind(kind: str, expected: int | None) -> None:
+    assert hops(kind) == expected

@@ -1,0 +1,82 @@
+"""A study's files, read back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval import outputs, report, results
+from eval.comparison import Comparison, Study
+from eval.datasets import Dataset, Gold
+from eval.evaluator import compare
+from ragindex.corpus import Corpus
+from ragindex.errors import DataError
+from ragindex.types import Document, Query
+
+DOCUMENTS = (
+    Document("anna", "Grey Anna", "Grey Anna is the highest hill of the north."),
+    Document("sarn", "Sarn", "The Sarn is a river that carries barges with slate."),
+    Document("quill", "Nether Quill <b>", "Nether Quill is a town made of slate \u2028 and wool."),
+)
+QUERIES = (Query("q1", "Which hill is highest?"), Query("q2", "What carries slate?"), Query("q3", "Who knows?"))
+GOLD = {
+    "q1": Gold(frozenset({"anna"}), ("Grey Anna",), "2hop", "hills-1", {"anna": 1}),
+    "q2": Gold(frozenset({"sarn", "quill"}), (), "3hop", "", {"quill": 1, "sarn": 2}),
+}
+
+
+def compared(folder: Path, gold: dict[str, Gold] | None, seed: int = 0) -> Comparison:
+    data = Dataset("tiny", Corpus("tiny", "jsonl", DOCUMENTS, 0, (), True), QUERIES, gold, "0123456789abcdef")
+    return compare(data, ["bm25", "hybrid"], ks=(1, 2), workspace=folder, seed=seed, tracking=False)
+
+
+@pytest.mark.parametrize("gold", [GOLD, None])
+def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, Gold] | None) -> None:
+    comparison = compared(tmp_path / "w", gold)
+    study = Study("tiny", (comparison,), "ragindex compare tiny")
+    outputs.write(study, tmp_path / "out")
+    back = results.read(tmp_path / "out")
+    assert back.to_json() == study.to_json()
+    assert (back.name, back.command) == ("tiny", "ragindex compare tiny")
+    for name in ("dataset", "queries", "gold", "pairs", "ks", "encoder_id", "language", "fingerprint"):
+        assert getattr(back.comparisons[0], name) == getattr(comparison, name), name
+    for read, method in zip(back.comparisons[0].methods, comparison.methods, strict=True):
+        assert read.final == method.final
+        assert (read.per_query, read.latency, read.ci95) == (method.per_query, method.latency, method.ci95)
+        assert read.breakdown == method.breakdown
+    assert comparison.methods[1].final[0].trace[1].index == back.comparisons[0].methods[1].final[0].trace[1].index
+    assert report.html(back) == report.html(study)
+
+
+def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
+    study = Study("seeds", tuple(compared(tmp_path / "w", GOLD, seed) for seed in (0, 1)))
+    outputs.write(study, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "01-tiny",
+        "02-tiny",
+        "report.html",
+        "study.json",
+    ]
+    back = results.read(tmp_path / "out")
+    assert [comparison.seed for comparison in back.comparisons] == [0, 1]
+    assert back.to_json() == study.to_json()
+    assert set(back.to_json()) == {"schema", "name", "comparisons"}
+
+
+def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"study.json: expected a folder that ragindex compare --out wrote"):
+        results.read(tmp_path)
+    outputs.write(Study("tiny", (compared(tmp_path / "w", GOLD),)), tmp_path / "out")
+    lines = (tmp_path / "out" / "per_query.jsonl").read_text(errors="surrogatepass").splitlines()
+    (tmp_path / "out" / "per_query.jsonl").write_text(lines[0] + "\n" + lines[1][:50])
+    with pytest.raises(DataError, match=r"per_query.jsonl, line 2: expected a JSON object a line"):
+        results.read(tmp_path / "out")
+    value = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    del value["pairs"]
+    (tmp_path / "out" / "comparison.json").write_text(json.dumps(value))
+    (tmp_path / "out" / "per_query.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"expected the files that ragindex compare --out writes; found others \(KeyEr"):
+        results.read(tmp_path / "out")
+    (tmp_path / "out" / "study.json").write_text('{"schema": 2}')
+    with pytest.raises(DataError, match=r"study.json: expected results of schema 1; found 2"):
+        results.read(tmp_path / "out")

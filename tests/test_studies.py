@@ -1,0 +1,85 @@
+"""Several corpora, encoders and seeds as one result."""
+
+from pathlib import Path
+
+import pytest
+from command_line import QUESTIONS, TEXTS
+from made_comparisons import made
+
+from eval import studies
+from eval.comparison import Study
+from eval.config import CorpusSettings, Settings
+from ragindex.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("notes", "other"):
+        for name, text in TEXTS.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text if folder == "notes" else text.replace("slate", "wool"))
+    (tmp_path / "questions.csv").write_text(QUESTIONS)
+    return tmp_path
+
+
+def settings(**more: object) -> Settings:
+    return Settings.model_validate({"questions": "questions.csv", "methods": "bm25,dense", "k": "1,2", **more})
+
+
+def test_every_corpus_with_every_encoder_and_seed() -> None:
+    corpora = ["notes", {"data": "other", "limit": 1}]
+    study = studies.run(
+        settings(corpora=corpora, encoders=["lsa", "lsa(dimensions=2)"], seeds=[0, 1], name="all"), "ragindex …"
+    )
+    told = [(one.dataset.name, one.encoder, one.seed, one.dataset.questions) for one in study.comparisons]
+    assert told == [
+        *[("notes", encoder, seed, 2) for encoder in ("lsa", "lsa(dimensions=2)") for seed in (0, 1)],
+        *[("other", encoder, seed, 1) for encoder in ("lsa", "lsa(dimensions=2)") for seed in (0, 1)],
+    ]
+    assert (study.name, study.command) == ("all", "ragindex …")
+    asked = {one.queries for one in study.comparisons if one.dataset.name == "other"}
+    assert len(asked) == 1  # every seed asks what the first one drew
+    alone = studies.run(settings(data="notes")).comparisons[0]
+    assert study.comparisons[0].fingerprint == alone.fingerprint
+    assert [method.metrics for method in study.comparisons[0].methods] == [method.metrics for method in alone.methods]
+
+
+def test_a_workspace_for_each_corpus(working_folder: Path) -> None:
+    studies.run(settings(corpora=["notes", "other"], workspace="all", methods="bm25"))
+    assert sorted(path.name for path in (working_folder / "all").iterdir()) == ["notes", "other"]
+    studies.run(settings(data="notes", workspace="one", methods="bm25"))
+    assert (working_folder / "one" / "workspace.json").is_file()
+
+
+def test_the_spread_over_seeds_by_hand() -> None:
+    seeds = [made({"a": [1, value], "b": [0, 0]}, seed=seed) for seed, value in enumerate([0.0, 0.5, 1.0])]
+    other = made({"a": [1, 1], "b": [0, 0]}, name="asked once")
+    spreads = {(one.dataset, one.label): one for one in studies.spreads(Study("seeds", (*seeds, other)))}
+    assert set(spreads) == {("made", "a"), ("made", "b")}
+    a = spreads["made", "a"]
+    assert (a.metric, a.mean, a.deviation, a.least, a.most, a.seeds) == ("R@5", 0.75, 0.25, 0.5, 1.0, 3)
+    assert spreads["made", "b"].deviation == 0.0
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        ({"fail_below": ["hybrid:R@1=0.5"]}, "names the method 'hybrid', which is not compared"),
+        ({"fail_below": ["bm25:R@5=0.5"]}, "names the metric 'R@5', which is not measured"),
+        ({"grid": ["hybrid:depth=5"]}, "names 'hybrid', which is not compared"),
+        ({"seeds": [1, 1]}, "'seeds' must be different"),
+    ],
+)
+def test_what_cannot_be_is_said_before_any_work(working_folder: Path, more: dict[str, object], match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        studies.run(settings(data="notes", **more))
+    assert not (working_folder / "ragindex-workspaces").exists()
+
+
+def test_flags_replace_what_a_file_says_of_the_same_thing() -> None:
+    file = Settings(corpora=["a", CorpusSettings(data="b")], encoders=["lsa"], seeds=[1, 2], methods="bm25")
+    both = Settings(data="c", seed=3).over(file)
+    assert (both.data, both.corpora, both.seed, both.seeds) == ("c", None, 3, None)
+    assert (both.encoders, both.methods) == (["lsa"], "bm25")

@@ -1,0 +1,352 @@
+import contextvars
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragindex import tracing
+from ragindex.errors import UsageError
+from ragindex.filters import meta
+from ragindex.tracing import TracingWarning, autolog, traced
+from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
+from ragindex.workspace import Workspace
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import mlflow
+    from mlflow.entities import SpanStatusCode, SpanType, Trace
+
+# mlflow's dependencies deprecate one another
+pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.tracing.TracingWarning")
+
+HIT = Hit("a#0", "passage", ("a#0",), ("a",), "Slate", "Slate is a stone.", 1.5, "fixed", {"a": {"year": 2020}})
+SUMMARY = Hit("s1", "summary", ("a#0", "b#0"), ("b", "a"), "", "Stones and wool.", 0.25, "fixed")
+STEPS = (
+    Step(1, "text", "stone", ("a#0", "b#0"), ms=2.5),
+    Step(2, "triples", "slate", ("t1",), (Triple("Slate", "is", "stone"),), ((Triple("a", "b", "c"),),), ms=4.0),
+)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Answers every query alike; raises where the text says so."""
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        for query in queries:
+            if query.text == "raise":
+                raise UsageError(f"The question {query.id!r} is refused.")
+        return [Retrieval((HIT, SUMMARY)[:k], STEPS, ("a thought",)) for _ in queries]
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's tables, which take a second to make."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path) -> Iterator[None]:
+    """Traces go to a database of the test's own, at once."""
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
+    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
+    yield
+    autolog(disable=True)
+    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
+
+
+def traces() -> list[Trace]:
+    """Oldest first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found: Any = mlflow.search_traces(return_type="list", order_by=["timestamp_ms ASC"])
+    return list(found)
+
+
+def test_a_trace_of_one_query() -> None:
+    query = Query("q7", "What is slate?", meta("kind", "note"))
+    assert traced(Fixed(), "fixed").retrieve([query], 2) == Fixed().retrieve([query], 2)
+    (trace,) = traces()
+    root, text, triples = trace.data.spans
+    assert (root.name, root.span_type, root.parent_id) == ("fixed", SpanType.RETRIEVER, None)
+    assert root.inputs == {"query": "What is slate?", "k": 2}
+    assert root.status.status_code == SpanStatusCode.OK
+    assert root.outputs == [
+        {
+            "page_content": "Slate is a stone.",
+            "id": "a#0",
+            "metadata": {
+                "doc_uri": "a",
+                "doc_ids": ["a"],
+                "passage_ids": ["a#0"],
+                "title": "Slate",
+                "score": 1.5,
+                "kind": "passage",
+                "source": "fixed",
+                "metadata": {"a": {"year": 2020}},
+            },
+        },
+        {
+            "page_content": "Stones and wool.",
+            "id": "s1",
+            "metadata": {
+                "doc_uri": "b",
+                "doc_ids": ["b", "a"],
+                "passage_ids": ["a#0", "b#0"],
+                "title": "",
+                "score": 0.25,
+                "kind": "summary",
+                "source": "fixed",
+                "metadata": {},
+            },
+        },
+    ]
+    assert root.attributes["query_id"] == "q7"
+    assert root.attributes["notes"] == ["a thought"]
+    assert root.attributes["filter"] == repr(query.filter)
+    assert (text.parent_id, triples.parent_id) == (root.span_id, root.span_id)
+    assert (text.name, text.span_type) == ("1 text", "TASK")
+    assert text.inputs == {"index": "text", "query": "stone"}
+    assert text.outputs == {"ids": ["a#0", "b#0"]}
+    assert triples.name == "2 triples"
+    assert triples.outputs == {"ids": ["t1"], "triples": [["Slate", "is", "stone"]], "paths": [[["a", "b", "c"]]]}
+
+
+def test_steps_last_as_long_as_they_say() -> None:
+    traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 1)
+    root, text, triples = traces()[0].data.spans
+    assert text.start_time_ns == root.start_time_ns
+    assert (text.end_time_ns or 0) - text.start_time_ns == 2_500_000
+    assert triples.start_time_ns == text.end_time_ns
+    assert (triples.end_time_ns or 0) - triples.start_time_ns == 4_000_000
+
+
+def test_the_documents_are_what_retrieval_scorers_read() -> None:
+    from mlflow.genai.utils.trace_utils import extract_retrieval_context_from_trace
+
+    traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
+    (chunks,) = extract_retrieval_context_from_trace(traces()[0]).values()
+    assert [(chunk["content"], chunk["doc_uri"]) for chunk in chunks] == [
+        ("Slate is a stone.", "a"),
+        ("Stones and wool.", "b"),
+    ]
+
+
+def test_a_batch_is_a_trace_a_query() -> None:
+    queries = [Query(f"q{number}", f"question {number}") for number in range(5)]
+    traced(Fixed(), "fixed").retrieve(queries, 1)
+    roots = [trace.data.spans[0] for trace in traces()]
+    assert sorted(root.inputs["query"] for root in roots) == [query.text for query in queries]
+    assert {root.attributes["batch_size"] for root in roots} == {5}
+    ordered = sorted(roots, key=lambda root: root.inputs["query"])
+    assert [one.end_time_ns for one in ordered[:-1]] == [one.start_time_ns for one in ordered[1:]]
+
+
+def test_no_queries_no_trace() -> None:
+    assert traced(Fixed(), "fixed").retrieve([], 1) == []
+    assert traces() == []
+
+
+def test_an_error_is_recorded_and_raised_on() -> None:
+    with pytest.raises(UsageError, match="'q2' is refused"):
+        traced(Fixed(), "fixed").retrieve([Query("q1", "slate"), Query("q2", "raise")], 1)
+    roots = [trace.data.spans[0] for trace in traces()]
+    assert [root.status.status_code for root in roots] == [SpanStatusCode.ERROR] * 2
+    assert {root.status.description for root in roots} == {"UsageError: The question 'q2' is refused."}
+    assert {root.events[0].attributes["exception.message"] for root in roots} == {"The question 'q2' is refused."}
+    assert {root.inputs["query"] for root in roots} == {"slate", "raise"}
+
+
+def test_below_the_span_that_is_active() -> None:
+    with mlflow.start_span("application") as application:
+        traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 1)
+    (trace,) = traces()
+    spans = {span.name: span for span in trace.data.spans}
+    assert set(spans) == {"application", "fixed", "1 text", "2 triples"}
+    assert spans["fixed"].parent_id == application.span_id
+    assert spans["1 text"].parent_id == spans["fixed"].span_id
+
+
+def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded in the background, as MLflow does where nobody says otherwise."""
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "true")
+    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
+    retriever = traced(Fixed(), "fixed")
+    with ThreadPoolExecutor(4) as pool:
+        contexts = [contextvars.copy_context() for _ in range(12)]
+        list(
+            pool.map(
+                lambda pair: pair[1].run(retriever.retrieve, [Query(f"q{pair[0]}", f"question {pair[0]}")], 1),
+                enumerate(contexts),
+            )
+        )
+    mlflow.flush_trace_async_logging()
+    found = traces()
+    assert {trace.data.spans[0].inputs["query"] for trace in found} == {f"question {n}" for n in range(12)}
+    assert [len(trace.data.spans) for trace in found] == [3] * 12
+
+
+def test_mlflow_decides_whether_traces_are_kept() -> None:
+    retriever = traced(Fixed(), "fixed")
+    mlflow.tracing.disable()
+    try:
+        assert retriever.retrieve([Query("q1", "slate")], 1)[0].hits == (HIT,)
+    finally:
+        mlflow.tracing.enable()
+    assert traces() == []
+    retriever.retrieve([Query("q1", "slate")], 1)
+    assert len(traces()) == 1
+
+
+def test_metadata_that_json_cannot_hold_is_said(tmp_path: Path) -> None:
+    class Odd:
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            hit = Hit("a", "passage", ("a",), ("a",), "", "", 1.0, "odd", {"a": {"bytes": b"\0"}})
+            return [Retrieval((hit,)) for _ in queries]
+
+    with pytest.warns(TracingWarning, match="metadata that JSON can hold"):
+        assert len(traced(Odd(), "odd").retrieve([Query("q1", "slate")], 1)[0].hits) == 1
+
+
+# ---------------------------------------------------------------- autolog
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    opened = Workspace.open(tmp_path / "workspace")
+    opened.add([Document("a", "Slate", "Slate is a stone."), Document("b", "Wool", "Wool is spun and dyed.")])
+    return opened
+
+
+def test_autolog_traces_what_a_workspace_opens(workspace: Workspace) -> None:
+    before = workspace.retriever("bm25")
+    autolog()
+    query = Query("q1", "Which stone is slate?")
+    found = workspace.retriever("hybrid(depth=3)").retrieve([query], 2)
+    before.retrieve([query], 2)
+    autolog(disable=True)
+    assert workspace.retriever("hybrid(depth=3)").retrieve([query], 2)[0].hits == found[0].hits
+    (trace,) = traces()
+    root, *children = trace.data.spans
+    assert root.name == "hybrid(depth=3)"
+    assert [document["id"] for document in root.outputs] == [hit.id for hit in found[0].hits]
+    assert root.outputs[0]["metadata"]["doc_uri"] == "a"
+    assert [child.name for child in children] == ["1 text", "1 vectors"]
+    durations = [((child.end_time_ns or 0) - child.start_time_ns) / 1e6 for child in children]
+    assert durations == [pytest.approx(step.ms, abs=1e-6) for step in found[0].trace]
+
+
+def test_traced_twice_is_traced_once(workspace: Workspace) -> None:
+    autolog()
+    traced(workspace.retriever("bm25"), "mine").retrieve([Query("q1", "slate")], 1)
+    assert [trace.data.spans[0].name for trace in traces()] == ["mine"]
+
+
+def test_mlflow_is_not_imported_before_it_is_needed() -> None:
+    code = "import sys, ragindex.workspace, ragindex.tracing; print('mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+# ---------------------------------------------------------------- a tracker that fails
+
+
+def fails(match: str) -> None:
+    """Three retrievals are answered, with one warning."""
+    retriever = traced(Fixed(), "fixed")
+    with pytest.warns(TracingWarning, match=match) as caught:
+        answers = [retriever.retrieve([Query(f"q{number}", "slate")], 2) for number in range(3)]
+    assert [answer[0].hits for answer in answers] == [(HIT, SUMMARY)] * 3
+    assert len(caught) == 1
+    assert "They are answered all the same" in str(caught[0].message)
+
+
+def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as held:  # bound but not listening: every connection is refused
+        held.bind(("127.0.0.1", 0))
+        for scheme in ("http", "postgresql"):
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{held.getsockname()[1]}")
+            fails(f"at {scheme}://127.0.0.1.*refused")
+
+
+def test_a_server_that_knows_nothing(monkeypatch: pytest.MonkeyPatch, dumb_server: str) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", dumb_server)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
+    fails("Failed to send trace to MLflow backend")
+
+
+@pytest.fixture
+def dumb_server() -> Iterator[str]:
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from threading import Thread
+
+    class Dumb(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_error(404)
+
+        do_GET = do_POST  # noqa: N815  # the base class calls it so
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Dumb)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_database_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"this is not a database" * 100)
+    fails("file is not a database")
+
+
+def test_a_database_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").unlink()
+    (tmp_path / "mlflow.db").mkdir()
+    fails("unable to open database file")
+
+
+def test_recording_goes_on_when_the_tracker_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path
+) -> None:
+    (tmp_path / "mlflow.db").unlink()
+    (tmp_path / "mlflow.db").mkdir()
+    retriever = traced(Fixed(), "fixed")
+    with pytest.warns(TracingWarning):
+        retriever.retrieve([Query("q1", "slate")], 1)
+    (tmp_path / "mlflow.db").rmdir()
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    retriever.retrieve([Query("q2", "within the pause")], 1)
+    monkeypatch.setattr(tracing._tracker, "again_at", 0.0)  # the pause is over
+    retriever.retrieve([Query("q3", "after the pause")], 1)
+    assert [trace.data.spans[0].inputs["query"] for trace in traces()] == ["after the pause"]
+
+
+def test_an_error_is_raised_on_where_the_tracker_fails_too(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").unlink()
+    (tmp_path / "mlflow.db").mkdir()
+    with pytest.warns(TracingWarning), pytest.raises(UsageError, match="refused"):
+        traced(Fixed(), "fixed").retrieve([Query("q1", "raise")], 1)
+
+
+def test_spans_hold_plain_json() -> None:
+    traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
+    (trace,) = traces()
+    assert json.loads(trace.to_json())["info"]["state"] == "OK"
