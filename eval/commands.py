@@ -150,7 +150,7 @@ def _shown(settings: Settings, command: str) -> Study:
     study = studies.run(settings, command)
     folder = settings.out or Path("ragindex-results", evaluator.folder_name(study.name))
     outputs.write(study, folder)
-    emit(study.to_json(), settings.json_file, lambda: standard_output().print(shown(study)))
+    emit(outputs.as_json(study), settings.json_file, lambda: standard_output().print(shown(study)))
     _say(settings, f"\n  the report      {plain(str(folder / 'report.html'))}")
     _say(settings, f"  the results     {plain(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):

@@ -202,7 +202,8 @@ class Comparison:
     """What `compare` found.
 
     `pairs` are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was
-    not read of the data; `left_out` why methods that were not asked for by name are missing.
+    not read of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions
+    and the number of processors.
     """
 
     dataset: DatasetFacts
@@ -219,6 +220,7 @@ class Comparison:
     pairs: tuple[Pair, ...]
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
+    environment: Mapping[str, str]
     fingerprint: str
 
     def method(self, label: str) -> MethodResult:
@@ -247,6 +249,7 @@ class Comparison:
             "encoder_id": self.encoder_id,
             "notes": list(self.notes),
             "left_out": list(self.left_out),
+            "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
         }
 
@@ -261,10 +264,3 @@ class Study:
     name: str
     comparisons: tuple[Comparison, ...]
     command: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """That of the comparison where there is one, else `{"schema", "name", "comparisons": […]}`."""
-        if len(self.comparisons) == 1:
-            return self.comparisons[0].to_json()
-        found = [comparison.to_json() for comparison in self.comparisons]
-        return {"schema": SCHEMA, "name": self.name, "comparisons": found}

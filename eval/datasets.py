@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from eval import worlds
 from eval.question_files import (
     Asked,
     Finder,
@@ -97,12 +98,21 @@ def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) ->
         return _asked_in_file(file, finder, problems)
     if corpus.format == "beir":
         return beir_questions(path, finder, problems)
+    if corpus.format == "world":
+        return _asked_of_a_world(str(path), problems)
     if corpus.format in ("folder", "jsonl"):
         raise UsageError(
             f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
             "question,answer,documents or a .txt with one question a line."
         )
     return benchmark_questions(pair_of_files(path)[0] if corpus.format == "hipporag" else path, finder, problems)
+
+
+def _asked_of_a_world(written: str, problems: Problems) -> Iterator[Asked]:
+    """What the world is too small for is said among what was left out."""
+    found = worlds.questions(*worlds.parse(written))
+    problems.sentences.extend(filter(None, [worlds.shortfall(found)]))
+    return iter(found)
 
 
 def _asked_in_file(file: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:

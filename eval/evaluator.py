@@ -17,6 +17,7 @@ from eval import datasets, latency, metrics, outputs
 from eval.answering import answer_all
 from eval.comparison import Comparison, DatasetFacts, MethodResult, Study
 from eval.datasets import Dataset
+from eval.environment import environment
 from eval.grid import variants
 from eval.inference import pairs, with_intervals
 from eval.methods import Method, chosen
@@ -268,6 +269,7 @@ def _comparison(
         pairs=pairs(results, workspace.seed),
         notes=(*_notes(dataset), *_approximate(results)),
         left_out=tuple(left_out),
+        environment=environment(),
         fingerprint=registry.digest(identity),
     )
 

@@ -18,9 +18,10 @@ import regex
 
 from eval import report
 from eval.answering import ranked_as_json
-from eval.comparison import Answer, Comparison, MethodResult, Study
+from eval.comparison import SCHEMA, Answer, Comparison, MethodResult, Study
 from eval.metrics import ranking
 from eval.scoring import judgements
+from eval.spread import repeated
 from ragindex.answers import step_as_json
 from ragindex.errors import StoreError
 from ragindex.registry import digest
@@ -34,11 +35,20 @@ def write(study: Study, folder: Path) -> None:
         for place, comparison in zip(folders, study.comparisons, strict=True):
             _write_comparison(comparison, place)
         names = [place.relative_to(folder).as_posix() for place in folders]
-        value = {"schema": 1, "name": study.name, "command": study.command, "comparisons": names}
+        value = {"schema": SCHEMA, "name": study.name, "command": study.command, "comparisons": names}
         _write(folder / "study.json", [json.dumps(value, indent=2, ensure_ascii=False)])
         write_report(study, folder)
     except OSError as error:
         raise StoreError(f"The results could not be written to {folder}: {error.strerror or error}.") from error
+
+
+def as_json(study: Study) -> dict[str, Any]:
+    """What `--json` writes: the comparison where there is one, else all, with the spread over seeds."""
+    if len(study.comparisons) == 1:
+        return study.comparisons[0].to_json()
+    comparisons = [comparison.to_json() for comparison in study.comparisons]
+    spread = [one.to_json() for one in repeated(study)]
+    return {"schema": SCHEMA, "name": study.name, "comparisons": comparisons, "spread": spread}
 
 
 def write_report(study: Study, folder: Path) -> None:

@@ -71,7 +71,6 @@ def html(study: Study) -> str:
         before=before,
         after=after,
         command=without_folders(study.command),
-        environment=reproduction.environment(),
     )
 
 

@@ -63,6 +63,7 @@ def _comparison(folder: Path) -> Comparison:
         pairs=tuple(_pair(pair) for pair in value["pairs"]),
         notes=tuple(value["notes"]),
         left_out=tuple(value["left_out"]),
+        environment=value["environment"],
         fingerprint=value["fingerprint"],
     )
 

@@ -11,6 +11,7 @@ _NOT_SHOWN = regex.compile(r"[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\u202a-\u20
 _SPACE = regex.compile(r"\s+")
 _ROOT = r"(?<![\w./:\\~])(?:file://)?(?:/|~/|[A-Za-z]:[\\/]|\\\\)"
 _ABSOLUTE = regex.compile(_ROOT + r"(?=[\w.])(?:[^\s/\\'\"(),;:]+[/\\]+)*+")
+_READ = 10_000  # characters
 _KEPT = 2  # a text is cleaned only in its first characters: white space may shrink, but a megabyte is not read
 
 
@@ -29,8 +30,12 @@ def block(text: str, longest: int) -> str:
 
 
 def without_folders(text: str) -> str:
-    """`text` with the folders of absolute paths left out: a report may be published, the machine it ran on not."""
-    return str(_ABSOLUTE.sub("…/", text))
+    """`text` with the folders of absolute paths left out: a report may be published, the machine it ran on not.
+
+    Of a text longer than any that is shown, the start alone.
+    """
+    start = text if len(text) <= _READ else f"{text[:_READ]}…"
+    return str(_ABSOLUTE.sub("…/", start))
 
 
 def percent(value: float) -> str:

@@ -5,9 +5,7 @@ seeds is what is random in the methods.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 
 from eval import datasets, evaluator
 from eval.comparison import Comparison, Study
@@ -19,21 +17,6 @@ from ragindex.console import seed_of
 from ragindex.errors import UsageError
 
 DEFAULT_KS = (5, 10, 20)
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """What one figure did over the seeds of a study; `deviation` is the sample standard deviation."""
-
-    dataset: str
-    encoder: str
-    label: str
-    metric: str
-    mean: float
-    deviation: float
-    least: float
-    most: float
-    seeds: int
 
 
 def run(settings: Settings, command: str = "") -> Study:
@@ -50,22 +33,6 @@ def run(settings: Settings, command: str = "") -> Study:
         found += _over(dataset, corpus, settings, seeds, several=len(corpora) > 1)
     names = list(dict.fromkeys(comparison.dataset.name for comparison in found))
     return Study(settings.name or ", ".join(names), tuple(found), command)
-
-
-def spreads(study: Study) -> list[Spread]:
-    """How far each metric moves from seed to seed, for corpora and encoders that were asked with several seeds."""
-    groups: dict[tuple[str, str], list[Comparison]] = {}
-    for comparison in study.comparisons:
-        groups.setdefault((comparison.dataset.fingerprint, comparison.encoder), []).append(comparison)
-    return [spread for group in groups.values() if len(group) > 1 for spread in _spreads(group)]
-
-
-def _spreads(group: Sequence[Comparison]) -> Iterator[Spread]:
-    for method in group[0].methods:
-        for metric in method.metrics:
-            values = [comparison.method(method.label).metrics[metric] for comparison in group]
-            told = group[0].dataset.name, group[0].encoder, method.label, metric
-            yield Spread(*told, fmean(values), stdev(values), min(values), max(values), len(values))
 
 
 def _check(settings: Settings) -> None:

@@ -37,6 +37,8 @@ def sentence(comparison: Comparison) -> str:
         only = methods[0]
         return f"{only.label} reaches {_percent(only, metric)} at {metric}; there is nothing to compare it with."
     ahead = leaders(comparison, metric)
+    if not ahead:
+        return f"{metric} was not measured."
     said = _alone(comparison, ahead[0], metric) if len(ahead) == 1 else _together(comparison, ahead, metric)
     return f"{said}.{_hint(comparison)}"
 

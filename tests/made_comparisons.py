@@ -47,6 +47,7 @@ def made(
         pairs=pairs(methods, seed),
         notes=(),
         left_out=(),
+        environment={"python": "3.11.0", "processors": "2"},
         fingerprint="0123456789abcdef",
     )
 

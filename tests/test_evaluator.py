@@ -155,7 +155,7 @@ def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: P
 def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", ks=(5,), seed=3).to_json()
     assert list(value)[:7] == ["schema", "dataset", "encoder", "store", "seed", "methods", "pairs"]
-    assert list(value)[7:] == ["ks", "language", "encoder_id", "notes", "left_out", "fingerprint"]
+    assert list(value)[7:] == ["ks", "language", "encoder_id", "notes", "left_out", "environment", "fingerprint"]
     assert value["schema"] == 1
     assert value["dataset"] == {
         **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},

@@ -36,7 +36,7 @@ def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, G
     study = Study("tiny", (comparison,), "ragindex compare tiny")
     outputs.write(study, tmp_path / "out")
     back = results.read(tmp_path / "out")
-    assert back.to_json() == study.to_json()
+    assert outputs.as_json(back) == outputs.as_json(study)
     assert (back.name, back.command) == ("tiny", "ragindex compare tiny")
     for name in ("dataset", "queries", "gold", "pairs", "ks", "encoder_id", "language", "fingerprint"):
         assert getattr(back.comparisons[0], name) == getattr(comparison, name), name
@@ -59,8 +59,8 @@ def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
     ]
     back = results.read(tmp_path / "out")
     assert [comparison.seed for comparison in back.comparisons] == [0, 1]
-    assert back.to_json() == study.to_json()
-    assert set(back.to_json()) == {"schema", "name", "comparisons"}
+    assert outputs.as_json(back) == outputs.as_json(study)
+    assert set(outputs.as_json(back)) == {"schema", "name", "comparisons", "spread"}
 
 
 def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:

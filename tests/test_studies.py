@@ -9,6 +9,7 @@ from made_comparisons import made
 from eval import studies
 from eval.comparison import Study
 from eval.config import CorpusSettings, Settings
+from eval.spread import repeated
 from ragindex.errors import UsageError
 
 
@@ -56,11 +57,13 @@ def test_a_workspace_for_each_corpus(working_folder: Path) -> None:
 def test_the_spread_over_seeds_by_hand() -> None:
     seeds = [made({"a": [1, value], "b": [0, 0]}, seed=seed) for seed, value in enumerate([0.0, 0.5, 1.0])]
     other = made({"a": [1, 1], "b": [0, 0]}, name="asked once")
-    spreads = {(one.dataset, one.label): one for one in studies.spreads(Study("seeds", (*seeds, other)))}
-    assert set(spreads) == {("made", "a"), ("made", "b")}
-    a = spreads["made", "a"]
-    assert (a.metric, a.mean, a.deviation, a.least, a.most, a.seeds) == ("R@5", 0.75, 0.25, 0.5, 1.0, 3)
-    assert spreads["made", "b"].deviation == 0.0
+    (one,) = repeated(Study("seeds", (*seeds, other)))
+    assert (one.dataset, one.encoder, one.seeds) == ("made", "lsa", (0, 1, 2))
+    spreads = {spread.label: spread for spread in one.spreads}
+    a = spreads["a"]
+    assert (a.metric, a.mean, a.deviation, a.least, a.most) == ("R@5", 0.75, 0.25, 0.5, 1.0)
+    assert spreads["b"].deviation == 0.0
+    assert one.to_json()["figures"][0]["deviation"] == 0.25
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def _unanswered(method: MethodResult, questions: int) -> str:
     failed = len(method.failures)
     many_of = "not one question" if failed == questions else f"{questions - failed:,} of {many(questions, 'question')}"
     counts = Counter(without_folders(reason) for reason in method.failures.values()).most_common()
-    said = "; ".join(f"{shown(reason, 300)} ({count:,} times)" for reason, count in counts[:_REASONS])
+    said = "; ".join(f"{shown(reason, 300)} ({many(count, 'time')})" for reason, count in counts[:_REASONS])
     more = f"; and {len(counts) - _REASONS} other reasons" if len(counts) > _REASONS else ""
     return f"{shown(method.label, 120)} answered {many_of}; the others score 0: {said}{more}"
 

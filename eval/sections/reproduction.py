@@ -1,16 +1,11 @@
 """What the figures depend on, and how to make them again. Neither the machine's name nor its folders are in it."""
 
 import json
-import os
-import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from eval.comparison import Comparison
 from eval.showing import many, shown, without_folders
 
-_PACKAGES = ("ragindex", "lancedb", "numpy", "scikit-learn", "sentence-transformers")
 _PARAMETERS = 400  # characters
 
 
@@ -49,6 +44,7 @@ def section(comparison: Comparison) -> Reproduction:
         "language of the texts": comparison.language,
         "seed": str(comparison.seed),
         "latency": f"at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one, after a warm-up",
+        "made with": ", ".join(f"{name} {value}" for name, value in comparison.environment.items()),
         "fingerprint of the data": data.fingerprint,
         "fingerprint of all": comparison.fingerprint,
     }
@@ -68,15 +64,3 @@ def _made(comparison: Comparison, at: int) -> Made:
         shown(without_folders(parts), _PARAMETERS),
         method.fingerprint,
     )
-
-
-def environment() -> Mapping[str, str]:
-    """What this page was made with: versions and the number of processors."""
-    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
-    found["processors"] = str(os.cpu_count() or "unknown")
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue  # an extra that is not installed was not used
-    return found

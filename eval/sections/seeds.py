@@ -1,10 +1,9 @@
 """What chance does: the same corpus and encoder under several seeds."""
 
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval.comparison import Comparison, Study
+from eval import spread
+from eval.comparison import Study
 from eval.sections.table import Column, meaning, metrics_shown
 from eval.showing import percent, without_folders
 
@@ -30,29 +29,21 @@ class Repeated:
 
 def section(study: Study) -> tuple[Repeated, ...] | None:
     """None where nothing was done twice, or nothing judged."""
-    groups: dict[tuple[str, str, str], list[Comparison]] = {}
-    for one in study.comparisons:
-        if one.dataset.judged:
-            groups.setdefault((one.dataset.fingerprint, one.encoder, one.store), []).append(one)
-    found = tuple(_repeated(group) for group in groups.values() if len({one.seed for one in group}) > 1)
+    shown = list(dict.fromkeys(name for one in study.comparisons for name in metrics_shown(one)))
+    metrics = [name for name in shown if not name.startswith("one_doc")]
+    found = tuple(_repeated(group, metrics) for group in spread.repeated(study) if group.spreads)
     return found or None
 
 
-def _repeated(group: Sequence[Comparison]) -> Repeated:
-    first = group[0]
-    metrics = [name for name in metrics_shown(first) if not name.startswith("one_doc")]
-    every = [{method.label for method in one.methods} for one in group]
-    labels = [method.label for method in first.methods if all(method.label in some for some in every)]
-    rows = tuple((label, tuple(_spread(group, label, name) for name in metrics)) for label in labels)
+def _repeated(group: spread.Repeated, metrics: list[str]) -> Repeated:
+    by_figure = {(one.label, one.metric): one for one in group.spreads}
+    labels = list(dict.fromkeys(one.label for one in group.spreads))
+    rows = tuple((label, tuple(_shown(by_figure.get((label, name))) for name in metrics)) for label in labels)
     columns = tuple(Column(name.replace("_", " "), meaning(name)) for name in metrics)
-    title = without_folders(f"{first.dataset.name}, encoder {first.encoder}")
-    return Repeated(title, tuple(sorted({one.seed for one in group})), columns, rows)
+    return Repeated(without_folders(f"{group.dataset}, encoder {group.encoder}"), group.seeds, columns, rows)
 
 
-def _spread(group: Sequence[Comparison], label: str, name: str) -> Spread:
-    every = [one.method(label).metrics for one in group]
-    values = [metrics[name] for metrics in every if name in metrics]
-    if not values:
+def _shown(one: spread.Spread | None) -> Spread:
+    if one is None:
         return Spread("–", "", "")
-    deviation = percent(statistics.stdev(values)) if len(values) > 1 else ""
-    return Spread(percent(statistics.fmean(values)), deviation, f"{percent(min(values))} – {percent(max(values))}")
+    return Spread(percent(one.mean), percent(one.deviation), f"{percent(one.least)} – {percent(one.most)}")
