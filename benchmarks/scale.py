@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.scale [SIZE …]
 
-Passages are made-up words, vectors are random with 384 dimensions: the encoder costs next to nothing.
+Passages and questions are those of worlds; vectors are random with 384 dimensions: the encoder costs next to nothing.
 """
 
 import json
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import K, peers
-from benchmarks.synthetic import RandomVectors, documents, questions
+from benchmarks.synthetic import RandomVectors
+from eval import worlds
 from ragindex import registry
 from ragindex.meter import recording
 from ragindex.types import Document, Query
@@ -31,14 +32,14 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
     scheme = registry.scheme(method)
     workspace = Workspace.open(folder, encoder=RandomVectors(), cutting=None)
     start = time.perf_counter()
-    workspace.add(documents(size))
+    workspace.add(worlds.documents(size))
     added = time.perf_counter()
     workspace.sync([scheme])
     synced = time.perf_counter()
     parts = [workspace.figures(part) for part in workspace.all_parts(scheme)]
     building = peak()
     retriever = scheme.open(workspace)
-    asked = [[Query(str(number), text)] for number, text in enumerate(questions(220))]
+    asked = [[Query(str(number), text)] for number, text in enumerate(questions(size))]
     taken = []
     for number, query in enumerate(asked):
         with recording() as times:
@@ -58,6 +59,12 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
     del retriever  # the writer holds no index in memory while the new reader opens its own
     workspace.close()
     return figures | one_more(workspace, method)
+
+
+def questions(size: int) -> list[str]:
+    """Fifty of each kind, mixed; in a small world fewer."""
+    found = [one.text for one in worlds.questions(size, per_kind=50)]
+    return [found[number] for number in np.random.default_rng(0).permutation(len(found))]
 
 
 def one_more(workspace: Workspace, method: str) -> dict[str, float]:
@@ -85,7 +92,7 @@ def peak() -> float:
 def main(sizes: list[int]) -> None:
     names = "documents_s sync_s built_alone_s mb peak_mb p50_ms p95_ms add_s batch_s visible_s"
     columns = names.split()
-    print("\nmade-up words, random vectors of 384 dimensions, k = 20, without the encoder's time; LanceDB, 1 GiB")
+    print("\nworlds, random vectors of 384 dimensions, k = 20, without the encoder's time; LanceDB, 1 GiB")
     print(f"  {'method':9s}{'passages':>9s}" + "".join(f"{name:>{len(name) + 2}s}" for name in columns))
     for size in sizes:
         for method in METHODS:
@@ -109,7 +116,11 @@ def in_a_process(method: str, size: int) -> dict[str, Any]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         method, size, folder = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-        found = peers(documents(size), questions(100), folder) if method == "peers" else one(method, size, folder / "w")
+        found = (
+            peers(list(worlds.documents(size)), questions(size)[:100], folder)
+            if method == "peers"
+            else one(method, size, folder / "w")
+        )
         print(json.dumps(found))
     else:
         main([int(size) for size in sys.argv[1:]] or [1_000, 10_000, 100_000])

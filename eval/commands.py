@@ -14,7 +14,7 @@ from eval.comparison import Study
 from eval.config import Settings
 from eval.grid import require_reached, threshold
 from eval.terminal import shown
-from eval.tracking import track, tracking_uri
+from eval.tracking import trace_to_tracker, track, tracking_uri
 from ragindex.console import (
     FormatOption,
     JsonOption,
@@ -28,11 +28,11 @@ from ragindex.console import (
 from ragindex.console import out as standard_output
 from ragindex.errors import StoreError
 
-_DEMO = Path(__file__).parent / "demo"
+_DEMO, _DEMO_QUESTIONS = "world:1k", 200
 
 
 def compare(
-    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder or a file.")] = None,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="A folder, a file, or world:1k.")] = None,
     questions: Annotated[Path | None, typer.Option(metavar="FILE", help="A .csv with gold, or a .txt.")] = None,
     format: FormatOption = None,
     skip_bad: Annotated[bool | None, typer.Option("--skip-bad", help="Count and skip what cannot be read.")] = None,
@@ -60,6 +60,9 @@ def compare(
         list[str] | None, typer.Option(metavar="LABEL:M=V", help="Exit with 8 below it, as 'dense:R@5=0.60'.")
     ] = None,
     strict: Annotated[bool | None, typer.Option("--strict", help="Stop at a question on which a method fails.")] = None,
+    trace: Annotated[
+        bool | None, typer.Option("--trace", help="Record each retrieval that is made now as an MLflow span.")
+    ] = None,
     workspace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Default: ragindex-workspaces/NAME; kept, to go on from.")
     ] = None,
@@ -90,6 +93,7 @@ def compare(
         grid=grid or None,
         fail_below=fail_below or None,
         strict=strict,
+        trace=trace,
         workspace=workspace,
         out=out,
         json_file=json,
@@ -107,26 +111,23 @@ def demo(
     ),
     json: JsonOption = None,
 ) -> None:
-    """Compare every method that is installed on a small corpus that comes with ragindex.
+    """Compare every method that is installed on a made-up encyclopaedia of 1,000 passages, and write a report.
 
     Needs no key, no model and no network. Run it again and it takes seconds.
 
     Example: ragindex demo
     """
     settings = Settings(
-        data=str(_DEMO / "corpus.jsonl"),
-        questions=_DEMO / "questions.csv",
+        data=_DEMO,
+        limit=_DEMO_QUESTIONS,
         workspace=folder / "workspace",
         out=folder / "results",
         json_file=json,
     )
     _record(_shown(settings, _command(sys.argv[1:])), settings)
-    lines = (
-        f"  the questions   {plain(str(settings.questions))}",
-        "\n[bold]Next, on your own documents:[/]",
-        "  ragindex compare my-documents/ --questions questions.csv",
-    )
-    _say(settings, "\n".join(lines))
+    _say(settings, "\n[bold]Next, on your own documents:[/]")
+    _say(settings, "  ragindex questions my-documents/ --out questions.csv    # drafts some, for you to edit")
+    _say(settings, "  ragindex compare my-documents/ --questions questions.csv")
 
 
 def report(
@@ -147,6 +148,8 @@ def report(
 def _shown(settings: Settings, command: str) -> Study:
     """Compare, write the files, and show the result."""
     _check(settings)
+    if settings.trace:
+        trace_to_tracker()
     study = studies.run(settings, command)
     folder = settings.out or Path("ragindex-results", evaluator.folder_name(study.name))
     outputs.write(study, folder)

@@ -50,6 +50,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     grid: list[str] | None = None
     fail_below: list[str] | None = None
     strict: bool | None = None
+    trace: bool | None = None
     name: str | None = None
     workspace: Path | None = None
     out: Path | None = None

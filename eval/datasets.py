@@ -65,7 +65,7 @@ def load(
     corpus = _without(read(path, format=format, skip_bad=skip_bad), path, file)
     problems = Problems(skip_bad)
     dataset = _dataset(corpus, _asked(path, file, corpus, problems), problems, file or path, limit, seed)
-    return replace(dataset, source=str(path.resolve()))
+    return replace(dataset, source=corpus.name if corpus.format == "world" else str(path.resolve()))
 
 
 def ask(

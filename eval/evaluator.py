@@ -28,6 +28,7 @@ from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError, UsageError
 from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.registry import Written
+from ragindex.tracing import traced_where_on
 from ragindex.types import Query, Retrieval
 from ragindex.workspace import PartFigures, Workspace
 
@@ -179,8 +180,9 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
     fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
     folder = workspace.folder / "runs" / fingerprint
     depths = ks if getattr(scheme, "reads_k", False) else ks[-1:]
+    traced = traced_where_on(retriever, method.label)  # the latency below is without it
     answers = {
-        k: answer_all(retriever, queries, k, folder / f"answers-{k}.jsonl", method.label, strict=asking.strict)
+        k: answer_all(traced, queries, k, folder / f"answers-{k}.jsonl", method.label, strict=asking.strict)
         for k in depths
     }
     failed = {answer.query_id for answer in answers[ks[-1]] if answer.error is not None}

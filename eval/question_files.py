@@ -252,7 +252,7 @@ def plain_questions(path: Path) -> Iterator[Asked]:
 
 
 def csv_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
-    """Rows of `question,answer,documents`: documents by id, title or file name, several with `;` between."""
+    """Rows of `question,answer,documents`, perhaps `kind`: documents by id, title or file name, `;` between several."""
     rows = _csv_rows(path)
     _, header = next(rows, (Item({}, path), []))
     names = [name.strip().lower() for name in header]
@@ -283,4 +283,4 @@ def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: 
     if not written:
         raise item.error("gold documents in the column 'documents'", "none")
     gold = frozenset(finder.name(name, item) for name in written)
-    return Asked(text, Gold(gold, tuple(filter(None, [cells.get("answer", "")]))))
+    return Asked(text, Gold(gold, tuple(filter(None, [cells.get("answer", "")])), cells.get("kind", "")))

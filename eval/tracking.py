@@ -8,16 +8,14 @@ import io
 import json
 import logging
 import os
-import socket
 import sqlite3
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import regex
 
@@ -25,6 +23,7 @@ from eval import outputs
 from eval.comparison import Comparison, MethodResult, Percentiles, Study
 from eval.inference import LATENCY
 from ragindex.registry import digest
+from ragindex.tracing import autolog, probe
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,7 +39,6 @@ _NAMES = {
     "one_doc_R": "one_document_recall",
 }
 _LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
-_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _LONGEST = 6000  # characters of a parameter's value; MLflow refuses more
 _LONGEST_REASON = 300
 # MLflow's own limits wait for minutes: too long where a server is not there, right once it has answered.
@@ -64,7 +62,7 @@ def track(study: Study) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
         try:
-            _probe(uri)
+            probe(uri)
             return _recorded(study, uri)
         except _failures() as error:
             said = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -76,6 +74,22 @@ def track(study: Study) -> str | None:
         stacklevel=2,
     )
     return None
+
+
+def trace_to_tracker() -> None:
+    """From now on each retrieval is recorded as a span where comparisons are recorded, in the same experiment."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    with warnings.catch_warnings(), _quiet():
+        warnings.simplefilter("ignore")
+        try:
+            probe(tracking_uri())
+            import mlflow
+
+            mlflow.set_tracking_uri(tracking_uri())
+            mlflow.set_experiment(EXPERIMENT)
+        except _failures():
+            pass  # the spans, and the comparison itself, say that they cannot be recorded
+    autolog()
 
 
 def metric_name(name: str) -> str:
@@ -94,21 +108,6 @@ def _failures() -> tuple[type[Exception], ...]:
     except ImportError:
         return known
     return (*known, CommandError, MlflowException, SQLAlchemyError)
-
-
-def _probe(uri: str) -> None:
-    """Raises at once where a database cannot be written or reached: MLflow would try again for minutes."""
-    parts = urlsplit(uri)
-    port = parts.port or _PORTS.get(parts.scheme.partition("+")[0])
-    if uri.startswith("sqlite:///"):
-        path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=5)) as database:
-            database.execute("BEGIN IMMEDIATE")
-            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            database.rollback()
-    elif parts.scheme.partition("+")[0] in _PORTS and parts.hostname:
-        socket.create_connection((parts.hostname, port or 0), timeout=5).close()
 
 
 def _recorded(study: Study, uri: str) -> str:

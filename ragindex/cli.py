@@ -75,7 +75,7 @@ def methods(
 @app.command()
 def index(
     workspace: WorkspaceOption,
-    data: Annotated[Path | None, typer.Argument(metavar="DATA", help="Documents: a folder or a file.")] = None,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
     methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to build.")] = "hybrid",
     format: FormatOption = None,
     skip_bad: SkipBadOption = False,
@@ -99,7 +99,8 @@ def index(
         folder, encoder=encoder, store=store, language=language, cutting=cutting, seed=seed_of(folder, seed)
     ) as opened:
         if corpus is not None and data is not None:
-            opened.replace(corpus.documents, source=str(data.resolve()))
+            where = str(Path(data).resolve()) if Path(data).exists() else corpus.name  # a world lies nowhere
+            opened.replace(corpus.documents, source=where)
         opened.sync(schemes)
         figures, counts = _figures(opened, schemes), opened.counts()
     value = {
@@ -155,7 +156,7 @@ def search(
 
 @app.command()
 def add(
-    data: Annotated[Path, typer.Argument(help="Documents: a folder or a file.")],
+    data: Annotated[str, typer.Argument(help="Documents: a folder, a file or world:1k.")],
     workspace: WorkspaceOption,
     format: FormatOption = None,
     skip_bad: SkipBadOption = False,
@@ -262,7 +263,7 @@ def _listed(name: str) -> tuple[str, str, str]:
     return name, point.dist.name if point.dist else "", point.value
 
 
-def _read(data: Path, format: str | None, skip_bad: bool) -> Corpus:
+def _read(data: str, format: str | None, skip_bad: bool) -> Corpus:
     corpus = read(data, format=format, skip_bad=skip_bad)
     for sentence in corpus.skipped:
         note(f"skipped: {sentence}")

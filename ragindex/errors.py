@@ -14,8 +14,10 @@ A message says who complains, what was allowed, what was got, and what to do nex
     │   └── WriterBusyError           somebody else is writing
     ├── StoreError                5   the engine or the disk failed
     ├── ServiceError              6   a remote endpoint failed
+    │   └── LanguageError             a language model gave no usable answer to one input
     ├── QuestionError             7   a method failed on a question, where that was to stop everything
-    └── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
+    ├── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
+    └── BudgetError               9   the next call could cost more than is left of the budget
 """
 
 from pathlib import Path
@@ -87,6 +89,17 @@ class ServiceError(RagindexError):
     exit_code = 6
 
 
+class LanguageError(ServiceError):
+    """A language model gave no usable answer to one input; others may still be answered.
+
+    `kind` is refusal, empty, truncated, malformed, rejected (the endpoint took offence at the input) or unreachable.
+    """
+
+    def __init__(self, message: str, kind: str = "malformed") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 class QuestionError(RagindexError):
     """A method failed on a question, and `strict` was asked for."""
 
@@ -97,3 +110,9 @@ class BelowThresholdError(RagindexError):
     """A comparison is complete and a figure is lower than `--fail-below` allows."""
 
     exit_code = 8
+
+
+class BudgetError(RagindexError):
+    """The next call could cost more than is left of `--budget`; all that was done is kept."""
+
+    exit_code = 9

@@ -19,9 +19,16 @@ from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError,
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, Part, StorePlugin
 from ragindex.specs import Spec, parse, render
 
-Group: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "commands"]
-GROUPS: tuple[Group, ...] = ("schemes", "parts", "encoders", "stores", "commands")
-_SINGULAR = {"schemes": "method", "parts": "part", "encoders": "encoder", "stores": "store", "commands": "command"}
+Group: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "corpora", "commands"]
+GROUPS: tuple[Group, ...] = ("schemes", "parts", "encoders", "stores", "corpora", "commands")
+_SINGULAR = {
+    "schemes": "method",
+    "parts": "part",
+    "encoders": "encoder",
+    "stores": "store",
+    "corpora": "corpus",
+    "commands": "command",
+}
 Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
 
 

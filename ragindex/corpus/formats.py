@@ -5,11 +5,12 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ragindex import registry
 from ragindex.corpus.benchmarks import contexts, hipporag, jsonl, pair_of_files, paragraphs
 from ragindex.corpus.collecting import Corpus, Gathered, require_documents
 from ragindex.corpus.json_items import Problems, first_item
 from ragindex.corpus.own_documents import SUFFIXES, folder
-from ragindex.errors import DataError, UnknownNameError
+from ragindex.errors import DataError, UnknownNameError, UsageError
 
 _READERS: Mapping[str, Callable[[Path, Problems], Gathered]] = {
     "jsonl": jsonl,
@@ -25,10 +26,14 @@ FORMATS = ("folder", *_READERS)
 def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False) -> Corpus:
     """The corpus that a path holds; its format is recognised unless `format` names it (see FORMATS).
 
+    Where nothing is under the path and it is written NAME:REST, as world:1k, the corpus that the plugin NAME makes.
+
     Raises UsageError for an unknown format and DataError, with file and line, for the first thing that cannot be
     read; with `skip_bad` such items are left out, and `Corpus.skipped` holds a sentence about each.
     """
-    path = Path(path)
+    path, made = Path(path), _made(str(path), format)
+    if made is not None:
+        return made
     format = recognise(path) if format is None else _known(path, format)
     problems = Problems(skip_bad)
     ignored: Mapping[str, int] = {}
@@ -38,6 +43,17 @@ def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False)
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
     return Corpus(_name(path), format, documents, repeats, tuple(problems.sentences), format != "folder", ignored)
+
+
+def _made(written: str, format: str | None) -> Corpus | None:
+    """The corpus of the plugin that `written` names before its colon; None where it names none, or a path."""
+    name, colon, _ = written.partition(":")
+    if not colon or name not in registry.names("corpora") or os.path.exists(written):
+        return None
+    if format is not None:
+        raise UsageError(f"{written} is made, not read: leave --format out. Got {format!r}.")
+    corpus: Corpus = registry.load("corpora", name)(written)
+    return corpus
 
 
 def recognise(path: Path) -> str:

@@ -1,0 +1,190 @@
+"""Text as drafting reads it: prose without markup, cut into sentences, and what the sentences mention.
+
+Every pattern takes time linear in the text, and no more than the first 100,000 characters of a text are read.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Literal
+
+import regex
+
+LONGEST_TEXT = 100_000
+_LONGEST_BLOCK = 20_000
+_SENTENCE = range(20, 401)  # characters of a sentence that can be judged at a glance
+_DENSE = range(8, 201)  # of one in a script without spaces
+
+MentionKind = Literal["date", "year", "number", "name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Characters `start` to `end` of a sentence: a date, a year, a number, or a name, `quoted` or not."""
+
+    kind: MentionKind
+    start: int
+    end: int
+    text: str
+    quoted: bool = False
+
+
+# ---------------------------------------------------------------- prose
+
+_FENCE = regex.compile(r"^ {0,3}(`{3,}|~{3,}).*$")
+_FRONT_MATTER = regex.compile(r"\A---[ \t]*\n(?:.*\n){0,200}?---[ \t]*(?:\n|\Z)")
+_NOT_PROSE = regex.compile(
+    r"^(?: {4,}|\t)\S"  # indented code
+    r"|^ {0,3}\#{1,6}(?:\s|$)"  # a heading
+    r"|^ {0,3}(?:[-*_=] *){3,}$"  # a rule, or the line below a heading
+    r"|^ {0,3}\[[^\]]{1,200}\]:"  # the target of a link
+    r"|^\s*\|"  # a table
+)
+_MARKER = regex.compile(r"^\s*(?:>\s?)*(?:[-*+•]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+)?")
+_ITEM = regex.compile(r"^\s*(?:>|(?:[-*+•]|\d{1,3}[.)])\s+\S)")
+_INLINE = (
+    (regex.compile(r"<!--[^>]{0,2000}-->|</?[a-zA-Z][^<>]{0,300}>"), " "),
+    (regex.compile(r"!\[[^\]]{0,300}\]\([^()]{0,500}\)"), " "),
+    (regex.compile(r"\[([^\[\]]{1,300})\](?:\([^()]{0,500}\)|\[[^\[\]]{0,100}\])"), r"\1"),
+    (regex.compile(r"\[\^?(?:\d{1,3}|[a-z]|citation needed|note \d+)\]"), ""),  # references of an encyclopaedia
+    (regex.compile(r"(?<![\w*])\*{1,3}([^\s*](?:[^*]{0,500}?[^\s*])?)\*{1,3}(?![\w*])"), r"\1"),
+    (regex.compile(r"(?<!\w)_{1,2}([^\s_](?:[^_]{0,500}?[^\s_])?)_{1,2}(?!\w)"), r"\1"),
+    (regex.compile(r"~~([^~]{1,300})~~"), r"\1"),
+    (regex.compile(r"`+([^`]{1,300})`+"), r"\1"),
+)
+# Control characters and those that turn the direction of writing: they would hide what a cell says.
+_INVISIBLE = regex.compile(r"[\p{Cc}\p{Cs}\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+")
+_PARENTHESES = regex.compile(r"\s*(?:\([^()]{0,400}\)|（[^（）]{0,400}）)")
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The paragraphs and list items of a text as one line each, without code, tables, headings and markup."""
+    lines: list[str] = []
+    fence = ""
+    for line in [*_FRONT_MATTER.sub("", text[:LONGEST_TEXT]).split("\n"), ""]:
+        mark = _FENCE.match(line)
+        if mark and (not fence or line.strip().startswith(fence)):
+            fence = "" if fence else mark[1]
+        blank = bool(fence or mark) or not line.strip() or bool(_NOT_PROSE.match(line))
+        if lines and (blank or _ITEM.match(line)):
+            yield from _prose(lines)
+            lines = []
+        if not blank:
+            lines.append(_MARKER.sub("", line, count=1))
+    yield from _prose(lines)
+
+
+def _prose(lines: Sequence[str]) -> Iterator[str]:
+    text = " ".join(lines)
+    for pattern, replacement in _INLINE:
+        text = pattern.sub(replacement, text)
+    joined = one_line(unescape(text))
+    for start in range(0, len(joined), _LONGEST_BLOCK):
+        yield joined[start : start + _LONGEST_BLOCK]
+
+
+def one_line(text: str) -> str:
+    """The text with single spaces, and without what cannot be seen."""
+    return " ".join(_INVISIBLE.sub(" ", text).split())
+
+
+# ---------------------------------------------------------------- sentences
+
+_END = regex.compile(r"""(?<=[.!?][”"’')\]]?)\s+(?=[\p{Lu}\p{Lo}\p{N}“"‘'(\[])|(?<=[。！？])""")
+_ABBREVIATION = regex.compile(
+    r"(?:(?<![\p{L}\p{N}])(?:\p{Lu}|c|ca|v|vs|cf|approx|no|nos|vol|pp?|fl|b|d|r|St|Dr|Mr|Mrs|Ms|Jr|Sr|Prof|Rev|Gen|Col"
+    r"|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|Mt|Ft|Inc|Ltd|Co|Corp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|Fig|No)"
+    r"|\b(?:e\.g|i\.e|a\.k\.a|U\.S|U\.K|Ph\.D|etc))\.$"
+)
+_NOT_A_SENTENCE = regex.compile(r"\p{Ll}{3}\. \p{Ll}|https?://|www\.|\||[{}<>\\^]|==|\.\.\.|…|\[|\]|::|->|→")
+_BALANCED = (("(", ")"), ("“", "”"), ("«", "»"), ("《", "》"), ("「", "」"))
+
+
+def sentences(block: str) -> list[str]:
+    """The sentences of a block that can stand alone on a line: whole, of a readable length, without remarks in
+    brackets, links, or code."""
+    found: list[str] = []
+    start = 0
+    for gap in [*(match.span() for match in _END.finditer(block)), (len(block), len(block))]:
+        piece = block[start : gap[0]].strip()
+        if gap[0] < len(block) and _ABBREVIATION.search(piece[-12:]):
+            continue
+        found.append(piece)
+        start = gap[1]
+    return [clean for piece in found if (clean := _clean(piece)) is not None]
+
+
+def _clean(piece: str) -> str | None:
+    """The sentence without what stands in parentheses; None where it is none."""
+    bare = _PARENTHESES.sub("", piece).strip()
+    readable = len(bare) in (_DENSE if bare.endswith(("。", "！")) else _SENTENCE)
+    whole = readable and bare.endswith((".", "!", "。", "！", '."', ".”"))
+    if not whole or _NOT_A_SENTENCE.search(bare) or not regex.match(r"[\p{L}\p{N}“\"《「]", bare):
+        return None
+    unbalanced = any(bare.count(opening) != bare.count(closing) for opening, closing in _BALANCED)
+    return None if unbalanced or bare.count('"') % 2 else bare
+
+
+# ---------------------------------------------------------------- mentions
+
+MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DATE = regex.compile(
+    rf"\b(?:{_DAY} (?:{MONTHS}),? \d{{4}}|(?:{MONTHS}) {_DAY}, \d{{4}}|\d{{4}}-\d\d-\d\d|(?:{MONTHS}) \d{{4}})\b"
+    r"|\d{4}年(?:\d{1,2}月(?:\d{1,2}日)?)?"
+)
+_YEAR = regex.compile(r"\b(?:1[0-9]{3}|20[0-9]{2})\b(?![,.]\d|[-–/%°]|\s?(?:BC|AD|CE)\b)")
+_WORDS = (
+    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|"
+    "nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+)
+_NUMBER = regex.compile(
+    rf"(?<![a-zA-Z0-9_.,:/$€£¥%#+–−-])(?:\d{{1,3}}(?:,\d{{3}})+|\d+(?:\.\d+)?|(?:{_WORDS}))"
+    r"(?: (?:million|billion|thousand|hundred))?(?![a-zA-Z0-9_:/%–-]|[.,]\d)"
+)
+_QUOTED = regex.compile(r"“([^“”]{2,80})”|\"([^\"]{2,80})\"|《([^《》]{1,60})》|「([^「」]{1,60})」")
+_CAPITALISED = r"(?:(?:\p{Lu}\.)+(?= \p{Lu})|\p{Lu}[\p{L}\p{M}\p{N}]*(?:[’'&.-](?!s\b)[\p{L}\p{N}]+)*)"
+NAME = (
+    rf"{_CAPITALISED}(?: (?:(?:of|the|de|del|della|di|da|la|le|van|von|der|den|du|bin|al|y|&) ){{0,3}}{_CAPITALISED})*"
+)
+_NAME = regex.compile(rf"(?<![\p{{L}}\p{{N}}_’'-]){NAME}(?![\p{{L}}\p{{N}}_])")
+
+_SMALL_WORDS = (
+    "in on at by for from to with as after before since until during although though while when where if because "
+    "despite under over between among through according following due one some many much most several all each every "
+    "no not but and or so yet now today later once only even just more another other both either neither his her its "
+    "their my our this that these those such he she it they we you i there here what which who how why let see "
+    "using given unlike like an a the"
+)
+FUNCTION_WORDS = frozenset(_SMALL_WORDS.split())
+"""Words that begin no name, though they may begin a sentence."""
+
+
+def mentions(sentence: str) -> list[Mention]:
+    """What the sentence mentions, from left to right, none inside another: dates, years, numbers, names, titles."""
+    taken: list[Mention] = []
+    patterns: tuple[tuple[MentionKind, regex.Pattern[str]], ...] = (
+        ("date", _DATE),
+        ("name", _QUOTED),
+        ("year", _YEAR),
+        ("name", _NAME),
+        ("number", _NUMBER),
+    )
+    for kind, pattern in patterns:
+        if kind == "name" and pattern is _NAME and shouted(sentence):
+            continue
+        for match in pattern.finditer(sentence):
+            group = next((number for number, text in enumerate(match.groups(), 1) if text), 0)
+            start, end = match.span(group)
+            first = sentence[start:end].split(" ", 1)[0]
+            if kind == "name" and not group and first.lower() in FUNCTION_WORDS:
+                start += len(first) + 1
+            if start < end and all(end <= other.start or other.end <= start for other in taken):
+                taken.append(Mention(kind, start, end, sentence[start:end], group > 0))
+    return sorted(taken, key=lambda mention: mention.start)
+
+
+def shouted(sentence: str) -> bool:
+    """Whether capitals say nothing about names: all, or nearly all, of the letters are capitals."""
+    capitals = sum(character.isupper() for character in sentence)
+    return capitals * 2 > sum(character.isalpha() for character in sentence)

@@ -1,0 +1,17 @@
+"""Reading this package's text files: a line at the margin is a head, the indented lines under it are its block."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def blocks(file: str) -> Iterator[tuple[str, list[str]]]:
+    """Heads with their lines; empty lines and lines that begin with # are passed over."""
+    head, lines = "", list[str]()
+    for line in (Path(__file__).parent / file).read_text(encoding="utf-8").splitlines():
+        if line.startswith("  "):
+            lines.append(line.strip())
+        elif line and not line.startswith("#"):
+            if head:
+                yield head, lines
+            head, lines = line, []
+    yield head, lines

@@ -1,0 +1,94 @@
+"""Numbers and orders that depend on a key alone: the same on every machine and every Python."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_SPARE = 1 << 32  # so many times more states than outcomes: no outcome is visibly likelier
+_MASK = (1 << 64) - 1
+_ROUNDS = 4
+
+
+class Draws:
+    """A row of numbers that belongs to `key`: blake2b in counter mode, spent digit by digit."""
+
+    __slots__ = ("_bound", "_count", "_key", "_pool")
+
+    def __init__(self, *key: object) -> None:
+        self._key = repr(key).encode()  # of numbers and words: the same everywhere
+        self._count = self._pool = 0
+        self._bound = 1
+
+    def below(self, n: int) -> int:
+        """A whole number in [0, n)."""
+        if self._bound < n * _SPARE:
+            block = blake2b(self._key, salt=self._count.to_bytes(16, "little"))
+            self._pool, self._bound = int.from_bytes(block.digest(), "little"), 1 << 512
+            self._count += 1
+        self._pool, value = divmod(self._pool, n)
+        self._bound //= n
+        return value
+
+    def chance(self, percent: int) -> bool:
+        """True in `percent` of a hundred cases."""
+        return self.below(100) < percent
+
+    def pick(self, values: Sequence[T]) -> T:
+        """One of `values`."""
+        return values[self.below(len(values))]
+
+    def shuffled(self, values: Sequence[T]) -> list[T]:
+        """`values` in another order."""
+        rest = list(values)
+        return [rest.pop(self.below(len(rest))) for _ in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """A bijection of [0, n) with its inverse, in constant memory: a Feistel network over pairs (i // side, i % side).
+
+    What falls outside [0, n) is sent through again (cycle walking, Black and Rogaway 2002).
+    """
+
+    n: int
+    side: int
+    keys: tuple[int, ...]
+
+    def __call__(self, i: int) -> int:
+        """Where `i` goes."""
+        while True:
+            left, right = divmod(i, self.side)
+            for number in range(0, _ROUNDS, 2):
+                left = (left + _mixed(right, self.keys[number])) % self.side
+                right = (right + _mixed(left, self.keys[number + 1])) % self.side
+            i = left * self.side + right
+            if i < self.n:
+                return i
+
+    def inverse(self, i: int) -> int:
+        """What goes to `i`."""
+        while True:
+            left, right = divmod(i, self.side)
+            for number in range(_ROUNDS - 2, -1, -2):
+                right = (right - _mixed(left, self.keys[number + 1])) % self.side
+                left = (left - _mixed(right, self.keys[number])) % self.side
+            i = left * self.side + right
+            if i < self.n:
+                return i
+
+
+def permutation(n: int, *key: object) -> Permutation:
+    """The permutation of [0, n) that belongs to `key`."""
+    draws = Draws(*key)
+    return Permutation(n, math.isqrt(n - 1) + 1 if n > 1 else 1, tuple(draws.below(1 << 64) for _ in range(_ROUNDS)))
+
+
+def _mixed(value: int, key: int) -> int:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014)."""
+    value = (value ^ key) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
+    return value ^ value >> 31

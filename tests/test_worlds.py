@@ -1,0 +1,321 @@
+"""Worlds: the same bytes everywhere, one right answer to each question, and more to it than word overlap."""
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import failed, make_desk, ragindex
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from world_solver import Solver
+
+from baselines.bm25 import BM25
+from eval import datasets, worlds
+from eval.question_files import Asked
+from eval.worlds.draws import Draws, permutation
+from eval.worlds.layout import Layout, Ref
+from eval.worlds.naming import Names
+from ragindex.corpus import read
+from ragindex.errors import DataError, UsageError
+from ragindex.types import Document, Query
+from ragindex.workspace import Workspace
+
+# Pinned: a world that changes is another benchmark, and nobody may tune one to flatter a method. Figures measured on
+# the old ones cannot be compared with figures measured on new ones; a change belongs in docs/worlds.md.
+PINNED = {
+    (50, 0): "9eb8b0dd3f3968a3c408c2b6cffe3d28d608388a60479f7800e333889c1420ec",
+    (1000, 0): "f8974fa0c1e4834ca05bd9f743ffa4f229c64cda168e0793e997159f7edd6650",
+    (1000, 20260101): "93e8d8dea65e2fcd0d4a2dc6055e08dbdeabd104f27617f43eb56ee59813a294",
+}
+
+
+def digest(values: Iterable[Any]) -> str:
+    hashed = hashlib.sha256()
+    for value in values:
+        hashed.update(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+    return hashed.hexdigest()
+
+
+def as_json(one: Asked) -> list[Any]:
+    assert one.gold is not None
+    return [one.text, sorted(one.gold.doc_ids), list(one.gold.answers), one.gold.kind]
+
+
+@pytest.mark.parametrize(("size", "seed"), PINNED)
+def test_the_same_seed_gives_the_same_bytes(size: int, seed: int) -> None:
+    documents = ([one.id, one.title, one.text] for one in worlds.documents(size, seed))
+    triples = ([id, t.subject, t.predicate, t.object] for id, t in worlds.triples(size, seed))
+    asked = map(as_json, worlds.questions(size, seed))
+    assert digest([digest(documents), digest(triples), digest(asked)]) == PINNED[size, seed]
+
+
+# ---------------------------------------------------------------- questions
+
+
+@pytest.mark.parametrize(("size", "seed"), [(1000, 0), (61, 4)])
+def test_every_question_has_one_answer_and_its_gold_is_what_that_follows_from(size: int, seed: int) -> None:
+    solver = Solver(worlds.triples(size, seed))
+    for one in worlds.questions(size, seed):
+        assert one.gold is not None
+        assert solver.solve(one.text) == {(one.gold.answers[0], one.gold.doc_ids)}, one.text
+
+
+def test_what_questions_are_like() -> None:
+    asked = worlds.questions(1000, 0)
+    gold = [one.gold for one in asked if one.gold is not None]
+    assert Counter(one.kind for one in gold) == dict.fromkeys(worlds.KINDS, 200)
+    assert len({one.text for one in asked}) == 1000
+    sizes = {kind: {len(one.doc_ids) for one in gold if one.kind == kind} for kind in worlds.KINDS}
+    assert sizes == {"2hop": {2}, "3hop": {3}, "4hop": {4}, "comparison": {2, 4}, "intersection": {1, 2}}
+    assert not any(one.gold.answers[0] in one.text for one in asked if one.gold and one.gold.kind.endswith("hop"))
+    assert {one.kind for one in gold[:20]} == set(worlds.KINDS)  # the order gives no kind away
+
+
+def test_how_many_there_are_is_told() -> None:
+    asked = worlds.questions(50, 0)
+    counts = Counter(one.gold.kind for one in asked if one.gold)
+    listed = ", ".join(f"{counts[kind]} {kind}" for kind in worlds.KINDS)
+    assert worlds.shortfall(asked) == f"the world is too small for 200 questions of each kind: it holds {listed}"
+    assert all(0 < counts[kind] < 200 for kind in worlds.KINDS)
+    assert worlds.shortfall(worlds.questions(50, 0, 20), 20) is None
+
+
+def test_accepted_forms_of_answers() -> None:
+    found = {one.gold.answers for one in worlds.questions(1000, 0) if one.gold}
+    numbers = {" / ".join(re.sub(r"\d", "1", form) for form in forms) for forms in found if forms[0][0].isdigit()}
+    common = {"1111", "1,111 / 1111", "11,111 / 11111", "111 km / 111 kilometres / 111"}
+    areas = {"1,111 square kilometres / 1111 square kilometres / 1,111 / 1111"}
+    rare = {"111", "111,111 / 111111", "11 km / 11 kilometres / 11", "111 square kilometres / 111"}
+    assert common | areas <= numbers <= common | areas | rare
+    rivers = [forms for forms in found if forms[0].startswith("River ")]
+    assert len(rivers) > 5
+    for forms in rivers:
+        name = forms[0].removeprefix("River ")
+        assert forms == (f"River {name}", f"the River {name}", name, f"the {name}")
+
+
+# ---------------------------------------------------------------- passages
+
+
+def forms(subject: str, text: str) -> list[str]:
+    """How a passage may write what a triple calls `text`."""
+    first, _, last = text.rpartition(" ")
+    shorter = {
+        text.removeprefix("River "),
+        re.sub(r"^(Vale|County) of | (Plain|March)$", "", text),
+        re.sub(r"^(\w+) family of", r"the \1s of", text),
+        text.partition(" ")[0] + "\b",
+    }
+    if first.isalpha() and last.isalpha():  # somebody: by initial, by surname, a parent by the first name
+        shorter |= {f"{first[0]}. {last}", last, *([first] if subject.endswith(f" {last}") else [])}
+    return [text, *shorter]
+
+
+def test_every_passage_states_its_triples_and_nothing_else_does() -> None:
+    documents = {one.id: one for one in worlds.documents(1000, 0)}
+    stated: dict[str, int] = Counter()
+    for id, triple in worlds.triples(1000, 0):
+        document = documents[id]
+        assert triple.subject == document.title
+        assert document.title in document.text
+        assert any(form.removesuffix("\b") in document.text for form in forms(triple.subject, triple.object)), triple
+        stated[id] += 1
+    assert stated.keys() == documents.keys()
+    pairs = [(triple.subject, triple.predicate) for _, triple in worlds.triples(1000, 0)]
+    assert len(set(pairs)) == len(pairs)  # a chain can go one way only
+
+
+def test_short_names_stand_for_one_entity() -> None:
+    documents = list(worlds.documents(3000, 1))
+    titles = [one.title for one in documents]
+    initials = Counter(re.sub(r"^(\w)\w+ (\w+)$", r"\1. \2", title) for title in titles)
+    mentions = [name for one in documents for name in re.findall(r"\b[A-Z]\. [A-Z][a-z]+", one.text)]
+    assert len(mentions) > 200
+    assert {initials[name] for name in mentions} == {1}
+
+
+def test_names_are_shared_in_part() -> None:
+    titles = [one.title for one in worlds.documents(1000, 0)]
+    families = defaultdict(set)
+    for title in titles:
+        if found := re.fullmatch(r"(\w+) family of (.+)", title):
+            families[found[1]].add(found[2])
+    assert len(families) < sum(map(len, families.values())) / 1.9  # a surname, two families
+    first_words = Counter(word for title in titles for word in title.split())
+    assert sum(first_words[word] > 1 for title in titles for word in title.split()[:1]) > 600
+
+
+# ---------------------------------------------------------------- what word overlap finds
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_word_overlap_alone_does_not_win(seed: int, tmp_path: Path) -> None:
+    found = recalls(seed, tmp_path)
+    assert 0.5 < found["2hop"] < 0.75
+    assert 1 / 3 < found["3hop"] < 0.6
+    assert 1 / 4 < found["4hop"] < 0.6
+
+
+def recalls(seed: int, folder: Path) -> Mapping[str, float]:
+    """bm25's mean R@5 of each kind of question, at 1,000 passages."""
+    asked = worlds.questions(1000, seed)
+    with Workspace.open(folder / "w", cutting=None) as workspace:
+        workspace.add(worlds.documents(1000, seed))
+        workspace.sync([BM25()])
+        found = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)
+    values = defaultdict(list)
+    for one, retrieval in zip(asked, found, strict=True):
+        assert one.gold is not None
+        hits = {id for hit in retrieval.hits for id in hit.doc_ids}
+        values[one.gold.kind].append(len(hits & one.gold.doc_ids) / len(one.gold.doc_ids))
+    return {kind: sum(recall) / len(recall) for kind, recall in values.items()}
+
+
+# ---------------------------------------------------------------- any size, any seed
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(50, 2000), st.integers(0, 2**60))
+def test_any_world_is_whole(size: int, seed: int) -> None:
+    documents = list(worlds.documents(size, seed))
+    ids = {one.id for one in documents}
+    assert len(documents) == len(ids) == len({one.title for one in documents}) == size
+    assert ids == {f"p{number:06d}" for number in range(size)}
+    assert all(40 <= len(one.text.split()) <= 120 for one in documents)
+    for one in worlds.questions(size, seed, per_kind=5):
+        assert one.gold is not None
+        assert one.gold.doc_ids <= ids
+
+
+def test_large_worlds_stream_and_keep_names_apart() -> None:
+    first = [(one.id, one.title) for one in islice(worlds.documents(1_000_000), 3)]
+    assert first == [("p891909", "Garlavia"), ("p769285", "Vandath March"), ("p307950", "Toulmarth Heath")]
+    layout = Layout(1_000_000, 0)
+    names = Names(layout)
+    refs = [ref for region in range(0, layout.regions, 97) for ref in layout.refs(region)]
+    assert len(refs) > 10_000
+    assert len({names.name(ref) for ref in refs}) == len(refs) == len({layout.doc_id(ref) for ref in refs})
+    last = Ref("work", layout.regions - 1, 0)
+    assert names.name(last) == "The Northern Forest at Dawn"
+
+
+def test_seeds_and_sizes_make_other_worlds() -> None:
+    def titles(size: int, seed: int) -> set[str]:
+        return {one.title for one in worlds.documents(size, seed)}
+
+    assert len(titles(200, 0) & titles(200, 1)) < 20
+    assert len(titles(200, 0) & titles(300, 0)) < 200
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 97, 1000])
+def test_permutations(n: int) -> None:
+    order = permutation(n, 7, "x")
+    assert sorted(order(i) for i in range(n)) == list(range(n))
+    assert [order.inverse(order(i)) for i in range(n)] == list(range(n))
+
+
+def test_draws() -> None:
+    draws = Draws(3, "die")
+    counts = Counter(draws.below(6) for _ in range(6000))
+    assert sorted(counts) == [0, 1, 2, 3, 4, 5]
+    assert sum((count - 1000) ** 2 / 1000 for count in counts.values()) < 20.5  # chi-squared, five degrees, p = 0.001
+    assert sorted(Draws("a").shuffled(range(50))) == list(range(50)) != Draws("a").shuffled(range(50))
+
+
+# ---------------------------------------------------------------- wherever DATA is taken
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("world:50", (50, 0)),
+        ("world:1k", (1000, 0)),
+        ("WORLD:10K:3", (10_000, 3)),
+        ("world:1m:12", (1_000_000, 12)),
+        ("world:000777", (777, 0)),
+    ],
+)
+def test_what_can_be_written(written: str, meant: tuple[int, int]) -> None:
+    assert worlds.parse(written) == meant
+
+
+@pytest.mark.parametrize("written", ["world:49", "world:2m", "world:0", "world:1000001", "world:99999999999k"])
+def test_sizes_that_cannot_be(written: str) -> None:
+    message = f"A world has 50 to 1,000,000 passages. Got '{written}' instead."
+    with pytest.raises(UsageError, match=re.escape(message)):
+        worlds.parse(written)
+
+
+@pytest.mark.parametrize(
+    "written", ["world:", "world:x", "world:1.5k", "world:-1", "world:1k:", "world:1k:x", "world:1k:1:2"]
+)
+def test_what_is_no_world(written: str) -> None:
+    with pytest.raises(UsageError, match=rf"written world:SIZE or world:SIZE:SEED.*Got {re.escape(repr(written))}"):
+        read(written)
+
+
+def test_parameters_that_cannot_be() -> None:
+    with pytest.raises(UsageError, match="50 to 1,000,000 passages. Got 10 instead"):
+        next(worlds.documents(10))
+    with pytest.raises(UsageError, match="seed of a world must be an int in the range .* Got -1 instead"):
+        worlds.questions(50, -1)
+
+
+def test_read() -> None:
+    corpus = read("world:60:2")
+    assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("world-60-seed2", "world", True, 0)
+    assert corpus.documents == tuple(sorted(worlds.documents(60, 2), key=lambda one: one.id))
+    with pytest.raises(UsageError, match="world:60 is made, not read: leave --format out. Got 'jsonl'"):
+        read("world:60", format="jsonl")
+    with pytest.raises(DataError, match="nothing under this path"):
+        read("word:60")
+
+
+def test_a_file_comes_before_a_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "world:60").mkdir()
+    (tmp_path / "world:60" / "a.txt").write_text("mine")
+    assert [one.text for one in read("world:60").documents] == ["mine"]
+
+
+def test_load() -> None:
+    dataset = datasets.load("world:60")
+    asked = worlds.questions(60)
+    assert [query.text for query in dataset.queries] == [one.text for one in asked]
+    assert dataset.gold is not None
+    assert list(dataset.gold.values()) == [one.gold for one in asked]
+    assert dataset.skipped == (worlds.shortfall(asked),)
+    assert dataset.source == dataset.name == "world-60-seed0"
+    assert len(datasets.load("world:60", limit=7).queries) == 7
+
+
+def test_load_with_other_questions(tmp_path: Path) -> None:
+    one: Document = next(worlds.documents(60))
+    (tmp_path / "q.csv").write_text(f"question,answer,documents\nWhat is it?,this,{one.title}\n")
+    dataset = datasets.load("world:60", questions=tmp_path / "q.csv")
+    assert dataset.gold is not None
+    assert [gold.doc_ids for gold in dataset.gold.values()] == [frozenset({one.id})]
+    assert dataset.skipped == ()
+
+
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = make_desk(tmp_path, monkeypatch)
+    made = ragindex("index", "world:200", "--workspace", "w", "--methods", "bm25", "--json", "-")
+    assert (made.code, made.json["documents"], made.json["passages"]) == (0, 200, 200)
+    again = ragindex("compare", "world:0200:0", "--workspace", "w", "--methods", "bm25", "--k", "5", "--json", "-")
+    assert (again.code, again.json["dataset"]["name"], again.json["dataset"]["questions"]) == (
+        0,
+        "world-200-seed0",
+        1000,
+    )
+    assert ragindex("add", "world:60", "--workspace", desk / "other").out == "60 added, 0 changed, 0 as they were\n"
+    assert failed(2, "index", "world:10", "--workspace", "v").startswith("A world has 50 to 1,000,000 passages.")
+    assert "holds the documents of world-200-seed0, not the documents of world-60-seed0" in failed(
+        4, "index", "world:60", "--workspace", "w"
+    )
