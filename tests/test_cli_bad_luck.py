@@ -126,10 +126,10 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """Ctrl-C when the questions of the method `at` are about to be asked."""
     asking = evaluator.answer_all
 
-    def stopping(retriever: Any, queries: Any, k: int, kept: Path, label: str) -> Any:
+    def stopping(retriever: Any, queries: Any, k: int, kept: Path, label: str, **more: Any) -> Any:
         if label == at:
             signal.raise_signal(signal.SIGINT)
-        return asking(retriever, queries, k, kept, label)
+        return asking(retriever, queries, k, kept, label, **more)
 
     monkeypatch.setattr(evaluator, "answer_all", stopping)
 
@@ -164,10 +164,10 @@ from eval import evaluator
 from ragindex import cli
 
 asking = evaluator.answer_all
-def killed(retriever, queries, k, kept, label):
+def killed(retriever, queries, k, kept, label, **more):
     if label == "hybrid":
         os.kill(os.getpid(), signal.SIGKILL)
-    return asking(retriever, queries, k, kept, label)
+    return asking(retriever, queries, k, kept, label, **more)
 evaluator.answer_all = killed
 cli.main()
 """

@@ -59,7 +59,9 @@ class Permutation:
     keys: tuple[int, ...]
 
     def __call__(self, i: int) -> int:
-        """Where `i` goes."""
+        """Where `i` goes. Raises IndexError outside [0, n): there it would be no bijection."""
+        if not 0 <= i < self.n:
+            raise IndexError(f"{i} is not in [0, {self.n})")
         while True:
             left, right = divmod(i, self.side)
             for number in range(0, _ROUNDS, 2):

@@ -47,7 +47,7 @@ class Names:
         if ref.kind in ("river", "region"):
             return (self._root(ref.kind, ref),)
         if ref.kind == "company" and not self._named_after_town(ref):
-            return (self.name(ref).partition(" ")[0],)
+            return (self._brand(ref),)
         if ref.kind == "family":
             return (f"the {self.surname(ref)}s of {self.name(self.family_seat(ref))}",)
         return ()
@@ -157,7 +157,12 @@ class Names:
         if self._named_after_town(ref):
             town = self.layout.draws("named after", *ref).below(self.layout.counts(ref.region)["town"])
             return f"{self.name(Ref('town', ref.region, town))} {ending}"
-        return f"{self._root('company', ref)} {ending}"
+        return f"{self._brand(ref)} {ending}"
+
+    def _brand(self, company: Ref) -> str:
+        """An invented word: each third company has one."""
+        number = company.region * -(-self.layout.most["company"] // 3) + company.slot // 3
+        return self._stem("company", number)
 
     def _work(self, ref: Ref) -> str:
         number, shape = divmod(self._orders["work"](self.layout.number(ref)), 3)
