@@ -3,11 +3,12 @@
 Finished batches are appended to a JSON Lines file, so that a comparison that was stopped goes on where it was.
 """
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import copy_context
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from eval.comparison import Answer, Ranked
 from ragindex.answers import step_as_json, step_from_json
 from ragindex.errors import QuestionError, RagindexError, StoreError
 from ragindex.interfaces import Retriever
+from ragindex.language import ledger
+from ragindex.language.ledger import EMBEDDING
 from ragindex.progress import bar
-from ragindex.types import Hit, Query, Retrieval, Step
+from ragindex.types import Hit, Query, Retrieval, Step, Usage
 
-_BATCH = 32
+_USAGE = tuple(field.name for field in fields(Usage))
 _THREADS = min(4, os.cpu_count() or 1)
 
 # What a method may raise on one question without ending the comparison. A plugin is not ours: its mistakes count too.
@@ -35,17 +38,26 @@ _STEPS, _STEP_IDS, _STEP_TRIPLES = 50, 20, 20
 
 
 def answer_all(
-    retriever: Retriever, queries: Sequence[Query], k: int, kept: Path, label: str, *, strict: bool = False
+    retriever: Retriever,
+    queries: Sequence[Query],
+    k: int,
+    kept: Path,
+    label: str,
+    *,
+    strict: bool = False,
+    size: int = 32,
 ) -> tuple[Answer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
     A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
-    `strict`, the first such question raises QuestionError. Raises StoreError where the file cannot be written.
+    `strict`, the first such question raises QuestionError. Questions are asked in batches of `size`; what a batch
+    pays for is shared evenly, so methods that ask a language model are asked one by one. Raises StoreError where the
+    file cannot be written.
     """
     answers = read(kept)
     todo = [query for query in queries if query.id not in answers]
     with bar(f"{label}: asking", len(todo)) as advance:
-        for batch in _in_threads(retriever, todo, k):
+        for batch in _in_threads(retriever, todo, k, size):
             append(kept, [answer for answer in batch if answer.error is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
@@ -65,11 +77,13 @@ def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Ret
     return found
 
 
-def _in_threads(retriever: Retriever, queries: Sequence[Query], k: int) -> Iterator[list[Answer]]:
-    batches = [queries[start : start + _BATCH] for start in range(0, len(queries), _BATCH)]
+def _in_threads(retriever: Retriever, queries: Sequence[Query], k: int, size: int) -> Iterator[list[Answer]]:
+    batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     pool = ThreadPoolExecutor(_THREADS)
     try:
-        for future in as_completed([pool.submit(_answer, retriever, batch, k) for batch in batches]):
+        for future in as_completed(
+            [pool.submit(copy_context().run, _answer, retriever, batch, k) for batch in batches]
+        ):
             yield future.result()
     finally:  # a stopped comparison does not wait for what it has not begun
         pool.shutdown(cancel_futures=True)
@@ -78,12 +92,24 @@ def _in_threads(retriever: Retriever, queries: Sequence[Query], k: int) -> Itera
 def _answer(retriever: Retriever, batch: Sequence[Query], k: int) -> list[Answer]:
     """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
     try:
-        found = retrieve(retriever, batch, k)
-        return [_reduced(query, retrieval) for query, retrieval in zip(batch, found, strict=True)]
+        with ledger.attributed(phase="query"), ledger.recording() as asked:
+            found = retrieve(retriever, batch, k)
+        usage, calls = _shared(asked, len(batch))
+        return [
+            replace(_reduced(query, retrieval), usage=usage, calls=calls)
+            for query, retrieval in zip(batch, found, strict=True)
+        ]
     except SURVIVED as error:
         if len(batch) == 1:
             return [Answer(batch[0].id, (), f"{type(error).__name__}: {error}")]
     return [answer for query in batch for answer in _answer(retriever, [query], k)]
+
+
+def _shared(asked: ledger.Tally, questions: int) -> tuple[Usage, int]:
+    """An even share of what a batch paid; whole tokens and calls, for a batch of one exactly its own."""
+    whole, made = asked.first, sum(not entry.rule and entry.task != EMBEDDING for entry in asked.entries)
+    tokens = whole.input_tokens // questions, whole.output_tokens // questions
+    return Usage(whole.seconds / questions, *tokens, whole.money / questions), made // questions
 
 
 def _require_answers(answers: Iterable[Answer], texts: Mapping[str, str], label: str) -> None:
@@ -110,7 +136,7 @@ def _read_by_a_person(hit: Hit, rank: int) -> tuple[str, str]:
 
 
 def _reduced_step(step: Step) -> Step:
-    return dataclasses.replace(
+    return replace(
         step,
         query=step.query[:_QUERY],
         ids=step.ids[:_STEP_IDS],
@@ -131,7 +157,7 @@ def read(path: Path) -> dict[str, Answer]:
     parsed = [(line, _parsed(line)) for line in lines if line]
     whole = [(line, answer) for line, answer in parsed if answer is not None]
     if len(whole) < len(parsed) or lines[-1]:
-        replace(path, b"".join(line + b"\n" for line, _ in whole))
+        write_whole(path, b"".join(line + b"\n" for line, _ in whole))
     return {answer.query_id: answer for _, answer in whole}
 
 
@@ -146,7 +172,7 @@ def append(path: Path, answers: Iterable[Answer]) -> None:
         raise _unwritable(path, error) from error
 
 
-def replace(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file in one step. Raises StoreError."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -164,7 +190,9 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 def _as_json(answer: Answer) -> Mapping[str, Any]:
     hits = [ranked_as_json(hit) for hit in answer.hits]
     steps = [step_as_json(step) for step in answer.trace]
-    return {"query": answer.query_id, "hits": hits, "trace": steps, "notes": list(answer.notes)}
+    usage = {name: getattr(answer.usage, name) for name in _USAGE}
+    found = {"query": answer.query_id, "hits": hits, "trace": steps, "notes": list(answer.notes)}
+    return {**found, "usage": usage, "calls": answer.calls}
 
 
 def ranked_as_json(hit: Ranked) -> dict[str, Any]:
@@ -185,6 +213,7 @@ def _parsed(line: bytes) -> Answer | None:
         value = json.loads(line.decode("utf-8", "surrogatepass"))
         hits = tuple(ranked_from_json(hit) for hit in value["hits"])
         trace = tuple(step_from_json(step) for step in value["trace"])
-        return Answer(value["query"], hits, None, trace, tuple(value["notes"]))
+        usage = Usage(**value["usage"])
+        return Answer(value["query"], hits, None, trace, tuple(value["notes"]), usage, value["calls"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -47,6 +47,14 @@ def compare(
         str | None,
         typer.Option(metavar="E", help="lsa (default), sentence-transformers:NAME_OR_PATH or openai:NAME."),
     ] = None,
+    llm: Annotated[str | None, typer.Option(metavar="L", help="openai:MODEL, or offline (rules, the default).")] = None,
+    budget: Annotated[float | None, typer.Option(metavar="DOLLARS", help="Stop before the calls cost more.")] = None,
+    no_cache: Annotated[
+        bool | None, typer.Option("--no-cache", help="Neither use nor keep answers of language models.")
+    ] = None,
+    triples: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), in place of asking.")
+    ] = None,
     store: Annotated[str | None, typer.Option(metavar="S", help="Default: lancedb.")] = None,
     k: Annotated[str | None, typer.Option("--k", metavar="5,10,20", help="The cutoffs. Default: 5,10,20.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ask N questions, drawn by the seed.")] = None,
@@ -86,6 +94,10 @@ def compare(
         language=language,
         methods=methods,
         encoder=encoder,
+        llm=llm,
+        budget=budget,
+        no_cache=no_cache,
+        triples=triples,
         store=store,
         k=k,
         limit=limit,

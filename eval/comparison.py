@@ -6,10 +6,13 @@ from typing import Any
 
 from eval.datasets import Gold
 from eval.significance import Interval
-from ragindex.types import Query, Step
+from ragindex.types import Query, Step, Usage
 from ragindex.workspace import PartFigures
 
 SCHEMA = 1
+NO_USAGE = Usage()
+LATENCY = "latency_ms"
+COSTS = ("input_tokens", "output_tokens", "money")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,19 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one method found for one question; `error` says why it found nothing, where it failed."""
+    """What one method found for one question; `error` says why it found nothing, where it failed.
+
+    `usage` is what its calls of language models and of paid encoders cost when they were first made, `calls` how many
+    of the former there were.
+    """
 
     query_id: str
     hits: tuple[Ranked, ...]
     error: str | None = None
     trace: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
+    usage: Usage = NO_USAGE
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +119,8 @@ class Breakdown:
 class Pair:
     """How two methods differ: the mean of `a` less the mean of `b` over the questions that both have a figure for.
 
-    `metric` is a metric of quality, or `latency_ms`. `p` is that of the paired permutation test, `p_holm` corrected
-    for all pairs of this metric. `ci95` is None where there are fewer than two questions.
+    `metric` is a metric of quality, or one of `MethodResult.costs`. `p` is that of the paired permutation test,
+    `p_holm` corrected for all pairs of this metric. `ci95` is None where there are fewer than two questions.
     """
 
     a: str
@@ -141,7 +150,8 @@ class MethodResult:
 
     `per_query` are the metrics of every judged question by its id, `metrics` their means, `ci95` the intervals of the
     means and of latency_ms_p50 and latency_ms_p95 (none where fewer than two questions were asked); `parts` is the
-    index, as if the method were built alone; `fingerprint` names all that the answers depend on.
+    index, as if the method were built alone; `spent` is what this run paid for it; `fingerprint` names all that the
+    answers depend on.
     """
 
     name: str
@@ -155,6 +165,32 @@ class MethodResult:
     parts: Mapping[str, PartFigures]
     ci95: Mapping[str, Interval] = field(default_factory=dict)
     breakdown: tuple[Breakdown, ...] = ()
+    spent: Usage = NO_USAGE
+
+    @property
+    def index_usage(self) -> Usage:
+        """Tokens and money of all parts, as if the method were built alone and nothing had been paid before."""
+        return sum((part.usage for part in self.parts.values()), NO_USAGE)
+
+    @property
+    def query_usage(self) -> Usage:
+        """The mean over the questions that were answered, of the answers at the largest k."""
+        used = [answer.usage for answer in self.final if answer.error is None]
+        whole = sum(used, NO_USAGE)
+        return replace(whole, **{name: getattr(whole, name) / max(1, len(used)) for name in ("seconds", *COSTS)})
+
+    @property
+    def calls(self) -> float:
+        """Calls of language models a question: the mean."""
+        made = [answer.calls for answer in self.final if answer.error is None]
+        return sum(made) / max(1, len(made))
+
+    def costs(self) -> Mapping[str, Mapping[str, float]]:
+        """What each question cost, by metric and query id: latency_ms, and tokens and money where there are any."""
+        paid = {answer.query_id: answer.usage for answer in self.final if answer.error is None}
+        counted = {name: {id: float(getattr(usage, name)) for id, usage in paid.items()} for name in COSTS}
+        told = {name: values for name, values in counted.items() if any(values.values())}
+        return {LATENCY: self.latency.per_query, **told}
 
     @property
     def final(self) -> tuple[Answer, ...]:
@@ -180,7 +216,7 @@ class MethodResult:
     def to_json(self) -> dict[str, Any]:
         """One element of `methods`."""
         parts = {
-            name: {"seconds": part.seconds, "bytes": part.bytes, "search": part.search}
+            name: {"seconds": part.seconds, "bytes": part.bytes, "search": part.search, **_usage(part.usage)}
             for name, part in self.parts.items()
         }
         return {
@@ -191,10 +227,19 @@ class MethodResult:
             "latency_ms": self.latency.to_json(),
             "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
             "unanswered": len(self.failures),
+            "usage": {
+                "index": _usage(self.index_usage),
+                "spent": _usage(self.spent),
+                "query": {**_usage(self.query_usage), "calls": self.calls},
+            },
             "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},
             "breakdown": [one.to_json() for one in self.breakdown],
             "fingerprint": self.fingerprint,
         }
+
+
+def _usage(usage: Usage) -> dict[str, float]:
+    return {name: getattr(usage, name) for name in COSTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +248,13 @@ class Comparison:
 
     `pairs` are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was
     not read of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions
-    and the number of processors.
+    and the number of processors; `llm` is "none" where no method asks a language model.
     """
 
     dataset: DatasetFacts
     encoder: str
     encoder_id: str | None
+    llm: str
     store: str
     language: str
     seed: int
@@ -247,6 +293,7 @@ class Comparison:
             "ks": list(self.ks),
             "language": self.language,
             "encoder_id": self.encoder_id,
+            "llm": self.llm,
             "notes": list(self.notes),
             "left_out": list(self.left_out),
             "environment": dict(self.environment),

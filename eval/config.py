@@ -42,6 +42,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     methods: str | list[str | dict[str, Any]] | None = None
     encoder: str | dict[str, Any] | None = None
     encoders: list[str | dict[str, Any]] | None = Field(default=None, min_length=1)
+    llm: str | dict[str, Any] | None = None
+    budget: float | None = None
+    no_cache: bool | None = None
+    triples: Path | None = None
     store: str | dict[str, Any] | None = None
     k: str | int | list[int] | None = None
     limit: int | None = None

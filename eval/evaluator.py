@@ -6,7 +6,7 @@ are kept under that name in the workspace's folder `runs`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -26,11 +26,18 @@ from eval.tracking import track
 from ragindex import registry
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError, UsageError
-from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.identity import in_order
+from ragindex.interfaces import AskingPart, IndexingScheme, Retriever
+from ragindex.language import ledger
+from ragindex.language.budget import Budget
+from ragindex.language.setting import Setting
 from ragindex.registry import Written
 from ragindex.tracing import traced_where_on
 from ragindex.types import Query, Retrieval
 from ragindex.workspace import PartFigures, Workspace
+
+_BATCH = 32
+_SHOWN_REASONS = 3
 
 
 def compare(
@@ -42,6 +49,7 @@ def compare(
     skip_bad: bool = False,
     language: str | None = None,
     encoder: Written = "lsa",
+    llm: Written | None = None,
     store: Written = "lancedb",
     ks: Sequence[int] = (5, 10, 20),
     limit: int | None = None,
@@ -49,6 +57,9 @@ def compare(
     workspace: Path | str | Workspace | None = None,
     strict: bool = False,
     grid: Sequence[str] = (),
+    budget: float | None = None,
+    keep_calls: bool = True,
+    triples: Path | str | None = None,
     out: Path | str | None = None,
     tracking: bool = True,
 ) -> Comparison:
@@ -57,7 +68,9 @@ def compare(
     `workspace` is a folder (default: ragindex-workspaces/NAME) or an open workspace, whose own encoder, store,
     language and seed count then. Without `data`, the documents that the workspace holds are searched. `grid` makes
     variants of methods, as ["hybrid:rrf_k=10,60"]. `out` is a folder for the report, the rankings and the figures.
-    With `tracking`, the comparison is recorded in MLflow.
+    With `tracking`, the comparison is recorded in MLflow. `llm` is a language model, as openai:MODEL; `budget` the
+    most that its calls may cost, in dollars; without `keep_calls` no answer of it is kept. `triples` is a file of
+    published extractions (HippoRAG's OpenIE format), used in place of asking.
 
     Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError. A question on which a method raises is
     counted as unanswered and scores 0; with `strict` it raises QuestionError.
@@ -66,15 +79,19 @@ def compare(
     asked = variants(asked, grid)
     loading = {"questions": questions, "format": format, "skip_bad": skip_bad, "limit": limit, "seed": seed}
     dataset = None if data is None else _loaded(data, loading)
-    settings = {"encoder": encoder, "store": store, "language": language, "seed": seed}
+    asking = Setting(budget=None if budget is None else Budget(budget))
+    settings: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "language": language, "seed": seed}
+    settings |= {"asking": asking, "keep_calls": keep_calls}
     with _opened(workspace, dataset, settings) as opened:
         if dataset is None:
             dataset = _held(opened, loading)
         else:
             opened.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
         _require_questions(dataset)
+        if triples is not None:
+            opened.import_part("extractions", Path(triples))
         results = [_measured(opened, method, dataset, Asking(cutoffs, strict), left_out) for method in asked]
-        comparison = _comparison(opened, dataset, cutoffs, [result for result in results if result], left_out)
+        comparison = _comparison(opened, dataset, cutoffs, [result for result in results if result], left_out, asked)
     study = Study(comparison.dataset.name, (comparison,))
     if out is not None:
         outputs.write(study, Path(out))
@@ -163,8 +180,10 @@ def _measured(
 ) -> MethodResult | None:
     """The figures of one method; None where it is left out because an extra is missing and nobody asked for it."""
     try:
-        workspace.sync([method.scheme])
-        return _asked(workspace, method, dataset, asking)
+        with ledger.attributed(method=method.label), ledger.recording() as paid:
+            workspace.sync([method.scheme])
+            measured = _asked(workspace, method, dataset, asking)
+        return replace(measured, spent=paid.spent)
     except MissingExtraError as error:
         if method.asked_for:
             raise
@@ -180,9 +199,10 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
     fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
     folder = workspace.folder / "runs" / fingerprint
     depths = ks if getattr(scheme, "reads_k", False) else ks[-1:]
+    size = 1 if isinstance(scheme, AskingPart) else _BATCH
     traced = traced_where_on(retriever, method.label)  # the latency below is without it
     answers = {
-        k: answer_all(traced, queries, k, folder / f"answers-{k}.jsonl", method.label, strict=asking.strict)
+        k: answer_all(traced, queries, k, folder / f"answers-{k}.jsonl", method.label, strict=asking.strict, size=size)
         for k in depths
     }
     failed = {answer.query_id for answer in answers[ks[-1]] if answer.error is not None}
@@ -240,8 +260,14 @@ def _parts(workspace: Workspace, scheme: IndexingScheme) -> Mapping[str, PartFig
 
 
 def _comparison(
-    workspace: Workspace, dataset: Dataset, ks: tuple[int, ...], results: list[MethodResult], left_out: list[str]
+    workspace: Workspace,
+    dataset: Dataset,
+    ks: tuple[int, ...],
+    results: list[MethodResult],
+    left_out: list[str],
+    methods: Sequence[Method],
 ) -> Comparison:
+    asked = [method for method in methods if method.label in {result.label for result in results}]
     if not results:
         raise UsageError("No method could be made. " + " ".join(left_out))
     counts, corpus = workspace.counts(), dataset.corpus
@@ -260,6 +286,7 @@ def _comparison(
         ),
         encoder=registry.label(workspace.encoders.plugin),  # type: ignore[arg-type]  # a pydantic model; seed apart
         encoder_id=workspace.encoder_id,
+        llm=workspace.llm_name if any(_asks(method.scheme) for method in asked) else "none",
         store=workspace.store_name,
         language=workspace.language,
         seed=workspace.seed,
@@ -269,7 +296,7 @@ def _comparison(
         titles=_titles(dataset),
         methods=tuple(results),
         pairs=pairs(results, workspace.seed),
-        notes=(*_notes(dataset), *_approximate(results)),
+        notes=(*_notes(dataset), *_approximate(results), *_of_parts(workspace, asked)),
         left_out=tuple(left_out),
         environment=environment(),
         fingerprint=registry.digest(identity),
@@ -280,6 +307,24 @@ def _titles(dataset: Dataset) -> Mapping[str, str]:
     """Those of the gold documents."""
     wanted = {id for gold in (dataset.gold or {}).values() for id in gold.doc_ids}
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
+
+
+def _asks(scheme: IndexingScheme) -> bool:
+    """Whether the scheme or one of its parts asks a language model, or the rules in its place."""
+    return isinstance(scheme, AskingPart) or any("model" in part.uses for part in in_order(scheme.parts()))
+
+
+def _of_parts(workspace: Workspace, methods: Sequence[Method]) -> list[str]:
+    """What the parts have to say, and the passages that could not be made; each once."""
+    said: dict[str, None] = {}
+    for method in methods:
+        said |= dict.fromkeys(workspace.notes(method.scheme))
+        for name, failed in workspace.failures(method.scheme).items():
+            reasons = "; ".join(list(dict.fromkeys(failed.values()))[:_SHOWN_REASONS])
+            said[f"{name}: {len(failed)} passages could not be made and are tried again the next time: {reasons}"] = (
+                None
+            )
+    return list(said)
 
 
 def _approximate(results: Sequence[MethodResult]) -> list[str]:

@@ -1,6 +1,7 @@
 """What the figures of a comparison allow one to say: intervals, paired tests, and the same by kind of question.
 
-Quality is compared over the judged questions, latency over those that both methods answered in the timed sample.
+Quality is compared over the judged questions, latency over those that both methods answered in the timed sample,
+tokens and money over those that both answered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,11 @@ import numpy as np
 import regex
 
 from eval import significance
-from eval.comparison import Breakdown, MethodResult, Pair
+from eval.comparison import COSTS, LATENCY, Breakdown, MethodResult, Pair
 from eval.datasets import Gold
 from eval.metrics import means
 from eval.significance import Floats, Interval
 
-LATENCY = "latency_ms"
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MOST_GROUPS = 20  # more kinds than a person can look at are no breakdown
 _PER_PAIR = 50  # resamples a pair at least: after Holm's correction, p can still fall well under 0.05
@@ -31,7 +31,7 @@ def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | N
     return [
         replace(
             method,
-            ci95={**quality[number], **_latency_intervals(method, seed)},
+            ci95={**quality[number], **_latency_intervals(method, seed), **_cost_intervals(method, seed)},
             breakdown=tuple(group[number] for group in split),
         )
         for number, method in enumerate(methods)
@@ -39,9 +39,11 @@ def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | N
 
 
 def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[Pair, ...]:
-    """Every pair of methods by every metric: quality first, latency last; corrected within each metric."""
+    """Every pair of methods by every metric: quality first, costs last; corrected within each metric."""
     both = list(combinations(range(len(methods)), 2))
-    return (*_quality_pairs(methods, both, seed), *_corrected(_latency_pairs(methods, both, seed)))
+    known = [metric for metric in (LATENCY, *COSTS) if any(metric in method.costs() for method in methods)]
+    costs = [pair for metric in known for pair in _corrected(_cost_pairs(methods, both, metric, seed))]
+    return (*_quality_pairs(methods, both, seed), *costs)
 
 
 def hops(kind: str) -> int | None:
@@ -69,6 +71,16 @@ def _latency_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
         return {}
     p50, p95 = significance.percentile_intervals(values, (50, 95), seed)
     return {f"{LATENCY}_p50": p50, f"{LATENCY}_p95": p95}
+
+
+def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
+    """Those of the means of tokens and money a question."""
+    paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
+    several = {metric: values for metric, values in paid.items() if len(values) > 1}
+    return {
+        metric: significance.interval(significance.resampled_means(np.array(values)[:, None], seed)[:, 0])
+        for metric, values in several.items()
+    }
 
 
 def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> Floats:
@@ -126,10 +138,12 @@ def _quality_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, in
     return found
 
 
-def _latency_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> list[Pair]:
-    found = []
+def _cost_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int) -> list[Pair]:
+    """A method without a figure for tokens or money spent none."""
+    found, costs = [], [method.costs() for method in methods]
+    nothing = {id: 0.0 for each in costs for id in each.get(metric, {})} if metric != LATENCY else {}
     for one, other in both:
-        a, b = methods[one].latency.per_query, methods[other].latency.per_query
+        a, b = costs[one].get(metric, nothing), costs[other].get(metric, nothing)
         ids = [id for id in a if id in b]
         if not ids:
             continue
@@ -137,7 +151,7 @@ def _latency_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, in
         p = significance.permutation_tests(values[:, :, None], [(0, 1)], seed, _resamples(len(both)))[0, 0]
         resampled = significance.resampled_means(values, seed)
         named = (methods[one], methods[other])
-        found.append(_pair(named, 0, 1, LATENCY, values[:, 0] - values[:, 1], float(p), resampled))
+        found.append(_pair(named, 0, 1, metric, values[:, 0] - values[:, 1], float(p), resampled))
     return found
 
 

@@ -11,6 +11,7 @@ A study of several comparisons has study.json and report.html, and a folder with
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,8 @@ def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterab
                 "hits": [ranked_as_json(hit) for hit in answer.hits],
                 "trace": [step_as_json(step) for step in answer.trace],
                 "notes": list(answer.notes),
+                "usage": asdict(answer.usage),
+                "calls": answer.calls,
             }
             yield json.dumps(line, ensure_ascii=False)
 

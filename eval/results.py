@@ -8,6 +8,7 @@ from typing import Any
 
 from eval.answering import ranked_from_json
 from eval.comparison import (
+    COSTS,
     SCHEMA,
     Answer,
     Breakdown,
@@ -52,6 +53,7 @@ def _comparison(folder: Path) -> Comparison:
         dataset=DatasetFacts(**facts),
         encoder=value["encoder"],
         encoder_id=value["encoder_id"],
+        llm=value["llm"],
         store=value["store"],
         language=value["language"],
         seed=value["seed"],
@@ -86,18 +88,24 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         metrics=value["metrics"],
         latency=Latency(Percentiles(split["p50"], split["p95"]), encoder, store, own, times),
         parts={
-            name: PartFigures(name, part["seconds"], part["bytes"], part["search"], Usage(part["seconds"]))
+            name: PartFigures(name, part["seconds"], part["bytes"], part["search"], _usage(part, part["seconds"]))
             for name, part in value["index"]["parts"].items()
         },
         ci95=_intervals(value["ci95"]),
+        spent=_usage(value["usage"]["spent"]),
         breakdown=tuple(Breakdown(**{**one, "ci95": _intervals(one["ci95"])}) for one in value["breakdown"]),
     )
+
+
+def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
+    return Usage(seconds, **{name: value[name] for name in COSTS})
 
 
 def _answer(line: Mapping[str, Any]) -> Answer:
     hits = tuple(ranked_from_json(hit) for hit in line["hits"])
     trace = tuple(step_from_json(step) for step in line["trace"])
-    return Answer(line["query"], hits, line["error"], trace, tuple(line["notes"]))
+    usage = Usage(**line["usage"])
+    return Answer(line["query"], hits, line["error"], trace, tuple(line["notes"]), usage, line["calls"])
 
 
 def _pair(value: Mapping[str, Any]) -> Pair:

@@ -84,6 +84,10 @@ def _over(
                 workspace=_workspace(settings.workspace, dataset, several=several),
                 strict=bool(settings.strict),
                 grid=settings.grid or [],
+                llm=settings.llm,
+                budget=settings.budget,
+                keep_calls=not settings.no_cache,
+                triples=settings.triples,
                 tracking=False,
             )
 

@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from eval import verdict
-from eval.comparison import Comparison, MethodResult, Study
-from eval.inference import LATENCY
+from eval.comparison import LATENCY, Comparison, MethodResult, Study
 from ragindex.console import plain
+from ragindex.types import Usage
 
 _SHOWN_REASONS = 3
 _SHOWN_NOTES = 5
@@ -61,9 +61,26 @@ def _columns(comparison: Comparison) -> list[_Column]:
         _Column("index\ns", lambda method: method.index_seconds, _short),
         _Column("index\nMB", lambda method: method.index_bytes / 1e6, _short),
     ]
+    columns += _paid(comparison)
     if any(method.failures for method in comparison.methods):
         columns.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
     return columns
+
+
+def _paid(comparison: Comparison) -> list[_Column]:
+    """Tokens and money of indexing, as if built alone, and of a question: where there are any."""
+    columns = [
+        _Column("index\ntokens", lambda method: _tokens(method.index_usage), "{:,.0f}".format),
+        _Column("index\n$", lambda method: method.index_usage.money, "{:.4f}".format),
+        _Column("tokens/\nquestion", lambda method: _tokens(method.query_usage), "{:,.0f}".format),
+        _Column("$/\nquestion", lambda method: method.query_usage.money, "{:.5f}".format),
+        _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
+    ]
+    return [column for column in columns if any(column.value(method) for method in comparison.methods)]
+
+
+def _tokens(usage: Usage) -> float:
+    return usage.input_tokens + usage.output_tokens
 
 
 def _metrics_shown(comparison: Comparison) -> list[str]:
@@ -107,9 +124,14 @@ def _facts(comparison: Comparison) -> list[str]:
         f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
         f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
         f"over {_many(timed, 'question')}, one by one",
-        f"encoder {comparison.encoder}; language model none; store {comparison.store}; seed {comparison.seed}; "
+        f"encoder {comparison.encoder}; {_model(comparison)}; store {comparison.store}; seed {comparison.seed}; "
         f"fingerprint {comparison.fingerprint}",
     ]
+
+
+def _model(comparison: Comparison) -> str:
+    rules = comparison.llm == "offline"
+    return "language model none: rules" if rules else f"language model {comparison.llm}"
 
 
 def _intervals(comparison: Comparison) -> str:

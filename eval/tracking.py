@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from eval import outputs
-from eval.comparison import Comparison, MethodResult, Percentiles, Study
-from eval.inference import LATENCY
+from eval.comparison import COSTS, LATENCY, Comparison, MethodResult, Percentiles, Study
 from ragindex.registry import digest
 from ragindex.tracing import autolog, probe
 
@@ -184,6 +183,7 @@ def _params(comparison: Comparison) -> Mapping[str, Any]:
         **{f"dataset/{name}": value for name, value in comparison.dataset.to_json().items()},
         "encoder": comparison.encoder,
         "encoder_id": comparison.encoder_id,
+        "llm": comparison.llm,
         "store": comparison.store,
         "language": comparison.language,
         "seed": comparison.seed,
@@ -206,10 +206,19 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     for name, figures in method.parts.items():
         values |= {f"index/{name}/seconds": figures.seconds, f"index/{name}/bytes": figures.bytes}
     for name, bounds in method.ci95.items():
-        allowed = metric_name(name) if "@" in name else name.replace(f"{LATENCY}_", "latency/") + "_ms"
-        values |= {f"{allowed}/ci95_low": bounds[0], f"{allowed}/ci95_high": bounds[1]}
+        values |= {f"{_of(name)}/ci95_low": bounds[0], f"{_of(name)}/ci95_high": bounds[1]}
+    for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
+        values |= {f"usage/{phase}/{cost}": float(getattr(usage, cost)) for cost in COSTS}
+    values["usage/query/calls"] = method.calls
     totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
     return {**values, **totals, "unanswered": len(method.failures)}
+
+
+def _of(name: str) -> str:
+    """The MLflow name of a figure that has an interval."""
+    if name in COSTS:
+        return f"usage/query/{name}"
+    return metric_name(name) if "@" in name else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
 
 
 def _milliseconds(prefix: str, part: Percentiles) -> dict[str, float]:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from eval.comparison import Answer, Comparison, MethodResult
-from eval.inference import LATENCY
+from eval.comparison import LATENCY, Answer, Comparison, MethodResult
 from eval.metrics import ranking
 from eval.significance import LEVEL
 

@@ -9,10 +9,13 @@ import typer
 
 from ragindex import answers, filters, registry
 from ragindex.console import (
+    BudgetOption,
     EncoderOption,
     FormatOption,
     JsonOption,
     LanguageOption,
+    LlmOption,
+    NoCacheOption,
     SeedOption,
     SkipBadOption,
     StoreOption,
@@ -32,6 +35,8 @@ from ragindex.describing import Parameter, description, parameters
 from ragindex.doctor import findings
 from ragindex.errors import MissingPartError, RagindexError, UsageError
 from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.language.budget import Budget
+from ragindex.language.setting import Setting
 from ragindex.site import MeteredCollection
 from ragindex.specs import parse_many
 from ragindex.types import Query
@@ -81,6 +86,12 @@ def index(
     skip_bad: SkipBadOption = False,
     language: LanguageOption = None,
     encoder: EncoderOption = None,
+    llm: LlmOption = None,
+    budget: BudgetOption = None,
+    no_cache: NoCacheOption = False,
+    triples: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), in place of asking.")
+    ] = None,
     store: StoreOption = None,
     seed: SeedOption = None,
     json: JsonOption = None,
@@ -95,12 +106,23 @@ def index(
     corpus = None if data is None else _read(data, format, skip_bad)
     cutting: Any = "default" if corpus is None or not corpus.whole else None
     folder = workspace if corpus is not None else existing(workspace)
+    asking = Setting(budget=None if budget is None else Budget(budget))
     with Workspace.open(
-        folder, encoder=encoder, store=store, language=language, cutting=cutting, seed=seed_of(folder, seed)
+        folder,
+        encoder=encoder,
+        llm=llm,
+        store=store,
+        language=language,
+        cutting=cutting,
+        seed=seed_of(folder, seed),
+        asking=asking,
+        keep_calls=not no_cache,
     ) as opened:
         if corpus is not None and data is not None:
             where = str(Path(data).resolve()) if Path(data).exists() else corpus.name  # a world lies nowhere
             opened.replace(corpus.documents, source=where)
+        if triples is not None:
+            opened.import_part("extractions", triples)
         opened.sync(schemes)
         figures, counts = _figures(opened, schemes), opened.counts()
     value = {
@@ -132,6 +154,7 @@ def search(
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
     encoder: EncoderOption = None,
+    llm: LlmOption = None,
     store: StoreOption = None,
     seed: SeedOption = None,
     json: JsonOption = None,
@@ -144,7 +167,8 @@ def search(
     scheme = registry.scheme(method)
     if not question.strip():
         raise UsageError("The question is empty. Ask something.")
-    with Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed_of(workspace, seed)) as opened:
+    chosen = seed_of(workspace, seed)
+    with Workspace.open(existing(workspace), encoder=encoder, llm=llm, store=store, seed=chosen) as opened:
         retriever = _opened(opened, scheme, encoder, seed)
         where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
         found = retriever.retrieve([Query("question", question, where)], k)[0]

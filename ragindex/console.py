@@ -55,6 +55,13 @@ EncoderOption = Annotated[
     typer.Option("--encoder", metavar="E", help="lsa, sentence-transformers:NAME_OR_PATH or openai:NAME."),
 ]
 StoreOption = Annotated[str | None, typer.Option("--store", metavar="S", help="As lancedb(memory_gib=4).")]
+LlmOption = Annotated[
+    str | None, typer.Option("--llm", metavar="L", help="openai:MODEL, or offline: rules. Default: the workspace's.")
+]
+BudgetOption = Annotated[
+    float | None, typer.Option("--budget", metavar="DOLLARS", help="Stop before calls cost more; all is kept.")
+]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep answers of language models.")]
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="F", help="The format of DATA, where it is not recognised.")
 ]

@@ -1,6 +1,7 @@
 """What a part is: its identity in a workspace, and the order in which parts are built."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import regex
@@ -8,22 +9,43 @@ from pydantic import BaseModel
 
 from ragindex import registry
 from ragindex.errors import UsageError
-from ragindex.interfaces import IndexingScheme, Part, SharingPart
+from ragindex.interfaces import AskingPart, IndexingScheme, Part, SharingPart
 from ragindex.text import VERSION as ANALYSIS
 
 
-def part_key(part: Part[Any], encoder: str | None, seed: int) -> str:
-    """The identity of a part: its name and a hash of class, version, parameters, inputs, encoder and seed.
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What parts are made with: the ids of encoder and language model, the seed, and imported files by part name."""
 
-    `encoder` is the encoder's id, and counts, as the seed does, only where the part or an input uses it.
+    encoder: str | None
+    llm: str
+    seed: int
+    imports: Mapping[str, str] = field(default_factory=dict)
+
+    def imported(self, part: Part[Any]) -> str | None:
+        """The hash of the file that a part is imported from."""
+        return self.imports.get(registry.name_of(model(part))) if "import" in part.uses else None
+
+
+def part_key(part: Part[Any], means: Means) -> str:
+    """The identity of a part: its name and a hash of class, version, parameters, inputs, and of what `uses` names.
+
+    What is imported depends on the file, and on no language model.
     """
-    own = {
+    own: dict[str, Any] = {
         "part": registry.fingerprint(model(part)),
-        "inputs": [part_key(source, encoder, seed) for source in part.inputs()],
-        "encoder": encoder if "encoder" in part.uses else None,
-        "seed": seed if "seed" in part.uses else None,
+        "inputs": [part_key(source, means) for source in part.inputs()],
+        "encoder": means.encoder if "encoder" in part.uses else None,
+        "seed": means.seed if "seed" in part.uses else None,
         "analysis": ANALYSIS,
     }
+    imported = means.imported(part)
+    if imported is not None:
+        own["import"] = imported
+    elif "model" in part.uses:
+        own["model"] = means.llm
+    if imported is None and isinstance(part, AskingPart):
+        own["prompts"] = [[task.name, task.version, task.hash] for task in part.tasks()]
     return f"{regex.sub(r'[^A-Za-z0-9_-]', '-', registry.name_of(model(part)))}-{registry.digest(own)}"
 
 

@@ -18,6 +18,8 @@ from ragindex.filters import Filter
 from ragindex.types import Query, Retrieval, Usage
 
 if TYPE_CHECKING:
+    from ragindex.language.setting import Setting
+    from ragindex.language.tasks import Language, Task
     from ragindex.workspace import Workspace
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -86,6 +88,16 @@ class Site(Protocol):
         ...
 
     @property
+    def llm(self) -> "Language":
+        """The workspace's language model, or the rules; it is asked through tasks."""
+        ...
+
+    @property
+    def imported(self) -> Path | None:
+        """The file that this part's content is imported from, where the workspace was given one."""
+        ...
+
+    @property
     def language(self) -> str:
         """The language of the corpus, for text analysis."""
         ...
@@ -101,6 +113,14 @@ class Site(Protocol):
 
     def passages(self, ids: Sequence[str]) -> RecordBatch:
         """Passages of the corpus: columns id, doc_id, title, text, metadata (JSON of the document's metadata)."""
+        ...
+
+    def failed(self, id: str, reason: str) -> None:
+        """A passage of the batch that could not be made: it is counted, not covered, and comes again the next sync."""
+        ...
+
+    def note(self, sentence: str) -> None:
+        """Something that a reader of the figures should know; said in `finish`, kept with the part."""
         ...
 
 
@@ -127,6 +147,15 @@ class Part(Protocol[Opened_co]):
 
     def open(self, site: Site) -> Opened_co:
         """What schemes work with."""
+        ...
+
+
+@runtime_checkable
+class AskingPart(Protocol):
+    """What a part has besides when it asks a language model (`uses` names "model" and "prompts")."""
+
+    def tasks(self) -> "tuple[Task[Any], ...]":
+        """What it asks: names, versions and prompts count in the part's identity."""
         ...
 
 
@@ -369,4 +398,16 @@ class FittedEncoderPlugin(Protocol):
 
     def load(self, folder: Path) -> Encoder:
         """The encoder that was fitted into `folder`; its id is the hash of the fit."""
+        ...
+
+
+# ---------------------------------------------------------------- language models
+
+
+@runtime_checkable
+class LanguagePlugin(Protocol):
+    """A language model's parameters: a frozen pydantic model."""
+
+    def open(self, setting: "Setting | None" = None) -> "Language":
+        """Something that does tasks (ragindex.language.tasks); asks nothing yet."""
         ...

@@ -32,7 +32,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
 
 
 class PartRecord(BaseModel, frozen=True, extra="forbid"):
-    """A finished part: what it is, at which corpus, and the collection versions that readers are pinned to."""
+    """A finished part: what it is, at which corpus, and the collection versions that readers are pinned to.
+
+    `failed` are passages that could not be made, with the reason; `notes` what a reader of the figures should know.
+    """
 
     name: str
     part: dict[str, Any]
@@ -47,10 +50,13 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     input_tokens: int = 0
     output_tokens: int = 0
     money: float = 0.0
+    failed: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
-    """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key.
+    """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key;
+    `llm` the language model last used; `imports` the hashes of imported files by the name of the part they fill.
 
     `outdated` are parts that no sync will use again, with the time they were replaced: they are dropped a day later.
     """
@@ -64,6 +70,8 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     passages: int = 0
     encoder: dict[str, Any] = {}
     encoders: dict[str, str] = {}
+    llm: dict[str, Any] = {}
+    imports: dict[str, str] = {}
     parts: dict[str, PartRecord] = {}
     outdated: dict[str, float] = {}
     libraries: Mapping[str, str] = {}

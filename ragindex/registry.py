@@ -16,16 +16,17 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from pydantic import BaseModel, BeforeValidator, PlainSerializer, ValidationError
 
 from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
-from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, Part, StorePlugin
+from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LanguagePlugin, Part, StorePlugin
 from ragindex.specs import Spec, parse, render
 
-Group: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "corpora", "commands"]
-GROUPS: tuple[Group, ...] = ("schemes", "parts", "encoders", "stores", "corpora", "commands")
+Group: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "llms", "corpora", "commands"]
+GROUPS: tuple[Group, ...] = ("schemes", "parts", "encoders", "stores", "llms", "corpora", "commands")
 _SINGULAR = {
     "schemes": "method",
     "parts": "part",
     "encoders": "encoder",
     "stores": "store",
+    "llms": "language model",
     "corpora": "corpus",
     "commands": "command",
 }
@@ -222,6 +223,11 @@ def part(written: Written) -> Part[Any]:
 def encoder(written: Written) -> EncoderPlugin | FittedEncoderPlugin:
     """An encoder's parameters by its name or specification."""
     return cast("EncoderPlugin | FittedEncoderPlugin", create("encoders", written))
+
+
+def llm(written: Written) -> LanguagePlugin:
+    """A language model's parameters by its name or specification."""
+    return cast(LanguagePlugin, create("llms", written))
 
 
 def store(written: Written) -> StorePlugin:

@@ -14,7 +14,10 @@ from ragindex.encoders.cached import CachedEncoder
 from ragindex.errors import MissingPartError
 from ragindex.filters import Filter
 from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Schema, Store, TokenEncoder
+from ragindex.language.tasks import Language
 from ragindex.types import Usage
+
+_LONGEST_REASON = 300
 
 
 @dataclass(slots=True)
@@ -29,7 +32,11 @@ class PartSite:
     seed: int
     open_inputs: Callable[[], tuple[Any, ...]]
     open_encoder: Callable[[], Encoder]
+    open_llm: Callable[[], Language]
+    imported: Path | None = None
     pinned: Mapping[str, int] | None = None
+    failures: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     _collections: dict[str, Collection] = field(default_factory=dict)
     _inputs: tuple[Any, ...] | None = None
 
@@ -51,6 +58,19 @@ class PartSite:
     def encoder(self) -> Encoder:
         """The workspace's encoder."""
         return self.open_encoder()
+
+    @property
+    def llm(self) -> Language:
+        """The workspace's language model."""
+        return self.open_llm()
+
+    def failed(self, id: str, reason: str) -> None:
+        """Kept until the batch is covered, and with the part."""
+        self.failures[id] = reason[:_LONGEST_REASON]
+
+    def note(self, sentence: str) -> None:
+        """Kept with the part."""
+        self.notes.append(sentence)
 
     def collection(self, name: str, schema: Schema | None = None) -> Collection:
         """Raises MissingPartError where a reader asks for a collection that no sync has finished."""

@@ -6,7 +6,7 @@ So whatever moment a process dies at, the next sync makes again what is not cove
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from ragindex import revisions
 from ragindex.coverage import Coverage
 from ragindex.interfaces import Change, Part, SharingPart
+from ragindex.language import ledger
 from ragindex.manifest import PartRecord
 from ragindex.progress import bar
 from ragindex.registry import describe, name_of
@@ -26,12 +27,12 @@ _DEAR_BATCH = 256
 
 
 @dataclass(slots=True)
-class Task:
+class Building:
     """One part on its way up: where it lives, what it covers, and what was found to be done."""
 
     key: str
     part: Part[Any]
-    inputs: tuple["Task", ...]
+    inputs: tuple["Building", ...]
     site: PartSite
     encoder: BuildEncoder | None
     encoder_name: str
@@ -53,7 +54,7 @@ class Synced:
     finish_seconds: float = 0.0
 
 
-def bring_up(tasks: Sequence[Task], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
+def bring_up(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
     """Bring `tasks` (inputs before what is made from them) up to the passage revisions of `corpus`.
 
     A part is finished before what is made from it begins. Returns the finished parts by key.
@@ -62,6 +63,7 @@ def bring_up(tasks: Sequence[Task], corpus: pa.Table) -> tuple[dict[str, PartRec
     forgotten = sum(_forget(task, revisions.to_forget(corpus, task.coverage.held)) for task in reversed(tasks))
     fingerprint = revisions.fingerprint(corpus)
     for task in tasks:
+        forgotten += _forget(task, revisions.to_forget(_wanted(task, corpus), task.coverage.held))  # an input failed
         made += _make(task, revisions.to_make(_wanted(task, corpus), task.coverage.held))
         made_at = time.perf_counter()
         records[task.key] = _finish(task, fingerprint)
@@ -69,11 +71,11 @@ def bring_up(tasks: Sequence[Task], corpus: pa.Table) -> tuple[dict[str, PartRec
     return records, Synced(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
 
 
-def _wanted(task: Task, corpus: pa.Table) -> pa.Table:
+def _wanted(task: Building, corpus: pa.Table) -> pa.Table:
     return revisions.merged([source.coverage.outputs for source in task.inputs]) if task.inputs else corpus
 
 
-def _forget(task: Task, ids: list[str]) -> int:
+def _forget(task: Building, ids: list[str]) -> int:
     """What is made from a part forgets before the part does."""
     with bar(f"{task.name}: removing", len(ids)) as advance:
         for start in range(0, len(ids), _BATCH):
@@ -85,7 +87,7 @@ def _forget(task: Task, ids: list[str]) -> int:
     return len(ids)
 
 
-def _make(task: Task, todo: pa.Table) -> int:
+def _make(task: Building, todo: pa.Table) -> int:
     task.site = task.site.reopened()  # its inputs may have moved since it was told what to forget
     if not len(todo) and not len(task.coverage.held):
         task.part.apply(Change({}), task.site)  # a part of nothing has its collections too
@@ -97,34 +99,45 @@ def _make(task: Task, todo: pa.Table) -> int:
             _touch_neighbours(task, ids)  # of the records the passages leave
             cost = _apply(task, Change(dict(zip(ids, wanted, strict=True))))
             _touch_neighbours(task, ids)  # of those they join
-            task.coverage.cover(ids, wanted, cost)
+            _cover(task, ids, wanted, cost)
             advance(len(ids))
     return len(todo)
 
 
-def _touch_neighbours(task: Task, ids: Sequence[str]) -> None:
+def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usage) -> None:
+    """What failed stays uncovered: the next sync tries again."""
+    made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.site.failures]
+    failed = [id for id in ids if id in task.site.failures]
+    if failed:
+        task.coverage.forget(failed)
+    if made:
+        task.coverage.cover([id for id, _ in made], [revision for _, revision in made], cost)
+
+
+def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
     if isinstance(task.part, SharingPart) and task.part.shares:
         task.coverage.touch(set(task.part.neighbours(ids, task.site)) - set(ids))
 
 
-def _apply(task: Task, change: Change) -> Usage:
-    """Apply a batch; what it cost as if nothing had been encoded before."""
+def _apply(task: Building, change: Change) -> Usage:
+    """Apply a batch; what it cost as if nothing had been encoded or asked before."""
     return _cost(task, lambda: task.part.apply(change, task.site))
 
 
-def _cost(task: Task, work: Callable[[], None]) -> Usage:
+def _cost(task: Building, work: Callable[[], None]) -> Usage:
     if task.encoder is not None:
         task.encoder.first = task.encoder.spent = Usage()
     start = time.perf_counter()
-    work()
-    seconds = time.perf_counter() - start
+    with ledger.attributed(phase="index"), ledger.recording() as asked:
+        work()
+    seconds = time.perf_counter() - start + asked.correction
+    cost = replace(asked.first, seconds=seconds)
     if task.encoder is None:
-        return Usage(seconds)
-    first, spent = task.encoder.first, task.encoder.spent
-    return Usage(seconds - spent.seconds + first.seconds, first.input_tokens, first.output_tokens, first.money)
+        return cost
+    return cost + replace(task.encoder.first, seconds=task.encoder.first.seconds - task.encoder.spent.seconds)
 
 
-def _finish(task: Task, corpus: str) -> PartRecord:
+def _finish(task: Building, corpus: str) -> PartRecord:
     """Make what can only be made whole, and say what readers are to be pinned to."""
     store = task.site.store
     whole = _cost(task, lambda: task.part.finish(task.site))
@@ -155,4 +168,6 @@ def _finish(task: Task, corpus: str) -> PartRecord:
         input_tokens=cost.input_tokens,
         output_tokens=cost.output_tokens,
         money=cost.money,
+        failed=task.site.failures,
+        notes=tuple(task.site.notes),
     )

@@ -4,26 +4,29 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ragindex import imports, registry, revisions, tracing
 from ragindex import manifest as manifests
-from ragindex import registry, revisions, tracing
 from ragindex.corpus import Cutting, passage_text
 from ragindex.coverage import Coverage
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
 from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
-from ragindex.identity import in_order, model, part_key, parts_of, shares_records, uses_encoder
-from ragindex.interfaces import Encoder, IndexingScheme, Part, Retriever, Store, StorePlugin
+from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, uses_encoder
+from ragindex.interfaces import AskingPart, Encoder, IndexingScheme, Part, Retriever, Store, StorePlugin
+from ragindex.language.opened import Model
+from ragindex.language.setting import Setting
+from ragindex.language.tasks import Language
 from ragindex.manifest import Manifest, PartRecord
 from ragindex.progress import bar
 from ragindex.registry import Written
 from ragindex.settings import settled
 from ragindex.site import BuildEncoder, PartSite
-from ragindex.sync import Synced, Task, bring_up
+from ragindex.sync import Building, Synced, bring_up
 from ragindex.text import language_warning
 from ragindex.types import Document, Usage
 
@@ -67,6 +70,7 @@ class Workspace:
     store_plugin: StorePlugin
     store: Store
     encoders: Encoders
+    model: Model
     seed: int = 0
     _opened: dict[str, Any] = field(default_factory=dict)
 
@@ -76,15 +80,19 @@ class Workspace:
         folder: Path | str,
         *,
         encoder: Written | None = None,
+        llm: Written | None = None,
         store: Written | None = None,
         language: str | None = None,
         cutting: Cutting | Literal["default"] | None = "default",
         seed: int | None = None,
+        asking: Setting | None = None,
+        keep_calls: bool = True,
     ) -> "Workspace":
         """Open the workspace in `folder`, or make one there.
 
-        Language, cutting and store are fixed when it is made; asking for others later raises UsageError. The encoder
-        and the seed (default: those last used, `lsa` and 0 at first) may change: other parts are then built beside.
+        Language, cutting and store are fixed when it is made; asking for others later raises UsageError. The encoder,
+        language model and the seed (default: those last used, `lsa`, `offline` and 0 at first) may change: other parts
+        are then built beside. `asking` holds prices and budget; `keep_calls` keeps the answers of language models.
         Raises NewerFormatError, WorkspaceError, StoreError.
         """
         folder = Path(folder)
@@ -99,7 +107,10 @@ class Workspace:
             settings = settled(folder, held, language, cutting, plugin)  # somebody else may have made it meanwhile
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
-        return cls(folder, held, plugin, opened, Encoders(folder, chosen, settings.language, seed), seed)
+        encoders = Encoders(folder, chosen, settings.language, seed)
+        asked = replace(asking or Setting(), seed=seed)
+        asks = Model(folder, registry.llm(llm or held.llm or "offline"), asked, keep_calls)
+        return cls(folder, held, plugin, opened, encoders, asks, seed)
 
     def __enter__(self) -> "Workspace":
         return self
@@ -255,6 +266,34 @@ class Workspace:
         return self.encoders.name
 
     @property
+    def llm(self) -> Language:
+        """The language model, for questions; its calls are kept."""
+        return self.model.language
+
+    @property
+    def llm_name(self) -> str:
+        """The language model as it is written."""
+        return self.model.name
+
+    def import_part(self, part: Written, file: Path) -> None:
+        """From now on a part's content comes from `file`, which is copied into the workspace. Raises DataError."""
+        name = registry.name_of(model(registry.part(part)))
+        digest = imports.taken(file, self.folder)
+        with self.store.lease("ragindex index"):
+            self._reload()
+            self._save(imports={**self.manifest.imports, name: digest})
+
+    def failures(self, scheme: IndexingScheme) -> dict[str, dict[str, str]]:
+        """The passages that a scheme's parts could not be made for, with the reason, by the part's name."""
+        records = [self._record(part) for part in self.all_parts(scheme)]
+        return {record.name: record.failed for record in records if record.failed}
+
+    def notes(self, scheme: IndexingScheme) -> list[str]:
+        """What a reader of a scheme's figures should know of its parts."""
+        records = [self._record(part) for part in self.all_parts(scheme)]
+        return [f"{record.name}: {note}" for record in records for note in record.notes]
+
+    @property
     def store_name(self) -> str:
         """The store as it is written."""
         return registry.label(model(self.store_plugin))
@@ -270,13 +309,24 @@ class Workspace:
                 "settings": self.manifest.settings.model_dump(mode="json", exclude={"source", "store"}),
                 "store": registry.fingerprint(model(self.store_plugin)),
                 "libraries": manifests.libraries(),
+                **self._asked(scheme),
             }
         )
 
     # ------------------------------------------------------------ inside
 
+    def _asked(self, scheme: IndexingScheme) -> dict[str, Any]:
+        """What a ranking depends on besides, where a language model is asked: by parts that failed, by the scheme."""
+        failed = self.failures(scheme)
+        tasks = scheme.tasks() if isinstance(scheme, AskingPart) else ()
+        asked = [[task.name, task.version, task.hash] for task in tasks]
+        return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": asked} if asked else {})}
+
     def _key(self, part: Part[Any], encoder: str | None) -> str:
-        return part_key(part, encoder, self.seed)
+        return part_key(part, self._means(encoder))
+
+    def _means(self, encoder: str | None) -> Means:
+        return Means(encoder, self.model.id, self.seed, self.manifest.imports)
 
     def _pinned_encoder(self, part: Part[Any]) -> str | None:
         """The id of the encoder behind the finished part, None where no encoder is used."""
@@ -317,8 +367,8 @@ class Workspace:
         """From now on the documents are not just those of one source: `replace` would lose some."""
         self._save(settings=self.manifest.settings.model_copy(update={"source": ""}))
 
-    def _tasks(self, parts: Sequence[Part[Any]], corpus: Documents) -> list[Task]:
-        tasks: dict[str, Task] = {}
+    def _tasks(self, parts: Sequence[Part[Any]], corpus: Documents) -> list[Building]:
+        tasks: dict[str, Building] = {}
         encoder = self.encoders.building() if any("encoder" in part.uses for part in parts) else None
         id = encoder.id if encoder else None
         names = self.store.names()
@@ -328,12 +378,14 @@ class Workspace:
                 self._drop(key, names)
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
-            site = self._site(key, inputs, corpus, metered)
+            site = self._site(part, key, inputs, corpus, metered)
             coverage = Coverage.open(self.store, key, shares=shares_records(part))
-            tasks[key] = Task(key, part, inputs, site, metered, self.encoders.name, coverage)
+            tasks[key] = Building(key, part, inputs, site, metered, self.encoders.name, coverage)
         return list(tasks.values())
 
-    def _site(self, key: str, inputs: Sequence[Task], corpus: Documents, encoder: BuildEncoder | None) -> PartSite:
+    def _site(
+        self, part: Part[Any], key: str, inputs: Sequence[Building], corpus: Documents, encoder: BuildEncoder | None
+    ) -> PartSite:
         def open_inputs() -> tuple[Any, ...]:
             return tuple(task.part.open(task.site.reopened()) for task in inputs)
 
@@ -342,8 +394,19 @@ class Workspace:
                 raise UsageError(f"The part {key} asks for an encoder, but its `uses` does not name it.")
             return encoder
 
-        root, language = self.folder, self.language
-        return PartSite(key, self.store, corpus, root, language, self.seed, open_inputs, open_encoder)
+        def open_llm() -> Language:
+            if "model" not in part.uses:
+                raise UsageError(f"The part {key} asks for a language model, but its `uses` does not name it.")
+            return self.llm
+
+        root, language, file = self.folder, self.language, self._imported(part)
+        return PartSite(
+            key, self.store, corpus, root, language, self.seed, open_inputs, open_encoder, open_llm, imported=file
+        )
+
+    def _imported(self, part: Part[Any]) -> Path | None:
+        digest = self._means(None).imported(part)
+        return None if digest is None else imports.place(self.folder, digest)
 
     def _reading_site(self, part: Part[Any], key: str, record: PartRecord) -> PartSite:
         def open_inputs() -> tuple[Any, ...]:
@@ -358,6 +421,8 @@ class Workspace:
             self.seed,
             open_inputs,
             lambda: self.encoder,
+            lambda: self.llm,
+            self._imported(part),
             record.collections,
         )
 
@@ -387,6 +452,7 @@ class Workspace:
             passages=len(wanted),
             encoder=registry.describe(model(self.encoders.plugin)),
             encoders=encoders,
+            llm=registry.describe(model(self.model.plugin)),
             parts={**parts, **made},
             outdated={key: since for key, since in outdated.items() if key not in doomed},
             libraries=manifests.libraries(),
@@ -404,14 +470,18 @@ class Workspace:
         if self._corpus_moved() or not parts:
             return not parts and not self._corpus_moved()
         records = [self.manifest.parts.get(self._key(part, self._pinned_encoder(part))) for part in parts]
-        return all(record is not None and record.corpus == self.manifest.corpus for record in records)
+        return all(
+            record is not None and record.corpus == self.manifest.corpus and not record.failed for record in records
+        )
 
     def _corpus_moved(self) -> bool:
         return (self.store.version("documents") or 0) != self.manifest.documents_version
 
     def _finished_parts(self) -> list[Part[Any]]:
+        """Those that are made with this encoder, language model and seed."""
         names = {None, self.encoders.name}
-        return [registry.part(r.part) for r in self.manifest.parts.values() if r.encoder_name in names]
+        held = [(key, registry.part(r.part)) for key, r in self.manifest.parts.items() if r.encoder_name in names]
+        return [part for key, part in held if key == self._key(part, self._pinned_encoder(part))]
 
     def _texts(self, corpus: Documents, ids: Sequence[str]) -> list[str]:
         texts: list[str] = []

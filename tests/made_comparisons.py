@@ -36,6 +36,7 @@ def made(
         dataset=DatasetFacts(name, "made", 3, 3, count, count if judged else 0, f"fingerprint of {name}"),
         encoder=encoder,
         encoder_id=None,
+        llm="none",
         store="lancedb",
         language="english",
         seed=seed,

@@ -1,17 +1,19 @@
 """A real HTTP server on 127.0.0.1 that speaks OpenAI's protocol, and misbehaves on order.
 
 `with OpenAIServer() as server:` gives `server.url`. Each fault in `server.faults` spoils one request, in order; a fault
-takes the right answer and gives what is sent in its place, None to drop the connection.
+takes the right answer and gives what is sent in its place, None to drop the connection. `server.choose` picks a fault
+by the request and by how many equal ones came before. `server.write` says what a chat answers; `server.refuses` holds
+parameters of chats that are answered with 400; `server.sent` counts answers with status 200 that were sent in full.
 """
 
 import json
 import time
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Self, TypeAlias
 
 KEY = "sk-a-secret-of-this-test"
@@ -43,10 +45,10 @@ Fault: TypeAlias = Callable[[Answer], Answer | None]
 # ---------------------------------------------------------------- faults
 
 
-def status(code: int, message: str = "no", **headers: str) -> Fault:
+def status(number: int, message: str = "no", code: str | None = None, **headers: str) -> Fault:
     """An error answer; `retry_after="1"` becomes the header Retry-After."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda _: Answer(code, {"error": {"message": message, "type": "test", "code": None}}, sent)
+    return lambda _: Answer(number, {"error": {"message": message, "type": "test", "code": code}}, sent)
 
 
 def slow(seconds: float) -> Fault:
@@ -83,19 +85,59 @@ def embedding(value: Any) -> Fault:
     return data(lambda items: [{**items[0], "embedding": value}, *items[1:]])
 
 
+def cut(length: int) -> Fault:
+    """Only the first characters of the body, as if that were all."""
+    return lambda answer: replace(answer, body=json.dumps(answer.body)[:length])
+
+
+def chat(**message: Any) -> Fault:
+    """The chat's message and, by `finish_reason`, its end changed."""
+
+    def spoil(answer: Answer) -> Answer:
+        assert isinstance(answer.body, Mapping)
+        (choice,) = answer.body["choices"]
+        finish = message.get("finish_reason", choice["finish_reason"])
+        changed = {key: value for key, value in message.items() if key != "finish_reason"}
+        spoilt = {**choice, "finish_reason": finish, "message": {**choice["message"], **changed}}
+        return replace(answer, body={**answer.body, "choices": [spoilt]})
+
+    return spoil
+
+
+def usage(counts: Any) -> Fault:
+    """Other token counts; None for none."""
+
+    def spoil(answer: Answer) -> Answer:
+        assert isinstance(answer.body, Mapping)
+        body = {key: value for key, value in answer.body.items() if key != "usage"}
+        return replace(answer, body=body if counts is None else {**body, "usage": counts})
+
+    return spoil
+
+
 # ---------------------------------------------------------------- the server
 
 
 class OpenAIServer:
-    """Embeddings of texts of at most `longest` characters; a token is a word. Only the key KEY is let in."""
+    """Embeddings of texts of at most `longest` characters, and chats; a token is a word. Only KEY is let in."""
 
     def __init__(self, longest: int = 1_000_000) -> None:
         self.longest = longest
         self.faults: deque[Fault] = deque()
         self.requests: list[Received] = []
-        self.routes: dict[str, Callable[[Mapping[str, Any]], Answer]] = {"/v1/embeddings": self._embeddings}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        self.routes: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
+            "/v1/embeddings": self._embeddings,
+            "/v1/chat/completions": self._chat,
+        }
+        self.choose: Callable[[Received, int], Fault | None] = lambda received, earlier: None
+        self.write: Callable[[Mapping[str, Any]], str] = lambda body: json.dumps(
+            {"text": body["messages"][-1]["content"]}
+        )
+        self.refuses: set[str] = set()
+        self.sent = self.in_flight = self.most_in_flight = 0
+        self._seen: Counter[str] = Counter()
+        self._lock = Lock()
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
 
     @property
@@ -120,7 +162,38 @@ class OpenAIServer:
             right = Answer(401, {"error": {"message": f"wrong key {received.headers.get('authorization')}"}})
         else:
             right = route(received.body)
-        return self.faults.popleft()(right) if self.faults else right
+        fault = self._fault(received)
+        return right if fault is None else fault(right)
+
+    def _fault(self, received: Received) -> Fault | None:
+        asked = json.dumps(received.body, sort_keys=True)
+        with self._lock:
+            earlier = self._seen[asked]
+            self._seen[asked] += 1
+            return self.faults.popleft() if self.faults else self.choose(received, earlier)
+
+    def begins(self) -> None:
+        with self._lock:
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+
+    def ends(self, sent: bool) -> None:
+        with self._lock:
+            self.in_flight -= 1
+            self.sent += sent
+
+    def _chat(self, body: Mapping[str, Any]) -> Answer:
+        asked = {*body, body.get("response_format", {}).get("type")}
+        refused = sorted(name for name in self.refuses if name in asked)
+        if refused:
+            message = f"Unsupported parameter: '{refused[0]}' is not supported with this model."
+            return Answer(400, {"error": {"message": message, "type": "invalid_request_error", "param": refused[0]}})
+        text = self.write(body)
+        message = {"role": "assistant", "content": text, "refusal": None}
+        read, written = sum(len(each["content"].split()) for each in body["messages"]), len(text.split())
+        counts = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return Answer(200, {"object": "chat.completion", "choices": [choice], "usage": counts})
 
     def _embeddings(self, body: Mapping[str, Any]) -> Answer:
         texts, dimensions = body["input"], body.get("dimensions", NATIVE)
@@ -135,6 +208,11 @@ class OpenAIServer:
         )
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
 def embed(text: str, dimensions: int = NATIVE) -> list[float]:
     """A bag of words, each in a place that its hash names; not of length one."""
     vector = [0.5] + [0.0] * (dimensions - 1)
@@ -147,16 +225,21 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        disable_nagle_algorithm = True
+
         def do_POST(self) -> None:  # the name that http.server calls
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            answer = server.answer(Received(self.path, headers, body, time.monotonic()))
-            if answer is None:
-                self.close_connection = True
-            else:
-                self._send(answer)
+            server.begins()
+            sent = False
+            try:
+                answer = server.answer(Received(self.path, headers, body, time.monotonic()))
+                self.close_connection = answer is None
+                sent = answer is not None and self._send(answer) and answer.status == 200
+            finally:
+                server.ends(sent)
 
-        def _send(self, answer: Answer) -> None:
+        def _send(self, answer: Answer) -> bool:
             sent = (answer.body if isinstance(answer.body, str) else json.dumps(answer.body)).encode()
             self.send_response(answer.status)
             for name, value in {"Content-Type": "application/json", **answer.headers}.items():
@@ -167,6 +250,8 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(sent)
             except ConnectionError:  # the client did not wait
                 self.close_connection = True
+                return False
+            return True
 
         def log_message(self, *_: object) -> None:
             """Quiet."""

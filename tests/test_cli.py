@@ -12,7 +12,7 @@ from command_line import TEXTS, build, failed, make_desk, ragindex, write
 from eval import evaluator
 from ragindex import cli
 
-COMMANDS = ("methods", "index", "search", "add", "remove", "doctor", "compare", "demo", "report", "questions")
+COMMANDS = ("methods", "index", "search", "add", "remove", "doctor", "compare", "demo", "report", "questions", "cache")
 
 
 @pytest.fixture(autouse=True)

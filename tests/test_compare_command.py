@@ -140,7 +140,7 @@ def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, m
     ("text", "error", "match"),
     [
         ("method: [bm25]", UsageError, "no setting is called 'method'. Did you mean methods"),
-        ("colour: red", UsageError, "There are: corpora, data, encoder, encoders, fail-below, "),
+        ("colour: red", UsageError, "There are: budget, corpora, data, encoder, "),
         ("data: ${NO_SUCH_VARIABLE}", UsageError, "the environment variable NO_SUCH_VARIABLE is not set"),
         ("seed: many", UsageError, "'seed': .*integer.* Got 'many' instead"),
         ("methods: 3", UsageError, "'methods'"),

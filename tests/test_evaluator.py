@@ -155,7 +155,7 @@ def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: P
 def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", ks=(5,), seed=3).to_json()
     assert list(value)[:7] == ["schema", "dataset", "encoder", "store", "seed", "methods", "pairs"]
-    assert list(value)[7:] == ["ks", "language", "encoder_id", "notes", "left_out", "environment", "fingerprint"]
+    assert list(value)[7:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
     assert value["schema"] == 1
     assert value["dataset"] == {
         **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},
@@ -164,7 +164,10 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert (value["store"], value["seed"]) == ("lancedb", 3)
     words, dense = value["methods"]
     assert list(words)[:7] == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
-    assert list(words)[7:] == ["ci95", "breakdown", "fingerprint"]
+    assert list(words)[7:] == ["usage", "ci95", "breakdown", "fingerprint"]
+    assert words["usage"]["index"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0}
+    assert words["usage"]["query"]["calls"] == 0.0
+    assert value["llm"] == "none"
     assert set(words["ci95"]) == {*words["metrics"], "latency_ms_p50", "latency_ms_p95"}
     pair = value["pairs"][0]
     assert list(pair) == ["a", "b", "metric", "questions", "difference", "ci95", "p", "p_holm"]
@@ -177,7 +180,14 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert list(words["latency_ms"]["own"]) == ["p50", "p95"]
     assert list(words["index"]) == ["seconds", "bytes", "parts"]
     assert set(dense["index"]["parts"]) == {"passages", "vectors", "lsa fit"}
-    assert set(dense["index"]["parts"]["vectors"]) == {"seconds", "bytes", "search"}
+    assert set(dense["index"]["parts"]["vectors"]) == {
+        "seconds",
+        "bytes",
+        "search",
+        "input_tokens",
+        "output_tokens",
+        "money",
+    }
     for index in (words["index"], dense["index"]):
         assert index["bytes"] == sum(part["bytes"] for part in index["parts"].values()) > 0
         assert index["seconds"] == pytest.approx(sum(part["seconds"] for part in index["parts"].values()))
@@ -253,13 +263,17 @@ def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
 
 
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_BATCH", 1)
     monkeypatch.setattr(answering, "_THREADS", 1)
     kept, queries = tmp_path / "answers.jsonl", dataset().queries
     journal = tmp_path / "journal"
     with pytest.raises(KeyboardInterrupt):
         answering.answer_all(
-            ScriptedRetriever(Scripted(journal=str(journal), stops_at=QUESTIONS[2])), queries, 5, kept, "scripted"
+            ScriptedRetriever(Scripted(journal=str(journal), stops_at=QUESTIONS[2])),
+            queries,
+            5,
+            kept,
+            "scripted",
+            size=1,
         )
     assert journal.read_text() == "5 q1\n5 q2\n"
     answers = answering.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")

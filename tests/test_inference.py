@@ -3,7 +3,8 @@
 import pytest
 from made_comparisons import made
 
-from eval.inference import LATENCY, hops
+from eval.comparison import LATENCY
+from eval.inference import hops
 from eval.significance import holm
 
 

@@ -2,7 +2,7 @@
 
 from made_comparisons import made
 
-from eval.inference import LATENCY
+from eval.comparison import LATENCY
 from eval.verdict import agreement, leaders, overlap, sentence
 
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40

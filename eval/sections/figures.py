@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from eval import plots
-from eval.comparison import Breakdown, Comparison, MethodResult
-from eval.inference import LATENCY
+from eval.comparison import LATENCY, Breakdown, Comparison, MethodResult
 from eval.plots import Axis, Curve, Dot, Figure, Group, Point
 from eval.showing import many
 from eval.significance import Interval

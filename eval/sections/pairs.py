@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eval.comparison import Comparison, Pair
-from eval.inference import LATENCY
+from eval.comparison import LATENCY, Comparison, Pair
 from eval.sections.table import metrics_shown
 from eval.showing import points, probability, signed
 from eval.significance import LEVEL

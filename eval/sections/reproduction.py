@@ -39,7 +39,7 @@ def section(comparison: Comparison) -> Reproduction:
         "k": ", ".join(map(str, comparison.ks)),
         "encoder": comparison.encoder,
         "encoder identity": comparison.encoder_id or "none was used",
-        "language model": "none",
+        "language model": "none: rules" if comparison.llm == "offline" else comparison.llm,
         "store": comparison.store,
         "language of the texts": comparison.language,
         "seed": str(comparison.seed),

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from eval.comparison import Comparison, MethodResult
-from eval.inference import LATENCY
+from eval.comparison import LATENCY, Comparison, MethodResult
 from eval.plots import svg
 from eval.showing import percent, short
 from eval.significance import Interval
@@ -62,12 +61,12 @@ def section(comparison: Comparison) -> Table:
     """A row a method, in the order in which they were named."""
     metrics = metrics_shown(comparison)
     best = {name: told_apart(comparison, name) for name in (*metrics, LATENCY)}
-    failures = any(method.failures for method in comparison.methods)
-    columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *_columns_of_cost(failures)]
+    costs = [cost for cost in _COSTS if cost.always or any(cost.told(method) for method in comparison.methods)]
+    columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *(cost.column for cost in costs)]
     rows = []
     for number, method in enumerate(comparison.methods):
         quality = [_quality(method, name, method.label in best[name]) for name in metrics]
-        cells = (*quality, *_costs(method, method.label in best[LATENCY], failures))
+        cells = (*quality, *(cost.cell(method, method.label in best[LATENCY]) for cost in costs))
         rows.append(Row(method.label, Markup(svg.key(number)), cells))  # noqa: S704  # drawn by us, holds no text
     return Table(tuple(columns), tuple(rows), bool(metrics), any(cell.best for row in rows for cell in row.cells))
 
@@ -97,32 +96,11 @@ def told_apart(comparison: Comparison, metric: str) -> frozenset[str]:
     return ahead if len(ahead) < len(comparison.methods) else frozenset()
 
 
-def _columns_of_cost(failures: bool) -> list[Column]:
-    columns = [
-        Column("p50 ms", "half of the questions were answered within this time, asked one by one"),
-        Column("p95 ms", "95 % of the questions were answered within this time, asked one by one"),
-        Column("index s", "seconds of building the index, as if this method were built alone"),
-        Column("index MB", "megabytes of the index on disk"),
-    ]
-    return [*columns, Column("not answered", "questions on which the method failed; each scores 0")][: 4 + failures]
-
-
 def _quality(method: MethodResult, name: str, best: bool) -> Cell:
     if name not in method.metrics:
         return Cell("–")
     bounds = method.ci95.get(name)
     return Cell(percent(method.metrics[name]), _between(bounds, percent), best)
-
-
-def _costs(method: MethodResult, fastest: bool, failures: bool) -> list[Cell]:
-    total, ci95 = method.latency.total, method.ci95
-    cells = [
-        _milliseconds(total.p50, ci95.get(f"{LATENCY}_p50"), fastest),
-        _milliseconds(total.p95, ci95.get(f"{LATENCY}_p95"), False),
-        Cell(short(method.index_seconds)),
-        Cell(short(method.index_bytes / 1e6)),
-    ]
-    return [*cells, Cell(f"{len(method.failures):,}")][: 4 + failures]
 
 
 def _milliseconds(value: float | None, bounds: Interval | None, best: bool) -> Cell:
@@ -131,3 +109,59 @@ def _milliseconds(value: float | None, bounds: Interval | None, best: bool) -> C
 
 def _between(bounds: Interval | None, form: Callable[[float], str]) -> str:
     return "" if bounds is None else f"{form(bounds[0])} – {form(bounds[1])}"
+
+
+def _told(title: str, meaning: str, value: Callable[[MethodResult], float], form: Callable[[float], str]) -> "_Cost":
+    """A column that is there where any method has a figure."""
+    return _Cost(Column(title, meaning), lambda method, fastest: Cell(form(value(method))), False, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """A column of costs: its cell for a method, which may be told to be among the fastest."""
+
+    column: Column
+    cell: Callable[[MethodResult, bool], Cell]
+    always: bool = True
+    told: Callable[[MethodResult], float] = lambda method: 1.0
+
+
+_COSTS = (
+    _Cost(
+        Column("p50 ms", "half of the questions were answered within this time, asked one by one"),
+        lambda method, fastest: _milliseconds(method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50"), fastest),
+    ),
+    _Cost(
+        Column("p95 ms", "95 % of the questions were answered within this time, asked one by one"),
+        lambda method, fastest: _milliseconds(method.latency.total.p95, method.ci95.get(f"{LATENCY}_p95"), False),
+    ),
+    _Cost(
+        Column("index s", "seconds of building the index, as if this method were built alone"),
+        lambda method, fastest: Cell(short(method.index_seconds)),
+    ),
+    _Cost(
+        Column("index MB", "megabytes of the index on disk"),
+        lambda method, fastest: Cell(short(method.index_bytes / 1e6)),
+    ),
+    _told(
+        "index tokens",
+        "tokens of building the index, in and out, as if this method were built alone",
+        lambda method: method.index_usage.input_tokens + method.index_usage.output_tokens,
+        "{:,.0f}".format,
+    ),
+    _told("index $", "dollars of building the index", lambda method: method.index_usage.money, "{:.4f}".format),
+    _told(
+        "tokens a question",
+        "tokens of finding, in and out: the mean",
+        lambda method: method.query_usage.input_tokens + method.query_usage.output_tokens,
+        "{:,.0f}".format,
+    ),
+    _told("$ a question", "dollars of finding: the mean", lambda method: method.query_usage.money, "{:.5f}".format),
+    _told("calls a question", "calls of language models: the mean", lambda method: method.calls, "{:.1f}".format),
+    _told(
+        "not answered",
+        "questions on which the method failed; each scores 0",
+        lambda method: len(method.failures),
+        "{:,.0f}".format,
+    ),
+)

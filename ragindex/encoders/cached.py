@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -19,6 +19,7 @@ from filelock import FileLock
 from ragindex import meter
 from ragindex.errors import StoreError
 from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
+from ragindex.language import ledger
 from ragindex.types import Usage
 
 _Made = TypeVar("_Made")
@@ -68,8 +69,14 @@ class CachedEncoder:
         return self._encoder.dimensions
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Passed on, never kept; its seconds are booked on `ragindex.meter`."""
-        return _metered(self._encoder.encode_queries)(texts)
+        """Passed on, never kept; its seconds are booked on `ragindex.meter`, tokens and money on the ledger."""
+        start = time.perf_counter()
+        vectors = _metered(self._encoder.encode_queries)(texts)
+        if isinstance(self._encoder, CountingEncoder):
+            seconds, paid = time.perf_counter() - start, self._encoder.usage(texts)
+            entry = ledger.Entry(ledger.EMBEDDING, self.id, input_tokens=paid.input_tokens, money=paid.money)
+            ledger.book(replace(entry, seconds=seconds), seconds)
+        return vectors
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """(len(texts), dimensions); only texts that are not in the file are encoded. Raises StoreError."""

@@ -2,12 +2,11 @@
 
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from threading import Lock, local
 from typing import Any, ClassVar
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 from pydantic import Field
@@ -17,11 +16,11 @@ from ragindex.errors import ServiceError, UsageError
 from ragindex.interfaces import Floats
 from ragindex.plugin import Plugin
 from ragindex.registry import digest
+from ragindex.services import Trouble, TroubleError, address, asked, client, retrying, secret, without_credentials
 from ragindex.types import Usage
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
 _KEY_VARIABLES = ("EMBEDDING_API_KEY", "OPENAI_API_KEY")
-_DEFAULT_URL = "https://api.openai.com/v1"
 _TOO_LONG = (
     "context length",
     "context_length",
@@ -32,7 +31,6 @@ _TOO_LONG = (
 )
 _TOO_LONG_STATUSES = frozenset({400, 413, 422})
 _SHORTEST = 64  # characters: what is too long even so is not too long
-_LONGEST_MESSAGE = 500
 _CHARACTERS_A_TOKEN = 4.0  # before the service has said how many there are
 _log = logging.getLogger(__name__)
 
@@ -56,16 +54,10 @@ class OpenAICompatible(Plugin):
 
     def open(self) -> "OpenAIEncoder":
         """A client; sends nothing yet. Raises UsageError where no key is set or the address is none."""
-        key, base_url = _variable(_KEY_VARIABLES), _variable(_URL_VARIABLES) or _DEFAULT_URL
+        key, base_url = secret(_KEY_VARIABLES), address(_URL_VARIABLES)
         if key is None:
             raise UsageError(f"The encoder openai:{self.model} needs a key: set {' or '.join(_KEY_VARIABLES)}.")
-        if not base_url.startswith(("http://", "https://")):
-            raise UsageError(f"{' or '.join(_URL_VARIABLES)} must begin with http:// or https://.")
         return OpenAIEncoder(self, base_url, key)
-
-
-def _variable(names: Sequence[str]) -> str | None:
-    return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +76,8 @@ class OpenAIEncoder:
     """
 
     def __init__(self, plugin: OpenAICompatible, base_url: str, key: str) -> None:
-        from openai import OpenAI
-
-        self._plugin, self._key, self._where = plugin, key, _without_credentials(base_url)
-        self._client = OpenAI(base_url=base_url, api_key=key, max_retries=plugin.retries, timeout=plugin.timeout)
+        self._plugin, self._key, self._where = plugin, key, without_credentials(base_url)
+        self._client, self._rng = client(base_url, key, plugin.timeout), Random()  # noqa: S311  # jitter, no result
         self._lock, self._last = Lock(), local()
         self._dimensions = plugin.dimensions
         self._characters = self._tokens = 0
@@ -163,39 +153,40 @@ class OpenAIEncoder:
         return answer
 
     def _ask(self, texts: list[str]) -> _Answer:
-        """One request, with the client's retries."""
-        from openai import APIConnectionError, APIStatusError
-
+        """One request, sent again where that may help."""
         options: dict[str, Any] = {} if self._plugin.dimensions is None else {"dimensions": self._plugin.dimensions}
-        try:
+
+        def send() -> str:
             response = self._client.embeddings.with_raw_response.create(
                 model=self._plugin.model, input=texts, encoding_format="float", **options
             )
-        except APIStatusError as error:
-            raise self._failure(error.message, error.status_code) from None
-        except APIConnectionError as error:
-            tries = f"{self._plugin.retries + 1} tries"
-            raise self._failure(f"no answer after {tries}: {error.__cause__ or error.message}") from None
-        return self._read(response.http_response.text, texts)
+            return response.http_response.text
+
+        try:
+            body = retrying(lambda: asked(send, self._key), self._plugin.retries, self._rng)
+        except TroubleError as error:
+            raise self._failure(error.trouble) from None
+        return self._read(body, texts)
 
     def _read(self, body: str, texts: list[str]) -> _Answer:
         try:
             answer = _answer(body, len(texts), self._dimensions)
         except ValueError as error:
-            raise self._failure(str(error)) from None
+            raise self._failure(Trouble(str(error)), answered=True) from None
         with self._lock:
             self._dimensions = answer.vectors.shape[1]
             self._characters += sum(map(len, texts))
             self._tokens += answer.tokens
         return answer
 
-    def _failure(self, message: str, status: int | None = None) -> ServiceError:
+    def _failure(self, trouble: Trouble, answered: bool = False) -> ServiceError:
         """What the caller is told; never the key."""
-        told = message.replace(self._key, "…")[:_LONGEST_MESSAGE]
+        status, message = trouble.status, trouble.message.replace(self._key, "…")
         kind = _TooLongError if status in _TOO_LONG_STATUSES and _says_too_long(message) else ServiceError
         hint = f" Check {' or '.join(_KEY_VARIABLES)}." if status in (401, 403) else ""
         status_text = "" if status is None else f" with status {status}"
-        return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {told}.{hint}")
+        silence = "" if answered or status is not None else f"no answer after {self._plugin.retries + 1} tries: "
+        return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}")
 
 
 class _TooLongError(ServiceError):
@@ -204,11 +195,6 @@ class _TooLongError(ServiceError):
 
 def _says_too_long(message: str) -> bool:
     return any(words in message.lower() for words in _TOO_LONG)
-
-
-def _without_credentials(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2].lower(), parts.path.rstrip("/"), "", ""))
 
 
 # ---------------------------------------------------------------- what the service answered

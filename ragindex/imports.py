@@ -1,0 +1,31 @@
+"""Files that parts are imported from: a workspace keeps its own copy, named by what it holds."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from ragindex.errors import DataError, StoreError
+
+
+def taken(file: Path, folder: Path) -> str:
+    """Copy `file` into the workspace `folder`; 16 hexadecimal digits of the hash of its bytes. Raises DataError."""
+    try:
+        with file.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise DataError("a file to import", error.strerror or str(error), path=file) from error
+    kept = place(folder, digest)
+    partial = kept.with_name(f"{kept.name}.partial")
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        if not kept.exists():
+            shutil.copyfile(file, partial)
+            partial.replace(kept)
+    except OSError as error:
+        raise StoreError(f"{file} could not be copied into {folder}: {error.strerror or error}.") from error
+    return digest
+
+
+def place(folder: Path, digest: str) -> Path:
+    """Where the workspace keeps the file with this hash."""
+    return folder / "imports" / digest

@@ -1,0 +1,247 @@
+"""Answers of language models, kept in SQLite as they came: no call is paid twice.
+
+A row is committed before anybody reads the answer. An answer is found by everything it depends on, and says what it
+cost when it was first given. Keys and messages are not kept: the place of an answer is a hash of them.
+"""
+
+import os
+import sqlite3
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from threading import Lock
+from typing import Protocol, TypeAlias
+
+from filelock import FileLock
+
+from ragindex.errors import StoreError
+from ragindex.language.claims import Claims
+
+_PATIENCE = 60.0  # seconds to wait for another process's commit
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered, and what that cost when it was first asked.
+
+    `structure` says how it was asked for: schema, json or text. `finish` is the server's reason for stopping. Tokens
+    are the server's, `estimated` where they are ours; `cached_tokens` are among the input tokens. `money` is None for
+    a model without a price. `seconds` are those of the request that was answered, `at` is when (Unix time).
+    """
+
+    text: str
+    finish: str
+    refusal: str
+    structure: str
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    estimated: bool
+    money: float | None
+    seconds: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who was asked what, for people to read: the key holds it all, and more."""
+
+    task: str
+    version: int
+    provider: str
+    model: str
+    base_url: str
+
+
+class CallCache(Protocol):
+    """Where answers are kept. Safe for threads."""
+
+    def get(self, key: str) -> Answer | None:
+        """The answer kept under `key`."""
+        ...
+
+    def put(self, key: str, origin: Origin, answer: Answer) -> None:
+        """Keep it, in place of another under the same key. Durable when it returns."""
+        ...
+
+    def claimed(self, key: str) -> AbstractContextManager[None]:
+        """Held by one at a time: whoever gets it looks first, and asks only for what is still missing."""
+        ...
+
+
+class NoCache:
+    """Keeps nothing: every call is asked and paid."""
+
+    def get(self, key: str) -> Answer | None:
+        """Nothing."""
+        return None
+
+    def put(self, key: str, origin: Origin, answer: Answer) -> None:
+        """Nothing."""
+
+    def claimed(self, key: str) -> AbstractContextManager[None]:
+        """Everybody at once."""
+        return nullcontext()
+
+
+Row: TypeAlias = tuple[str | int | float | None, ...]
+COLUMNS = ("key", *(field.name for field in fields(Origin)), *(field.name for field in fields(Answer)))
+_WIDTH = len(COLUMNS)
+_TYPES = {"key": "TEXT PRIMARY KEY", "money": "REAL", "seconds": "REAL NOT NULL", "at": "REAL NOT NULL"}
+_INTEGERS = {"version", "input_tokens", "cached_tokens", "output_tokens", "estimated"}
+_SCHEMA = ", ".join(
+    f"{name} {_TYPES.get(name, 'INTEGER NOT NULL' if name in _INTEGERS else 'TEXT NOT NULL')}" for name in COLUMNS
+)
+_READ = f"SELECT {', '.join(field.name for field in fields(Answer))} FROM calls WHERE key = ?"  # noqa: S608
+_WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * _WIDTH)})"  # noqa: S608
+_ADD = _WRITE.replace("OR REPLACE", "OR IGNORE")
+_forked: list[sqlite3.Connection] = []  # connections of the parent, never to be closed by its child
+
+
+class Cache:
+    """The SQLite file `path`, in WAL mode. Safe for threads, processes and forks; closed when it is forgotten.
+
+    Equal calls at the same moment, in whichever process, wait for the first. Nothing is opened before it is needed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._claims = Claims(Path(f"{path}.claims"))
+        self._lock = Lock()
+        self._waiting: deque[Row] = deque()
+        self._opened: tuple[int, sqlite3.Connection] | None = None
+
+    def get(self, key: str) -> Answer | None:
+        """The answer kept under `key`. Raises StoreError."""
+        with self.connection() as connection:
+            row = connection.execute(_READ, (key,)).fetchone()
+        if row is None:
+            return None
+        answer = Answer(*row)
+        return replace(answer, estimated=bool(answer.estimated))
+
+    def put(self, key: str, origin: Origin, answer: Answer) -> None:
+        """Keep it, in place of another under the same key; on the disk when it returns. Raises StoreError."""
+        self._waiting.append((key, *astuple(origin), *astuple(answer)))
+        with self.connection() as connection:  # whoever comes first writes what others wait to write: one flush for all
+            rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            try:
+                with connection:
+                    connection.executemany(_WRITE, rows)
+            except BaseException:
+                self._waiting.extendleft(reversed(rows))  # so that those who wait fail too
+                raise
+
+    def add(self, rows: Sequence[Row]) -> int:
+        """Keep rows as `COLUMNS` has them, unless their keys are there; how many were new. Raises StoreError."""
+        with self.connection() as connection, connection:
+            return connection.executemany(_ADD, rows).rowcount
+
+    def claimed(self, key: str) -> AbstractContextManager[None]:
+        """Held by one thread of one process at a time. Raises StoreError."""
+        return self._claims.held(key)
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """This process's connection, for one thread at a time. Raises StoreError for what goes wrong inside."""
+        with self._lock, _told(self.path):
+            if self._opened is not None and self._opened[0] != os.getpid():
+                _forked.append(self._opened[1])
+                self._opened = None
+            if self._opened is None:
+                self._opened = (os.getpid(), _open(self.path))
+                weakref.finalize(self, _close, *self._opened)
+            yield self._opened[1]
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+    try:
+        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
+            connection.execute("PRAGMA journal_mode = WAL")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version not in (0, _VERSION):
+                raise StoreError(
+                    f"The call cache {path} was made by another version of ragindex ({version}, this one reads "
+                    f"{_VERSION}). Use that version, or move the file away."
+                )
+            with connection:
+                connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({_SCHEMA})")
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _close(process: int, connection: sqlite3.Connection) -> None:
+    if os.getpid() == process:
+        connection.close()
+    else:
+        _forked.append(connection)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as error:  # a lock that is not got in time is an OSError too
+        hint = "Make sure that there is space and that the folder may be written."
+        raise StoreError(f"The call cache {path} cannot be used: {error}. {hint}") from error
+    except sqlite3.DatabaseError as error:
+        hint = "Move the file away; its calls are then paid again, except those of an export that is imported."
+        raise StoreError(f"The call cache {path} is broken: {error}. {hint}") from error
+
+
+# ---------------------------------------------------------------- what it holds
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a cache holds of one task: answers, the dollars and tokens they first cost, and when the oldest came."""
+
+    task: str
+    answers: int
+    money: float
+    input_tokens: int
+    output_tokens: int
+    oldest: float
+
+
+def held(cache: Cache) -> list[Held]:
+    """What there is, by task. Raises StoreError."""
+    query = (
+        "SELECT task, count(*), total(money), sum(input_tokens), sum(output_tokens), min(at) "
+        "FROM calls GROUP BY task ORDER BY task"
+    )
+    with cache.connection() as connection:
+        return [Held(*row) for row in connection.execute(query)]
+
+
+def size(cache: Cache) -> int:
+    """Bytes on the disk."""
+    paths = (Path(f"{cache.path}{end}") for end in ("", "-wal", "-shm"))
+    return sum(path.stat().st_size for path in paths if path.exists())
+
+
+def prune(cache: Cache, older_than: float | None = None, task: str | None = None) -> int:
+    """Forget answers that came more than `older_than` seconds ago, those of `task`, or those that are both.
+
+    All where neither is given. How many were forgotten; their space is given back. Raises StoreError.
+    """
+    before = None if older_than is None else time.time() - older_than
+    with cache.connection() as connection:
+        with connection:
+            gone = connection.execute(
+                "DELETE FROM calls WHERE (?1 IS NULL OR at < ?1) AND (?2 IS NULL OR task = ?2)", (before, task)
+            ).rowcount
+        connection.execute("VACUUM")
+        with closing(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")) as checkpoint:
+            checkpoint.fetchall()
+    return gone

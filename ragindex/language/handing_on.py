@@ -1,0 +1,85 @@
+"""Kept calls as JSON Lines, so that a study can be handed on and replayed for nothing."""
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragindex.errors import DataError
+from ragindex.language.cache import COLUMNS, Cache, Row
+
+_BATCH = 1000
+
+
+class _Row(BaseModel):
+    """One call, as `COLUMNS` has it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    task: str
+    version: int
+    provider: str
+    model: str
+    base_url: str
+    text: str
+    finish: str
+    refusal: str
+    structure: str
+    input_tokens: int = Field(ge=0)
+    cached_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+    estimated: bool
+    money: float | None
+    seconds: float = Field(ge=0)
+    at: float
+
+
+def export_calls(cache: Cache, path: Path) -> int:
+    """Write every kept call to `path`, a line each, ordered by key; how many. Raises StoreError and DataError."""
+    query = f"SELECT {', '.join(COLUMNS)} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
+    written, last = 0, ""
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            while True:
+                with cache.connection() as connection:  # let go between batches: others may be at work
+                    rows = connection.execute(query, (last,)).fetchall()
+                if not rows:
+                    return written
+                for row in rows:
+                    named = dict(zip(COLUMNS, row, strict=True)) | {"estimated": bool(row[COLUMNS.index("estimated")])}
+                    file.write(json.dumps(named, ensure_ascii=False) + "\n")
+                written, last = written + len(rows), rows[-1][0]
+    except OSError as error:
+        raise DataError("a file that can be written", str(error), path=path) from error
+
+
+def import_calls(cache: Cache, path: Path) -> int:
+    """Add the calls of an export that are not kept yet; how many. Raises DataError with the line, StoreError.
+
+    Lines before a broken one are kept.
+    """
+    added, number = 0, 0
+    batch: list[Row] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    batch.append(_row(line, path, number))
+                if len(batch) == _BATCH:
+                    added, batch = added + cache.add(batch), []
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError("JSON Lines in UTF-8", str(error), path=path) from error
+    finally:
+        added += cache.add(batch) if batch else 0
+    return added
+
+
+def _row(line: str, path: Path, number: int) -> Row:
+    try:
+        row = _Row.model_validate_json(line)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the line'}"
+        raise DataError("a call as an export has it", found, path=path, line=number) from None
+    return tuple(getattr(row, name) for name in COLUMNS)

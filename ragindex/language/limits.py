@@ -1,0 +1,100 @@
+"""How much is asked of an endpoint at once and in a minute, and waiting that can be called off."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import BoundedSemaphore, Event, Lock
+
+stopping: ContextVar[Event | None] = ContextVar("ragindex_stopping", default=None)
+"""Set by whoever runs many calls: waiting ends with StoppedError when the event is."""
+
+
+class StoppedError(Exception):
+    """The wait was called off, because what waited is not wanted any more."""
+
+
+def sleep(seconds: float) -> None:
+    """Wait. Raises StoppedError when `stopping` is set meanwhile."""
+    event = stopping.get()
+    if event is None:
+        time.sleep(seconds)
+    elif event.wait(seconds):
+        raise StoppedError
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Monotonic seconds, and how to let them pass."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = sleep
+
+
+class Bucket:
+    """At most `a_minute` of something in any 60 seconds, a tenth of it at once. Thread-safe.
+
+    It starts with that tenth and refills evenly with the rest. Who takes more than there is waits until it has come.
+    """
+
+    def __init__(self, a_minute: int, clock: Clock) -> None:
+        self._most = max(1.0, a_minute / 10)
+        self._rate = max(a_minute - self._most, a_minute / 2) / 60
+        self._level, self._at = self._most, clock.now()
+        self._clock, self._lock = clock, Lock()
+
+    def take(self, amount: float) -> float:
+        """Take `amount`; the seconds to wait before using it."""
+        with self._lock:
+            now = self._clock.now()
+            self._level = min(self._most, self._level + (now - self._at) * self._rate) - amount
+            self._at = now
+            return max(0.0, -self._level / self._rate)
+
+    def give_back(self, amount: float) -> None:
+        """What was taken and not used."""
+        with self._lock:
+            self._level += amount
+
+
+class Limits:
+    """Requests in flight, requests and tokens a minute of one endpoint. Thread-safe."""
+
+    def __init__(
+        self,
+        concurrency: int,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or Clock()
+        self._slots = BoundedSemaphore(concurrency)
+        self._requests = None if requests_per_minute is None else Bucket(requests_per_minute, self._clock)
+        self._tokens = None if tokens_per_minute is None else Bucket(tokens_per_minute, self._clock)
+        self._closed_until, self._lock = float("-inf"), Lock()
+
+    @contextmanager
+    def slot(self, tokens: int) -> Iterator[Callable[[int], None]]:
+        """Room for one request of at most `tokens` tokens; yields a function that is told how many it really had."""
+        with self._slots:
+            self._clock.sleep(max(self._requests.take(1) if self._requests else 0.0, self._wait_for(tokens)))
+            while (wait := self._closed_until - self._clock.now()) > 0:
+                self._clock.sleep(wait)
+            yield lambda used: self._give_back(tokens - used)
+
+    def close(self, seconds: float) -> None:
+        """Let no request begin for so long, because the endpoint asked for it."""
+        with self._lock:
+            self._closed_until = max(self._closed_until, self._clock.now() + seconds)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, without a slot."""
+        self._clock.sleep(seconds)
+
+    def _wait_for(self, tokens: int) -> float:
+        return self._tokens.take(tokens) if self._tokens else 0.0
+
+    def _give_back(self, tokens: int) -> None:
+        if self._tokens:
+            self._tokens.give_back(tokens)

@@ -1,0 +1,65 @@
+"""Language models at any endpoint that speaks OpenAI's chat protocol, as a plugin."""
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, JsonValue, field_validator
+
+from ragindex.language.chat import OpenAIChat
+from ragindex.language.limits import Limits
+from ragindex.language.setting import Setting
+from ragindex.plugin import Plugin
+from ragindex.services import address
+
+if TYPE_CHECKING:
+    from ragindex.language.asking import ModelLanguage
+
+_URL_VARIABLES = ("OPENAI_BASE_URL",)
+_OURS = frozenset({"model", "messages", "temperature", "seed", "response_format", "max_tokens", "stream", "n"})
+
+
+class OpenAICompatibleChat(Plugin):
+    """`openai:MODEL` at OPENAI_BASE_URL with OPENAI_API_KEY, or with the key in the file OPENAI_API_KEY_FILE.
+
+    `structure` is how answers are asked for: by JSON schema, else JSON mode, else plain text (auto), or one of these.
+    `max_tokens` caps what a task allows for an answer; `reasoning_tokens` are added for models that think first.
+    Requests that time out, lose their connection or get 408, 409, 429 or 5xx are sent again up to `retries` times.
+    `extra` goes into every request as it is.
+    """
+
+    argument: ClassVar[str] = "model"
+    version: ClassVar[int] = 1
+
+    model: str
+    base_url: str | None = None
+    key_variable: str = "OPENAI_API_KEY"
+    temperature: float | None = Field(default=0.0, ge=0)
+    seed: int | None = 0
+    structure: Literal["auto", "schema", "json", "text"] = "auto"
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    max_tokens: int | None = Field(default=None, ge=1)
+    reasoning_tokens: int = Field(default=0, ge=0)
+    timeout: float = Field(default=120.0, gt=0)
+    retries: int = Field(default=6, ge=0)
+    concurrency: int = Field(default=16, ge=1, le=1024)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+
+    @field_validator("extra")
+    @classmethod
+    def _nothing_of_ours(cls, extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        taken = sorted(_OURS & extra.keys())
+        if taken:
+            raise ValueError(f"without {taken[0]}, which the framework sets")
+        return extra
+
+    def open(self, setting: Setting | None = None) -> "ModelLanguage":
+        """Sends nothing yet, and needs no key before the first request.
+
+        Raises UsageError for a wrong address, and with a budget for a model that has no price.
+        """
+        from ragindex.language.asking import ModelLanguage  # builds on this module
+
+        setting = setting or Setting()
+        chat = OpenAIChat(self, address(_URL_VARIABLES, self.base_url), setting.workspace)
+        limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
+        return ModelLanguage(chat, limits, self, setting)

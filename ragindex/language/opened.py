@@ -1,0 +1,42 @@
+"""The language model that a workspace was opened with."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ragindex import registry
+from ragindex.interfaces import LanguagePlugin
+from ragindex.language.cache import Cache, NoCache
+from ragindex.language.setting import Setting
+from ragindex.language.tasks import Language
+
+CALLS = "calls.sqlite"
+
+
+@dataclass
+class Model:
+    """A language model's parameters and, once it is asked, the model. Its calls are kept in the workspace."""
+
+    folder: Path
+    plugin: LanguagePlugin
+    setting: Setting
+    keep_calls: bool = True
+
+    @property
+    def name(self) -> str:
+        """The model as it is written."""
+        assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
+        return registry.label(self.plugin)
+
+    @cached_property
+    def language(self) -> Language:
+        """Opened when it is first asked for; that asks nothing."""
+        cache = Cache(self.folder / CALLS) if self.keep_calls else NoCache()
+        return self.plugin.open(replace(self.setting, cache=cache, workspace=self.folder))
+
+    @cached_property
+    def id(self) -> str:
+        """What answers depend on; needs no key and no cache."""
+        return self.plugin.open(replace(self.setting, budget=None)).id

@@ -1,0 +1,214 @@
+"""What clients of remote services share: keys, addresses, what went wrong, and when to try again."""
+
+import base64
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ragindex.errors import UsageError
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+_Given = TypeVar("_Given")
+DEFAULT_URL = "https://api.openai.com/v1"
+LONGEST_WAIT = 120.0  # seconds; who asks for more is not waited for
+_FIRST_WAIT = 0.5
+_LONGEST_BACKOFF = 30.0
+_LONGEST_MESSAGE = 500
+_PASSING = frozenset({408, 409, 429})
+_NEVER_PASSING = frozenset({501, 505})
+_QUOTA = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing hard limit")
+
+
+# ---------------------------------------------------------------- settings
+
+
+def variable(names: Sequence[str]) -> str | None:
+    """The first of the environment variables `names` that is set to something."""
+    return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
+
+
+def secret(names: Sequence[str], workspace: Path | None = None) -> str | None:
+    """A key from the first variable set among NAME and NAME_FILE, which names a file outside `workspace`.
+
+    Raises UsageError where the file cannot be read or lies inside, and where no header can hold the key.
+    """
+    for name in names:
+        key = variable([name]) or _from_file(f"{name}_FILE", workspace)
+        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+            raise UsageError(f"{name} must be one word of printable ASCII characters, as a header can hold it.")
+        if key is not None:
+            return key
+    return None
+
+
+def _from_file(name: str, workspace: Path | None) -> str | None:
+    written = variable([name])
+    if written is None:
+        return None
+    path = Path(written).expanduser()
+    if workspace is not None and path.resolve().is_relative_to(workspace.resolve()):
+        raise UsageError(f"{name} must name a file outside the workspace {workspace}. Got {written}.")
+    try:
+        return path.read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"{name} names {written}, which cannot be read: {reason}.") from None
+
+
+def address(names: Sequence[str], given: str | None = None) -> str:
+    """`given`, the first variable that is set, or OpenAI's address. Raises UsageError where it is none."""
+    base_url = given or variable(names) or DEFAULT_URL
+    if not base_url.startswith(("http://", "https://")):
+        raise UsageError(f"{' or '.join(names)} must begin with http:// or https://.")
+    return base_url
+
+
+def without_credentials(base_url: str) -> str:
+    """The address without user, password, query and a slash at the end."""
+    parts = urlsplit(base_url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2].lower(), parts.path.rstrip("/"), "", ""))
+
+
+def client(base_url: str, key: str, timeout: float) -> "OpenAI":
+    """A client that sends every request once. A user and password in the address go into a header, not into logs."""
+    from openai import OpenAI
+
+    parts = urlsplit(base_url)
+    user = parts.netloc.rpartition("@")[0]
+    login = base64.b64encode(unquote(user).encode()).decode()
+    headers = {"Authorization": f"Basic {login}"} if user else None
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return OpenAI(base_url=bare, api_key=key, max_retries=0, timeout=timeout, default_headers=headers)
+
+
+def redacted(text: str, key: str) -> str:
+    """The text without the key."""
+    return text.replace(key, "…") if key else text
+
+
+# ---------------------------------------------------------------- what went wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why there is no answer. `status` is None where nothing came back; `retry_after` in seconds, as the server says.
+
+    `code` and `param` are the service's own words for the kind of error and the parameter it blames, or empty.
+    """
+
+    message: str
+    status: int | None = None
+    code: str = ""
+    param: str = ""
+    retry_after: float | None = None
+
+    @property
+    def out_of_quota(self) -> bool:
+        """Whether nothing more is to be had until somebody pays."""
+        return any(words in f"{self.code} {self.message}".lower() for words in _QUOTA)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may succeed later: lost connections, 408, 409, 429 and 5xx, but no empty purse."""
+        if self.out_of_quota or (self.retry_after or 0.0) > LONGEST_WAIT:
+            return False
+        if self.status is None or self.status in _PASSING:
+            return True
+        return self.status >= 500 and self.status not in _NEVER_PASSING
+
+    def __str__(self) -> str:
+        return self.message if self.status is None else f"status {self.status}: {self.message}"
+
+
+class TroubleError(Exception):
+    """Carries a Trouble from a request to whoever decides what is told to the user."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(str(trouble))
+        self.trouble = trouble
+
+
+def asked(call: Callable[[], _Given], key: str) -> _Given:
+    """What `call`, a request through the openai package, gives. Raises TroubleError, which never holds the key."""
+    from openai import APIConnectionError, APIStatusError
+
+    try:
+        return call()
+    except APIStatusError as error:
+        headers: Mapping[str, str] = error.response.headers
+        trouble = _refused(error.message, error.body, error.status_code, headers, key)
+    except APIConnectionError as error:
+        cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
+        trouble = Trouble(redacted(cause, key)[:_LONGEST_MESSAGE])
+    raise TroubleError(trouble)  # out here, so that no request with its headers hangs on the error
+
+
+def _refused(message: str, body: Any, status: int, headers: Mapping[str, str], key: str) -> Trouble:
+    body = body if isinstance(body, Mapping) else {}
+    said = body.get("message")
+    said = said if isinstance(said, str) and said else message
+    code, param = (redacted(str(body.get(name) or ""), key) for name in ("code", "param"))
+    code = code or redacted(str(body.get("type") or ""), key)
+    return Trouble(redacted(said, key)[:_LONGEST_MESSAGE], status, code, param, retry_after(headers))
+
+
+def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
+    """Seconds that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) asks for; None where it says nothing."""
+    for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if not value:
+            continue
+        try:
+            seconds = float(value) * scale
+        except ValueError:
+            seconds = _until(value, now())
+        if seconds == seconds:  # not NaN
+            return max(0.0, seconds)
+    return None
+
+
+def _until(date: str, now: float) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp() - now
+    except (ValueError, OverflowError):
+        return float("nan")
+
+
+# ---------------------------------------------------------------- trying again
+
+
+def delay(trouble: Trouble, attempt: int, rng: Random) -> float:
+    """Seconds to wait after the failed attempt `attempt` (from 0): what the server asked for, or growing ones.
+
+    Both with some chance in them, so that those who failed together do not come back together.
+    """
+    if trouble.retry_after is not None:
+        return trouble.retry_after + _FIRST_WAIT / 2 * rng.random()
+    longest = min(_LONGEST_BACKOFF, _FIRST_WAIT * 2.0 ** min(attempt, 16))
+    return longest * (1.0 - rng.random() / 2)
+
+
+def retrying(
+    ask: Callable[[], _Given],
+    retries: int,
+    rng: Random,
+    wait: Callable[[Trouble, float], None] = lambda _, seconds: time.sleep(seconds),
+) -> _Given:
+    """What `ask` gives, asked again up to `retries` times while its TroubleError passes; else that error."""
+    for attempt in range(retries):
+        try:
+            return ask()
+        except TroubleError as error:
+            if not error.trouble.passes:
+                raise
+            trouble = error.trouble
+        wait(trouble, delay(trouble, attempt, rng))
+    return ask()

@@ -1,0 +1,49 @@
+"""A small task and languages over a loopback server, shared by the tests of the language layer."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from openai_server import OpenAIServer
+from pydantic import BaseModel
+
+from ragindex.language.asking import ModelLanguage
+from ragindex.language.cache import Cache
+from ragindex.language.limits import Clock, sleep
+from ragindex.language.openai_compatible import OpenAICompatibleChat
+from ragindex.language.prices import Price, Prices
+from ragindex.language.setting import Setting
+from ragindex.language.tasks import Task
+
+PROMPT = Path(__file__).with_name("echo.jinja")
+PRICES = Prices({"small": Price(input=1000.0, cached=500.0, output=3000.0)})  # per million: a thousandth a token
+QUICK = Clock(sleep=lambda seconds: sleep(seconds / 50))
+
+
+class Echo(BaseModel):
+    """What the server answers where nothing is spoilt."""
+
+    text: str
+
+
+def by_rule(inputs: Mapping[str, Any]) -> Echo:
+    return Echo(text=str(inputs["text"]))
+
+
+ECHO = Task("echo", 1, PROMPT, Echo, rule=by_rule, max_tokens=100)
+
+
+def opened(
+    server: OpenAIServer, path: Path | None = None, setting: Setting | None = None, **given: Any
+) -> ModelLanguage:
+    """`openai:small` at the server, keeping calls in the file `path`."""
+    kept = {} if path is None else {"cache": Cache(path)}
+    plugin = OpenAICompatibleChat.model_validate({"model": "small", "base_url": server.url, **given})
+    return plugin.open(setting or Setting(prices=PRICES, clock=QUICK, **kept))
+
+
+def texts(count: int) -> list[dict[str, str]]:
+    """Inputs of ECHO, all different, of three words each."""
+    rng = random.Random(count)
+    return [{"text": f"text {number} {rng.randrange(10**6)}"} for number in range(count)]

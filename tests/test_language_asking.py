@@ -1,0 +1,444 @@
+"""One input after another, of a server that misbehaves: what is asked, what comes of it, what is told."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import openai_server
+import pytest
+from made_language import ECHO, PRICES, PROMPT, QUICK, Echo, opened, texts
+from openai_server import KEY, OpenAIServer, chat, cut, drop, says, slow, status, usage
+from pydantic import BaseModel
+
+from ragindex.errors import LanguageError, ServiceError, UsageError
+from ragindex.language import accepting, ledger
+from ragindex.language.ledger import Tally
+from ragindex.language.offline import Offline
+from ragindex.language.openai_compatible import OpenAICompatibleChat
+from ragindex.language.setting import Setting
+from ragindex.language.tasks import Failure, Task
+from ragindex.types import Usage
+
+TEXT = {"text": "one two"}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(accepting, "_memories", {})
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        yield running
+
+
+def run(server: OpenAIServer, task: Task[Echo] = ECHO, **given: Any) -> tuple[Echo, Tally]:
+    with ledger.recording() as tally:
+        return opened(server, **given).run(task, TEXT), tally
+
+
+def bodies(server: OpenAIServer) -> list[Mapping[str, Any]]:
+    return [request.body for request in server.requests]
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+def test_what_is_sent(server: OpenAIServer) -> None:
+    answer, tally = run(server, seed=7, extra={"reasoning_effort": "low"}, reasoning_tokens=50)
+    assert answer == Echo(text="one two")
+    (body,) = bodies(server)
+    schema = {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+    assert body == {
+        "model": "small",
+        "messages": [
+            {"role": "system", "content": "You are asked to repeat a text."},
+            {"role": "user", "content": "one two"},
+        ],
+        "max_tokens": 150,
+        "temperature": 0.0,
+        "seed": 7,
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "echo", "schema": schema, "strict": True}},
+    }
+    assert tally.stages == {"echo": Counter(strict=1)}
+
+
+def test_repeats_have_seeds_of_their_own(server: OpenAIServer) -> None:
+    language = opened(server, max_tokens=60)
+    assert [language.run(ECHO, TEXT, repeat=repeat) for repeat in (0, 1)] == [Echo(text="one two")] * 2
+    assert [(body["seed"], body["max_tokens"]) for body in bodies(server)] == [(0, 60), (1, 60)]
+
+
+def test_id_names_what_answers_depend_on(server: OpenAIServer) -> None:
+    first = opened(server).id
+    assert first.startswith("openai-small-")
+    assert opened(server, timeout=5, concurrency=3, retries=0).id == first
+    others = [
+        {"temperature": 1},
+        {"seed": None},
+        {"extra": {"a": 1}},
+        {"max_tokens": 5},
+        {"base_url": "http://127.0.0.1:1"},
+    ]
+    assert len({first, *(opened(server, **other).id for other in others)}) == 6
+
+
+def test_settings_of_the_environment(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    plugin = OpenAICompatibleChat(model="small")
+    with pytest.raises(UsageError, match="openai:small needs a key: set OPENAI_API_KEY, or OPENAI_API_KEY_FILE"):
+        plugin.open().run(ECHO, TEXT)
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
+    assert plugin.open(Setting(workspace=tmp_path / "workspace")).run(ECHO, TEXT) == Echo(text="one two")
+    with pytest.raises(UsageError, match="must name a file outside the workspace"):
+        plugin.open(Setting(workspace=tmp_path)).run(ECHO, TEXT)
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        plugin.open().run(ECHO, TEXT)
+    monkeypatch.setenv("OTHER_KEY", "two words")
+    with pytest.raises(UsageError, match="OTHER_KEY must be one word") as caught:
+        OpenAICompatibleChat(model="small", key_variable="OTHER_KEY").open().run(ECHO, TEXT)
+    assert "two words" not in str(caught.value)
+    monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
+    with pytest.raises(UsageError, match="OPENAI_BASE_URL must begin with http"):
+        plugin.open()
+
+
+def test_a_password_in_the_address(server: OpenAIServer) -> None:
+    language = opened(server, base_url=server.url.replace("127", "me:pass%20word@127"), retries=0)
+    with pytest.raises(ServiceError, match="refuses the key") as caught:
+        language.run(ECHO, TEXT)
+    assert server.requests[0].headers["authorization"] == "Basic bWU6cGFzcyB3b3Jk"
+    assert "pass" not in str(caught.value)
+
+
+def test_nothing_of_ours_among_the_extra_parameters() -> None:
+    with pytest.raises(ValueError, match="without seed, which the framework sets"):
+        OpenAICompatibleChat(model="small", extra={"seed": 1})
+
+
+# ---------------------------------------------------------------- what the server accepts
+
+
+@pytest.mark.parametrize(
+    ("refuses", "formats"),
+    [
+        ({"json_schema"}, ["json_schema", "json_object"]),
+        ({"json_schema", "json_object"}, ["json_schema", "json_object", None]),
+        ({"response_format"}, ["json_schema", "json_object", None]),
+        ({"seed"}, ["json_schema", "json_schema"]),
+        ({"temperature", "max_tokens", "seed"}, ["json_schema"] * 4),
+    ],
+)
+def test_stepping_down_is_remembered(
+    server: OpenAIServer, refuses: set[str], formats: list[str | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.refuses, server.write = refuses, lambda body: '{"text": "x"}'
+    answer, tally = run(server)
+    assert answer == Echo(text="x")
+    assert [body.get("response_format", {}).get("type") for body in bodies(server)] == formats
+    opened(server).run(ECHO, {"text": "three"})
+    assert len(server.requests) == len(formats) + 1
+    last = bodies(server)[-1]
+    assert not refuses & {*last, last.get("response_format", {}).get("type")}
+    assert ("max_completion_tokens" in last) == ("max_tokens" in refuses)
+    assert tally.calls == 1
+    assert tally.stages == {"echo": Counter(strict=1)}
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told.startswith(f"openai:small at {server.url} is asked by ")
+    assert all(name in told for name in refuses & {"seed", "temperature", "max_tokens"})
+
+
+def test_the_schema_is_told_where_it_cannot_be_enforced(server: OpenAIServer) -> None:
+    server.refuses, server.write = {"json_schema"}, lambda body: '{"text": "x"}'
+    assert run(server)[0] == Echo(text="x")
+    content = bodies(server)[1]["messages"][-1]["content"]
+    assert content.startswith("one two\n\nAnswer with one JSON object, and nothing else, that fits this JSON schema:\n")
+    assert json.loads(content.rpartition("\n")[2])["required"] == ["text"]
+
+
+def test_plain_text_is_read_by_the_task(server: OpenAIServer) -> None:
+    server.refuses, server.write = {"response_format"}, lambda body: "Plainly: x"
+
+    def read(text: str) -> Echo:
+        head, _, tail = text.partition(": ")
+        if head != "Plainly":
+            raise ValueError("it does not begin with Plainly")
+        return Echo(text=tail)
+
+    task = Task("plain", 1, PROMPT, Echo, read=read)
+    assert run(server, task)[0] == Echo(text="x")
+    assert bodies(server)[-1]["messages"][-1]["content"] == "one two"
+    server.write = lambda body: '{"text": "y"}' if len(body["messages"]) > 2 else "Well: x"
+    answer, tally = run(server, task)
+    assert answer == Echo(text="y")
+    assert "it does not begin with Plainly" in bodies(server)[-1]["messages"][-1]["content"]
+    assert tally.stages == {"plain": Counter({"malformed": 1, "asked again": 1, "strict": 1})}
+
+
+def test_a_fixed_structure_is_not_given_up(server: OpenAIServer) -> None:
+    server.refuses = {"json_object"}
+    with pytest.raises(LanguageError, match="rejects the input, status 400: Unsupported parameter: 'json_object'"):
+        opened(server, structure="json").run(ECHO, TEXT)
+    assert run(server, structure="text")[0] == Echo(text=bodies(server)[-1]["messages"][-1]["content"])
+    assert [body.get("response_format") for body in bodies(server)] == [{"type": "json_object"}, None]
+
+
+def test_a_system_role_that_is_refused(server: OpenAIServer) -> None:
+    server.faults.append(status(400, "System role not supported"))
+    assert run(server)[0] == Echo(text="You are asked to repeat a text.\n\none two")
+    assert [message["role"] for message in bodies(server)[-1]["messages"]] == ["user"]
+
+
+def test_one_schema_refused_is_not_all_schemas_refused(server: OpenAIServer) -> None:
+    class Other(BaseModel):
+        text: str
+        kind: str = ""
+
+    other = Task("other", 1, PROMPT, Other)
+    language = opened(server)
+    language.run(ECHO, TEXT)
+    server.faults.append(status(400, "Invalid schema for response_format 'other'"))
+    language.run(other, TEXT)
+    language.run(other, {"text": "three"})
+    language.run(ECHO, {"text": "three"})
+    formats = [body["response_format"]["type"] for body in bodies(server)]
+    assert formats == ["json_schema", "json_schema", "json_object", "json_object", "json_schema"]
+
+
+def test_an_input_too_long_says_nothing_about_the_structure(server: OpenAIServer) -> None:
+    server.faults.append(status(400, "This model's maximum context length is 8 tokens."))
+    language = opened(server)
+    with pytest.raises(LanguageError, match="rejects the input, status 400: .* maximum context") as caught:
+        language.run(ECHO, TEXT)
+    assert caught.value.kind == "rejected"
+    language.run(ECHO, {"text": "x"})
+    assert [body["response_format"]["type"] for body in bodies(server)] == ["json_schema"] * 2
+
+
+# ---------------------------------------------------------------- trouble that passes
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [status(408), status(409), status(429), status(429, retry_after="0"), status(500), status(503), drop, cut(30),
+     says("<html>busy</html>"), says('{"choices": []}'), says('{"error": {"message": "overloaded", "code": 529}}')],
+)  # fmt: skip
+def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
+    server.faults.extend([fault, fault])
+    answer, tally = run(server)
+    assert answer == Echo(text="one two")
+    assert len(server.requests) == 3
+    assert tally.calls == 1
+    assert tally.stages == {"echo": Counter({"sent again": 2, "strict": 1})}
+
+
+def test_waits_as_long_as_told(server: OpenAIServer) -> None:
+    server.faults.append(status(429, retry_after="1"))
+    assert opened(server, setting=Setting(prices=PRICES)).run(ECHO, TEXT) == Echo(text="one two")
+    assert server.requests[1].at - server.requests[0].at >= 1.0
+
+
+def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
+    server.faults.append(slow(0.6))
+    assert run(server, timeout=0.3)[0] == Echo(text="one two")
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (status(500, "out of order"), "echo: openai:small at .* gave no answer in 3 tries; status 500: out of order"),
+        (drop, "gave no answer in 3 tries; .*disconnected"),
+        (says("<html>"), "gave no answer in 3 tries; expected JSON, got '<html>'"),
+    ],
+)
+def test_tries_are_bounded(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
+    server.faults.extend([fault] * 3)
+    with pytest.raises(LanguageError, match=message) as caught:
+        opened(server, retries=2).run(ECHO, TEXT)
+    assert caught.value.kind == "unreachable"
+    assert len(server.requests) == 3
+
+
+# ---------------------------------------------------------------- trouble that stays
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (status(401, f"wrong {KEY}"), "refuses the key, status 401: wrong …. Check OPENAI_API_KEY"),
+        (status(403), "refuses the key, status 403"),
+        (status(404, "no such model"), "knows no such model or address, status 404: no such model. Check --llm"),
+        (status(429, "You exceeded your current quota"), "gives no more until the account is topped up"),
+        (status(429, "later", retry_after="3600"), "asks to come back in 3600 seconds, status 429: later"),
+    ],
+)
+def test_what_stops_everything(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
+    server.choose = lambda received, earlier: fault
+    with pytest.raises(ServiceError, match=message) as caught:
+        opened(server, concurrency=1).map(ECHO, texts(50))
+    assert not isinstance(caught.value, LanguageError)
+    assert len(server.requests) <= 2
+
+
+def test_twenty_in_a_row_without_an_answer_stop_everything(server: OpenAIServer) -> None:
+    server.choose = lambda received, earlier: status(500)
+    with pytest.raises(ServiceError, match="20 inputs in a row got no answer; the last: echo: .*status 500"):
+        opened(server, retries=0, concurrency=1).map(ECHO, texts(200))
+    assert 20 <= len(server.requests) <= 22
+
+
+def test_no_server(server: OpenAIServer) -> None:
+    with pytest.raises(LanguageError, match=r"small at http://127\.0\.0\.1:1/v1 gave no answer in 1 tries; .*refused"):
+        opened(server, base_url="http://127.0.0.1:1/v1", retries=0).run(ECHO, TEXT)
+
+
+# ---------------------------------------------------------------- answers that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("fault", "stage", "note"),
+    [
+        (chat(content='{"txt": 1}'), "malformed", "expected the keys text; got txt"),
+        (chat(content='{"text": '), "malformed", "Expecting value"),
+        (chat(content=None), "empty", "it is empty"),
+        (chat(content=" \n"), "empty", "it is empty"),
+    ],
+)
+def test_the_model_is_shown_its_error_once(
+    server: OpenAIServer, fault: openai_server.Fault, stage: str, note: str
+) -> None:
+    server.faults.append(fault)
+    server.write = lambda body: '{"text": "x"}'
+    answer, tally = run(server)
+    assert answer == Echo(text="x")
+    messages = bodies(server)[1]["messages"]
+    assert note in messages[-1]["content"]
+    assert '"required":["text"]' in messages[-1]["content"]
+    assert [message["role"] for message in messages][-3:] == (
+        ["user", "assistant", "user"] if stage == "malformed" else ["system", "user"][-3:]
+    )
+    assert tally.stages == {"echo": Counter({stage: 1, "asked again": 1, "strict": 1})}
+    assert tally.calls == 2
+    server.faults.extend([fault, fault])
+    with pytest.raises(LanguageError, match=f"echo: small gave no usable answer: {note}") as caught:
+        run(server)
+    assert caught.value.kind == stage
+
+
+def test_tolerant_reading_needs_no_second_question(server: OpenAIServer) -> None:
+    server.faults.extend(
+        [chat(content='Sure! {"text": "x"}'), chat(content='{"text": "x",}'), chat(content='{"Text": 3}')]
+    )
+    stages = [run(server)[1].stages["echo"] for _ in range(3)]
+    assert stages == [Counter(found=1), Counter(repaired=1), Counter(reshaped=1)]
+
+
+def test_parts_of_a_text(server: OpenAIServer) -> None:
+    server.faults.append(chat(content=[{"type": "text", "text": '{"text":'}, {"type": "text", "text": ' "x"}'}]))
+    assert run(server)[0] == Echo(text="x")
+
+
+def test_a_refusal_is_not_asked_twice(server: OpenAIServer) -> None:
+    server.faults.extend([chat(content=None, refusal="I will not."), chat(content="", finish_reason="content_filter")])
+    for reason in ("it refuses: I will not.", "it refuses: its content filter stopped it"):
+        with pytest.raises(LanguageError, match=reason) as caught:
+            run(server)
+        assert caught.value.kind == "refusal"
+    assert len(server.requests) == 2
+    server.faults.append(status(400, "The response was filtered", code="content_filter"))
+    with pytest.raises(LanguageError, match="rejects the input, status 400: The response was filtered"):
+        run(server, structure="json")
+
+
+def test_a_cut_answer_gets_twice_the_room(server: OpenAIServer) -> None:
+    cut_off = chat(content='{"text": "one tw', finish_reason="length")
+    server.faults.append(cut_off)
+    answer, tally = run(server)
+    assert answer == Echo(text="one two")
+    assert [body["max_tokens"] for body in bodies(server)] == [100, 200]
+    assert tally.stages == {"echo": Counter({"truncated": 1, "asked again": 1, "strict": 1})}
+    server.faults.extend([cut_off, chat(content="", finish_reason="length")])
+    with pytest.raises(LanguageError, match="it was cut off after 3 tokens; more max_tokens") as caught:
+        run(server)
+    assert caught.value.kind == "truncated"
+    server.faults.append(chat(finish_reason="length"))  # just whole
+    assert run(server)[1].stages == {"echo": Counter(strict=1)}
+
+
+# ---------------------------------------------------------------- what it cost
+
+
+def test_tokens_as_the_server_counts_them(server: OpenAIServer) -> None:
+    details = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 40}}
+    server.faults.append(usage(details))
+    _, tally = run(server)
+    (entry,) = tally.entries
+    assert (entry.input_tokens, entry.cached_tokens, entry.output_tokens, entry.estimated) == (100, 40, 7, False)
+    assert entry.money == pytest.approx(0.06 * 1 + 0.04 * 0.5 + 0.007 * 3, abs=1e-12) != 0
+    assert tally.first == tally.spent == Usage(entry.seconds, 100, 7, entry.money)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [None, {}, [], {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": -3, "completion_tokens": "7"},
+     {"prompt_tokens": None, "completion_tokens": 2.5}, {"prompt_tokens": True, "completion_tokens": None}],
+)  # fmt: skip
+def test_missing_and_impossible_counts_are_estimated(server: OpenAIServer, counts: Any) -> None:
+    server.faults.append(usage(counts))
+    (entry,) = run(server)[1].entries
+    characters = len("You are asked to repeat a text.") / 4, len("one two") / 4, len('{"text": "one two"}') / 4
+    assert entry.input_tokens == 8 + 2 + 2 * 4 + 3
+    assert [round(count, 2) for count in characters] == [7.75, 1.75, 4.75]
+    assert (entry.output_tokens, entry.estimated) == (5, True)
+
+
+def test_a_model_without_a_price_has_no_money(server: OpenAIServer) -> None:
+    with ledger.recording() as tally:
+        opened(server, model="unheard-of").run(ECHO, TEXT)
+    assert tally.entries[0].money is None
+    assert tally.unpriced == {"unheard-of"}
+    assert tally.spent.money == 0.0
+
+
+# ---------------------------------------------------------------- rules
+
+
+def test_rules_do_the_task_without_a_model() -> None:
+    language = Offline().open()
+    with ledger.attributed("index", "gear"), ledger.recording() as tally:
+        answers = language.map(ECHO, [{"text": "a"}, {"text": "b"}])
+    assert answers == [Echo(text="a"), Echo(text="b")]
+    assert (language.id, tally.calls, tally.rules, tally.spent.money) == ("offline rules", 0, 2, 0.0)
+    assert [(entry.phase, entry.method, entry.task, entry.item) for entry in tally.entries] == [
+        ("index", "gear", "echo", 0),
+        ("index", "gear", "echo", 1),
+    ]
+    assert tally.stages == {"echo": Counter(rule=2)}
+    with pytest.raises(UsageError, match="ruleless cannot be done by a rule: .* --llm openai:MODEL .* OPENAI_API_KEY"):
+        language.run(Task("ruleless", 1, PROMPT, Echo), {"text": "a"})
+
+
+def test_a_rule_that_finds_nothing_is_a_failure() -> None:
+    def never(inputs: Mapping[str, Any]) -> Echo:
+        raise LanguageError(f"nothing in {inputs['text']}", "empty")
+
+    failing = Task("failing", 1, PROMPT, Echo, rule=never)
+    assert Offline().open().map(failing, [TEXT]) == [Failure("failing", "nothing in one two", "empty")]
+
+
+def test_quick_clock_is_only_quicker() -> None:
+    start = QUICK.now()
+    QUICK.sleep(1.0)
+    assert QUICK.now() - start >= 0.02

@@ -1,0 +1,180 @@
+"""Reading answers: what fits, what is meant, what cannot be used, and never for long."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from ragindex.language.parsing import UnusableError, read_json
+from ragindex.language.repairing import repaired
+
+
+class Triple(BaseModel):
+    subject: str
+    predicate: str
+    object: str
+
+
+class Extraction(BaseModel):
+    entities: list[str] = []
+    triples: list[Triple] = []
+
+
+class Tuples(BaseModel):
+    triples: list[tuple[str, str, str]]
+
+
+class Answer(BaseModel):
+    answer: str
+
+
+class Choice(BaseModel):
+    chosen: int = Field(ge=0)
+    why: str | None = None
+
+
+ABC, DEF = ("a", "b", "c"), ("d", "e", "f")
+BOTH = Extraction(entities=["x"], triples=[Triple(subject="a", predicate="b", object="c")])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "stage"),
+    [
+        ('{"triples": [["a", "b", "c"]]}', Tuples(triples=[ABC]), "strict"),
+        (' {"answer": "x", "more": 1}\n', Answer(answer="x"), "strict"),
+        ('```json\n{"answer": "x"}\n```', Answer(answer="x"), "found"),
+        ('Sure:\n```\n{"answer": "x"}\n```\nAnything else?', Answer(answer="x"), "found"),
+        ('The answer is {"answer": "x"}, I think.', Answer(answer="x"), "found"),
+        ('<think>{"answer": "y"}?</think>\n{"answer": "x"}', Answer(answer="x"), "found"),
+        ('\ufeff{"answer": "x"}', Answer(answer="x"), "found"),
+        ('{"answer": "y"} No: {"answer": "x"}', Answer(answer="x"), "found"),
+        ('{"chosen": 3}\n{"why": "so"}', Choice(chosen=3, why="so"), "found"),
+        ('{"answer": "x",}', Answer(answer="x"), "repaired"),
+        ("{'answer': 'x'}", Answer(answer="x"), "repaired"),
+        ('{"answer": "x', Answer(answer="x"), "repaired"),
+        ('{"answer": "he said "hi" twice"}', Answer(answer='he said "hi" twice'), "repaired"),
+        ('{"triples": [("a", "b", "c"), ("d", "e", "f"),]}', Tuples(triples=[ABC, DEF]), "repaired"),
+        ("{'triples': [('a', 'b', 'c')]}", Tuples(triples=[ABC]), "repaired"),
+        ('{"chosen": 3, "why": None}', Choice(chosen=3), "repaired"),
+        ('("a", "b", "c")\n("d", "e", "f")', Tuples(triples=[ABC, DEF]), "reshaped"),
+        ('("a", "b", "c")', Tuples(triples=[ABC]), "reshaped"),
+        ('[["a", "b", "c"], ["d", "e", "f"]]', Tuples(triples=[ABC, DEF]), "reshaped"),
+        ('{"subject": "a", "predicate": "b", "object": "c"}', None, ""),
+        ('[{"subject": "a", "predicate": "b", "object": "c"}]', BOTH.model_copy(update={"entities": []}), "reshaped"),
+        ('{"entities": ["x"]}\n\n{"triples": [("a", "b", "c"),]}', BOTH, "reshaped"),
+        ('[{"entities": ["x"]}, {"triples": [["a", "b", "c"]]}]', BOTH, "reshaped"),
+        ('{"triples": [["a", "b", "c"]]}\n{"triples": [["d", "e", "f"]]}', Tuples(triples=[ABC, DEF]), "found"),
+        ('{"Entity": "x", "triple": "(a, b, c)"}', BOTH, "reshaped"),
+        ('{"entities": {"n1": "x"}, "triples": ["a | b | c"]}', BOTH, "reshaped"),
+        ('{"entities": "x", "triples": "(\\"a\\", \\"b\\", \\"c\\")"}', BOTH, "reshaped"),
+        ('{"result": {"entities": ["x"], "triples": [["a", "b", "c"]]}}', BOTH, "reshaped"),
+        ('{"entities": "- x\\n- y"}', Extraction(entities=["x", "y"]), "reshaped"),
+        ('{"entities": "x, y"}', Extraction(entities=["x", "y"]), "reshaped"),
+        ('{"entities": "[x, y]"}', Extraction(entities=["x", "y"]), "reshaped"),
+        ('{"entities": null}', Extraction(), "reshaped"),
+        ('["x", "y"]', Extraction(entities=["x", "y"]), "reshaped"),
+        ('Here they are: ["x"]', Extraction(entities=["x"]), "reshaped"),
+        ('{"answer": 1945}', Answer(answer="1945"), "reshaped"),
+        ('{"ANSWER": ["x"]}', Answer(answer="x"), "reshaped"),
+        ('[{"answer": "x"}]', Answer(answer="x"), "reshaped"),
+        ('"{\\"answer\\": \\"x\\"}"', Answer(answer="x"), "found"),
+        ('"x"', Answer(answer="x"), "reshaped"),
+    ],
+)
+def test_variants(text: str, expected: BaseModel | None, stage: str) -> None:
+    if expected is None:
+        with pytest.raises(UnusableError):
+            read_json(text, Extraction)
+    else:
+        assert read_json(text, type(expected)) == (expected, stage)
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "reason"),
+    [
+        ("", Answer, "Expecting value"),
+        ("I cannot find any (none are named).", Extraction, "Expecting value"),
+        ("As [1] says, nothing.", Extraction, "Expecting value"),
+        ('{"reply": "x"}', Answer, "expected the keys answer; got reply"),
+        ('{"foo": []}', Extraction, "expected the keys entities, triples; got foo"),
+        ('{"chosen": -1}', Choice, "chosen: Input should be greater than or equal to 0"),
+        ('{"chosen": "third"}', Choice, "chosen: Input should be a valid integer"),
+        ('{"chosen": 1, "why": {"a": NaN}}', Choice, "why: Input should be a valid string"),
+        ('{"answer": ', Answer, "Expecting value"),
+        ("{'answer': }", Answer, "Expecting property name"),
+        ('{"triples": [["a", "b"]]}', Tuples, "triples.0"),
+        ("3", Answer, "expected a JSON object, got int"),
+        ('{"answer": ' * 500, Answer, "Expecting value"),
+    ],
+)
+def test_what_cannot_be_used(text: str, output: type[BaseModel], reason: str) -> None:
+    with pytest.raises(UnusableError, match=reason) as caught:
+        read_json(text, output)
+    assert caught.value.kind == "malformed"
+
+
+def test_only_strict_reading_where_that_is_asked() -> None:
+    with pytest.raises(UnusableError):
+        read_json('Well: {"answer": "x"}', Answer, tolerant=False)
+    assert read_json('{"answer": "x"}', Answer, tolerant=False) == (Answer(answer="x"), "strict")
+
+
+# ---------------------------------------------------------------- properties
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+extractions = st.builds(Tuples, triples=st.lists(st.tuples(words, words, words), max_size=5))
+prose = st.text("abc xyz.,!?\n", max_size=30)
+
+
+@settings(deadline=None)
+@given(extractions)
+def test_json_round_trips(value: Tuples) -> None:
+    assert read_json(value.model_dump_json(), Tuples) == (value, "strict")
+    assert read_json(json.dumps(value.model_dump(), indent=2), Tuples) == (value, "strict")
+
+
+@settings(deadline=None)
+@given(extractions, prose, prose)
+def test_wrapped_answers_read_the_same(value: Tuples, before: str, after: str) -> None:
+    text = value.model_dump_json()
+    assert read_json(f"{before}{text}{after}", Tuples)[0] == value
+    assert read_json(f"{before}\n```json\n{text}\n```\n{after}", Tuples)[0] == value
+
+
+@settings(deadline=None)
+@given(extractions)
+def test_tuples_and_commas_too_many_read_the_same(value: Tuples) -> None:
+    rows = [f"({', '.join(json.dumps(part) for part in row)},)" for row in value.triples]
+    assert read_json(f'{{"triples": [{", ".join(rows)}],}}', Tuples)[0] == value
+
+
+pieces = st.sampled_from(
+    ["{", "}", "[", "]", "(", ")", '"', "'", ",", ":", "\\", "\n", "1", "a", "null", "```", '{"answer":']
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(), st.lists(pieces, max_size=40).map("".join)))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for output in (Answer, Extraction, Tuples, Choice):
+        with contextlib.suppress(UnusableError):
+            value, stage = read_json(text, output)
+            assert isinstance(value, output)
+            assert stage in {"strict", "found", "repaired", "reshaped"}
+
+
+@pytest.mark.parametrize("piece", ['{"', "[", '{")\'-#"', "{'true\"'", '{"a": ["b", ', "( '", "```\n", '{"answer": "x'])
+def test_a_megabyte_of_nonsense_ends(piece: str) -> None:
+    for size in (60_000, 1_000_000):  # as much as is repaired, and more
+        with pytest.raises(UnusableError):  # hours from now where nothing is bounded
+            read_json(piece * (size // len(piece)), Tuples)
+
+
+def test_repairing_gives_up_in_time() -> None:
+    assert repaired("{'a': [1, 2") == {"a": [1, 2]}
+    assert repaired('{")\'-#"' * 9000) is None
+    assert repaired("[" * 100) is None
+    assert repaired("[1, " + " " * 70_000) is None

@@ -1,0 +1,151 @@
+"""Many calls, of a server that fails, from threads and processes that die: every answer received is paid once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import language_child
+import openai_server
+import pytest
+from made_language import ECHO, Echo, opened, texts
+from openai_server import KEY, OpenAIServer, Received, chat, cut, drop, slow, status
+
+from ragindex.language import accepting, ledger
+from ragindex.language.cache import Cache, held
+from ragindex.language.tasks import Failure
+from ragindex.types import Usage
+
+CHILD = Path(language_child.__file__)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CHILD.parent), *sys.path]))
+    with OpenAIServer() as running:
+        yield running
+
+
+def child(server: OpenAIServer, path: Path, count: int, concurrency: int) -> "subprocess.Popen[str]":
+    """A process that has imported everything and begins when a line is written to it."""
+    command = [sys.executable, str(CHILD), server.url, str(path), str(count), str(concurrency)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def ended(process: "subprocess.Popen[str]") -> str:
+    out, _ = process.communicate()
+    return out
+
+
+def ready(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+
+def begin(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+# ---------------------------------------------------------------- failures among many
+
+
+TROUBLE = [status(429), status(429, retry_after="0"), status(500), drop, cut(40)]
+
+
+def a_fifth(received: Received, earlier: int) -> openai_server.Fault | None:
+    """A fifth of the inputs fail at their first request, in five ways."""
+    number = zlib.crc32(received.body["messages"][1]["content"].encode())
+    return TROUBLE[number // 5 % 5] if number % 5 == 0 and earlier == 0 else None
+
+
+def test_a_thousand_inputs_with_a_fifth_failing(server: OpenAIServer, tmp_path: Path) -> None:
+    server.choose = a_fifth
+    inputs, path = texts(1000), tmp_path / "calls.sqlite"
+    failing = [zlib.crc32(each["text"].encode()) for each in inputs if zlib.crc32(each["text"].encode()) % 5 == 0]
+    unread = sum(TROUBLE[number // 5 % 5] is TROUBLE[4] for number in failing)
+    done: list[int] = []
+    with ledger.recording() as tally:
+        answers = opened(server, path, concurrency=32).map(ECHO, inputs, progress=done.append)
+    assert answers == [Echo(**each) for each in inputs]
+    assert sum(done) == 1000
+    assert len(failing) > 150
+    assert len(server.requests) == 1000 + len(failing)
+    assert server.sent - unread == 1000 == tally.calls == held(Cache(path))[0].answers  # each whole answer is paid once
+    assert tally.stages == {"echo": Counter({"strict": 1000, "sent again": len(failing)})}
+    assert tally.spent == Usage(tally.spent.seconds, 1000 * 10, 1000 * 4, tally.spent.money)
+    assert tally.spent.money == pytest.approx(1000 * (10e-3 + 4 * 3e-3))
+
+
+def test_bad_inputs_end_no_run(server: OpenAIServer, tmp_path: Path) -> None:
+    bad = {3: status(400, "too many tokens"), 8: chat(content="nothing"), 9: chat(refusal="no"), 15: status(500)}
+
+    def choose(received: Received, earlier: int) -> openai_server.Fault | None:
+        return bad.get(int(received.body["messages"][1]["content"].split()[1]))
+
+    server.choose = choose
+    path = tmp_path / "calls.sqlite"
+    answers = opened(server, path, retries=1).map(ECHO, texts(20))
+    kinds = {at: answer.kind for at, answer in enumerate(answers) if isinstance(answer, Failure)}
+    assert kinds == {3: "rejected", 8: "malformed", 9: "refusal", 15: "unreachable"}
+    assert [answer for at, answer in enumerate(answers) if at not in bad] == [
+        Echo(**each) for at, each in enumerate(texts(20)) if at not in bad
+    ]
+    bad.clear()
+    asked = len(server.requests)
+    assert opened(server, path).map(ECHO, texts(20), again=True) == [Echo(**each) for each in texts(20)]
+    assert len(server.requests) == asked + 4
+
+
+# ---------------------------------------------------------------- threads and processes
+
+
+def test_as_many_at_once_as_there_are_connections(server: OpenAIServer) -> None:
+    server.choose = lambda received, earlier: slow(0.2)
+    opened(server, concurrency=32).map(ECHO, texts(96))
+    assert server.most_in_flight == 32
+    assert len(server.requests) == 96
+
+
+def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
+    server.choose = lambda received, earlier: slow(0.02)
+    path, concurrency, count = tmp_path / "calls.sqlite", 8, 300
+    process = child(server, path, count, concurrency)
+    ready(process)
+    begin(process)
+    while server.sent < 60:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    ended(process)
+    while server.in_flight:
+        time.sleep(0.002)
+    kept, sent = held(Cache(path))[0].answers, server.sent
+    under_way = concurrency + concurrency // 4 + 1  # on a connection, or being kept
+    assert 60 - under_way <= kept < count
+    assert 0 <= sent - kept <= under_way  # nothing else is lost
+    with ledger.recording() as tally:
+        assert opened(server, path, concurrency=8).map(ECHO, texts(count)) == [Echo(**each) for each in texts(count)]
+    assert (tally.replayed, server.sent) == (kept, sent + count - kept)
+
+
+def test_two_processes_share_a_cache(server: OpenAIServer, tmp_path: Path) -> None:
+    server.choose = lambda received, earlier: slow(0.02)
+    path, count = tmp_path / "calls.sqlite", 100
+    processes = [child(server, path, count, 8) for _ in range(2)]
+    for process in processes:
+        ready(process)
+    for process in processes:
+        begin(process)
+    told = [json.loads(f"[{ended(process).replace(' ', ',')}]") for process in processes]
+    assert [calls for calls, _ in told] == [count, count]
+    assert sum(count - replayed for _, replayed in told) == len(server.requests) == count
+    assert held(Cache(path))[0].answers == count
