@@ -164,7 +164,11 @@ def describe(plugin: BaseModel) -> dict[str, Any]:
 
 def label(plugin: BaseModel) -> str:
     """The shortest text that makes the plugin again: its name and the parameters that differ from their defaults."""
-    return render(_short(describe(plugin), plugin))
+    short = _short(describe(plugin), plugin)
+    argument = getattr(type(plugin), "argument", None)
+    if argument is not None and set(short.params) == {argument} and isinstance(short.params[argument], str):
+        return f"{short.name}:{short.params[argument]}"
+    return render(short)
 
 
 def _short(described: Mapping[str, Any], plugin: BaseModel) -> Spec:
