@@ -5,16 +5,17 @@ Finished batches are appended to a JSON Lines file, so that a comparison that wa
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from eval.comparison import Answer, Ranked
+from eval.readings import Reading
 from ragindex.answers import step_as_json, step_from_json
-from ragindex.errors import QuestionError, RagindexError, StoreError
+from ragindex.errors import BudgetError, QuestionError, RagindexError, StoreError
 from ragindex.interfaces import Retriever
 from ragindex.language import ledger
 from ragindex.language.ledger import EMBEDDING
@@ -23,6 +24,9 @@ from ragindex.types import Hit, Query, Retrieval, Step, Usage
 
 _USAGE = tuple(field.name for field in fields(Usage))
 _THREADS = min(4, os.cpu_count() or 1)
+
+Read: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[Reading]]
+"""Answers questions from what was found for them, in order."""
 
 # What a method may raise on one question without ending the comparison. A plugin is not ours: its mistakes count too.
 SURVIVED = (
@@ -46,19 +50,21 @@ def answer_all(
     *,
     strict: bool = False,
     size: int = 32,
+    reader: Read | None = None,
 ) -> tuple[Answer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
     A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
     `strict`, the first such question raises QuestionError. Questions are asked in batches of `size`; what a batch
-    pays for is shared evenly, so methods that ask a language model are asked one by one. Raises StoreError where the
-    file cannot be written.
+    pays for is shared evenly, so methods that ask a language model are asked one by one. With a `reader`, what was
+    found is read while it is whole; one that was not read counts as failed, and what the reader raises ends all, as
+    BudgetError does. Raises StoreError where the file cannot be written.
     """
     answers = read(kept)
     todo = [query for query in queries if query.id not in answers]
     with bar(f"{label}: asking", len(todo)) as advance:
-        for batch in _in_threads(retriever, todo, k, size):
-            append(kept, [answer for answer in batch if answer.error is None])
+        for batch in _in_threads(retriever, todo, k, size, reader):
+            append(kept, [answer for answer in batch if _failure(answer) is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)
@@ -77,32 +83,39 @@ def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Ret
     return found
 
 
-def _in_threads(retriever: Retriever, queries: Sequence[Query], k: int, size: int) -> Iterator[list[Answer]]:
+def _in_threads(
+    retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: Read | None
+) -> Iterator[list[Answer]]:
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     pool = ThreadPoolExecutor(_THREADS)
     try:
         for future in as_completed(
-            [pool.submit(copy_context().run, _answer, retriever, batch, k) for batch in batches]
+            [pool.submit(copy_context().run, _answer, retriever, batch, k, reader) for batch in batches]
         ):
             yield future.result()
     finally:  # a stopped comparison does not wait for what it has not begun
         pool.shutdown(cancel_futures=True)
 
 
-def _answer(retriever: Retriever, batch: Sequence[Query], k: int) -> list[Answer]:
+def _answer(retriever: Retriever, batch: Sequence[Query], k: int, reader: Read | None) -> list[Answer]:
     """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
     try:
         with ledger.attributed(phase="query"), ledger.recording() as asked:
             found = retrieve(retriever, batch, k)
         usage, calls = _shared(asked, len(batch))
-        return [
+        answers = [
             replace(_reduced(query, retrieval), usage=usage, calls=calls)
             for query, retrieval in zip(batch, found, strict=True)
         ]
+    except BudgetError:
+        raise
     except SURVIVED as error:
         if len(batch) == 1:
             return [Answer(batch[0].id, (), f"{type(error).__name__}: {error}")]
-    return [answer for query in batch for answer in _answer(retriever, [query], k)]
+        return [answer for query in batch for answer in _answer(retriever, [query], k, reader)]
+    if reader is None:
+        return answers
+    return [replace(answer, reading=read) for answer, read in zip(answers, reader(batch, found), strict=True)]
 
 
 def _shared(asked: ledger.Tally, questions: int) -> tuple[Usage, int]:
@@ -112,11 +125,17 @@ def _shared(asked: ledger.Tally, questions: int) -> tuple[Usage, int]:
     return Usage(whole.seconds / questions, *tokens, whole.money / questions), made // questions
 
 
+def _failure(answer: Answer) -> str | None:
+    """Why a question was not answered, or what was found not read."""
+    return answer.error or (answer.reading.error if answer.reading else None)
+
+
 def _require_answers(answers: Iterable[Answer], texts: Mapping[str, str], label: str) -> None:
     for answer in answers:
-        if answer.error is not None:
+        reason = _failure(answer)
+        if reason is not None:
             raise QuestionError(
-                f"{label} failed on the question {answer.query_id} ({texts[answer.query_id][:100]!r}): {answer.error}. "
+                f"{label} failed on the question {answer.query_id} ({texts[answer.query_id][:100]!r}): {reason}. "
                 "Without --strict it is counted, and scores 0."
             )
 
@@ -192,7 +211,7 @@ def _as_json(answer: Answer) -> Mapping[str, Any]:
     steps = [step_as_json(step) for step in answer.trace]
     usage = {name: getattr(answer.usage, name) for name in _USAGE}
     found = {"query": answer.query_id, "hits": hits, "trace": steps, "notes": list(answer.notes)}
-    return {**found, "usage": usage, "calls": answer.calls}
+    return {**found, "usage": usage, "calls": answer.calls, "reading": answer.reading and answer.reading.to_json()}
 
 
 def ranked_as_json(hit: Ranked) -> dict[str, Any]:
@@ -214,6 +233,7 @@ def _parsed(line: bytes) -> Answer | None:
         hits = tuple(ranked_from_json(hit) for hit in value["hits"])
         trace = tuple(step_from_json(step) for step in value["trace"])
         usage = Usage(**value["usage"])
-        return Answer(value["query"], hits, None, trace, tuple(value["notes"]), usage, value["calls"])
+        reading = Reading.from_json(value["reading"]) if value.get("reading") else None
+        return Answer(value["query"], hits, None, trace, tuple(value["notes"]), usage, value["calls"], reading)
     except (ValueError, KeyError, TypeError):
         return None

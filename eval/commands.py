@@ -55,6 +55,12 @@ def compare(
     triples: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), in place of asking.")
     ] = None,
+    read: Annotated[
+        bool | None, typer.Option("--read", help="Answer each question from what was found; measure EM and F1.")
+    ] = None,
+    reader_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Tokens of what was found that are read. Default: 2000.")
+    ] = None,
     store: Annotated[str | None, typer.Option(metavar="S", help="Default: lancedb.")] = None,
     k: Annotated[str | None, typer.Option("--k", metavar="5,10,20", help="The cutoffs. Default: 5,10,20.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ask N questions, drawn by the seed.")] = None,
@@ -98,6 +104,8 @@ def compare(
         budget=budget,
         no_cache=no_cache,
         triples=triples,
+        read=read,
+        reader_tokens=reader_tokens,
         store=store,
         k=k,
         limit=limit,

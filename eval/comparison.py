@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eval.datasets import Gold
+from eval.readings import ReaderFacts, Reading, ReadingCosts
+from eval.readings import costs as reading_costs
 from eval.significance import Interval
 from ragindex.types import Query, Step, Usage
 from ragindex.workspace import PartFigures
@@ -31,7 +33,7 @@ class Answer:
     """What one method found for one question; `error` says why it found nothing, where it failed.
 
     `usage` is what its calls of language models and of paid encoders cost when they were first made, `calls` how many
-    of the former there were.
+    of the former there were. `reading` is what a reader made of what was found, where one was asked.
     """
 
     query_id: str
@@ -41,6 +43,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     usage: Usage = NO_USAGE
     calls: int = 0
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,12 @@ class MethodResult:
         return replace(whole, **{name: getattr(whole, name) / max(1, len(used)) for name in ("seconds", *COSTS)})
 
     @property
+    def reading_costs(self) -> ReadingCosts | None:
+        """What reading took, a question: apart from `query_usage`. None where nothing was read."""
+        readings = [one.reading for one in self.final if one.reading is not None]
+        return reading_costs([one for one in readings if one.error is None])
+
+    @property
     def calls(self) -> float:
         """Calls of language models a question: the mean."""
         made = [answer.calls for answer in self.final if answer.error is None]
@@ -231,6 +240,7 @@ class MethodResult:
                 "index": _usage(self.index_usage),
                 "spent": _usage(self.spent),
                 "query": {**_usage(self.query_usage), "calls": self.calls},
+                **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
             "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},
             "breakdown": [one.to_json() for one in self.breakdown],
@@ -248,7 +258,8 @@ class Comparison:
 
     `pairs` are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was
     not read of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions
-    and the number of processors; `llm` is "none" where no method asks a language model.
+    and the number of processors; `llm` is "none" where no method asks a language model. Where answers were read,
+    `reader` says by whom, and `bounds` are what that reader answers from nothing and from the gold documents.
     """
 
     dataset: DatasetFacts
@@ -268,6 +279,8 @@ class Comparison:
     left_out: tuple[str, ...]
     environment: Mapping[str, str]
     fingerprint: str
+    reader: ReaderFacts | None = None
+    bounds: tuple[MethodResult, ...] = ()
 
     def method(self, label: str) -> MethodResult:
         """The result of the method with this label. Raises KeyError."""
@@ -282,6 +295,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The versioned schema that `--json` writes; later versions only add to it."""
+        bounds = [bound.to_json() for bound in self.bounds]
         return {
             "schema": SCHEMA,
             "dataset": self.dataset.to_json(),
@@ -298,6 +312,7 @@ class Comparison:
             "left_out": list(self.left_out),
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
+            **({} if self.reader is None else {"reader": self.reader.to_json(), "bounds": bounds}),
         }
 
 

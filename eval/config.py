@@ -46,6 +46,8 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     budget: float | None = None
     no_cache: bool | None = None
     triples: Path | None = None
+    read: bool | None = None
+    reader_tokens: int | None = Field(default=None, ge=1)
     store: str | dict[str, Any] | None = None
     k: str | int | list[int] | None = None
     limit: int | None = None

@@ -13,24 +13,25 @@ from typing import Any
 
 import regex
 
-from eval import datasets, latency, metrics, outputs
+from eval import datasets, latency, metrics, outputs, reader
 from eval.answering import answer_all
-from eval.comparison import Comparison, DatasetFacts, MethodResult, Study
+from eval.comparison import Answer, Comparison, DatasetFacts, MethodResult, Study
 from eval.datasets import Dataset
 from eval.environment import environment
 from eval.grid import variants
 from eval.inference import pairs, with_intervals
 from eval.methods import Method, chosen
+from eval.reader import Reader
 from eval.scoring import judgements, scores
 from eval.tracking import track
 from ragindex import registry
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError, UsageError
-from ragindex.identity import in_order
 from ragindex.interfaces import AskingPart, IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.language.budget import Budget
 from ragindex.language.setting import Setting
+from ragindex.reading import DEFAULT_TOKENS
 from ragindex.registry import Written
 from ragindex.tracing import traced_where_on
 from ragindex.types import Query, Retrieval
@@ -60,6 +61,8 @@ def compare(
     budget: float | None = None,
     keep_calls: bool = True,
     triples: Path | str | None = None,
+    read: bool = False,
+    reader_tokens: int = DEFAULT_TOKENS,
     out: Path | str | None = None,
     tracking: bool = True,
 ) -> Comparison:
@@ -70,7 +73,8 @@ def compare(
     variants of methods, as ["hybrid:rrf_k=10,60"]. `out` is a folder for the report, the rankings and the figures.
     With `tracking`, the comparison is recorded in MLflow. `llm` is a language model, as openai:MODEL; `budget` the
     most that its calls may cost, in dollars; without `keep_calls` no answer of it is kept. `triples` is a file of
-    published extractions (HippoRAG's OpenIE format), used in place of asking.
+    published extractions (HippoRAG's OpenIE format), used in place of asking. With `read`, the language model (or the
+    rules) answers each question from `reader_tokens` tokens of what each method found, and EM and F1 are measured.
 
     Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError. A question on which a method raises is
     counted as unanswered and scores 0; with `strict` it raises QuestionError.
@@ -90,8 +94,11 @@ def compare(
         _require_questions(dataset)
         if triples is not None:
             opened.import_part("extractions", Path(triples))
-        results = [_measured(opened, method, dataset, Asking(cutoffs, strict), left_out) for method in asked]
+        reads = reader.opened(opened, reader_tokens) if read else None
+        results = [_measured(opened, method, dataset, Asking(cutoffs, strict, reads), left_out) for method in asked]
         comparison = _comparison(opened, dataset, cutoffs, [result for result in results if result], left_out, asked)
+        if reads is not None:
+            comparison = reader.with_bounds(comparison, opened, dataset, reads)
     study = Study(comparison.dataset.name, (comparison,))
     if out is not None:
         outputs.write(study, Path(out))
@@ -169,10 +176,11 @@ def _opened(
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How questions are asked: for how many documents, and whether a failure ends everything."""
+    """How questions are asked: for how many documents, whether a failure ends everything, who reads what is found."""
 
     ks: tuple[int, ...]
     strict: bool
+    reader: Reader | None = None
 
 
 def _measured(
@@ -198,28 +206,45 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
     retriever = OpenedLater(scheme, workspace)
     fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
     folder = workspace.folder / "runs" / fingerprint
-    depths = ks if getattr(scheme, "reads_k", False) else ks[-1:]
-    size = 1 if isinstance(scheme, AskingPart) else _BATCH
     traced = traced_where_on(retriever, method.label)  # the latency below is without it
-    answers = {
-        k: answer_all(traced, queries, k, folder / f"answers-{k}.jsonl", method.label, strict=asking.strict, size=size)
-        for k in depths
-    }
+    answers = _answers(traced, method, queries, asking, folder)
     failed = {answer.query_id for answer in answers[ks[-1]] if answer.error is not None}
     timed = [query for query in latency.sample(queries, workspace.seed) if query.id not in failed]
     per_query = scores(answers, dataset.gold, ks)
+    if asking.reader is not None:
+        per_query = reader.with_scores(per_query, answers[ks[-1]], dataset.gold)
     described = registry.describe(scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
     return MethodResult(
         described["name"],
         method.label,
         described["params"],
-        fingerprint,
+        fingerprint if asking.reader is None else registry.digest([fingerprint, asking.reader.id]),
         answers,
         per_query,
         metrics.means(list(per_query.values())),
         latency.measure(retriever, timed, ks[-1], folder / f"latency-{ks[-1]}.json", method.label),
         _parts(workspace, scheme),
     )
+
+
+def _answers(
+    retriever: Retriever, method: Method, queries: Sequence[Query], asking: Asking, folder: Path
+) -> dict[int, tuple[Answer, ...]]:
+    """By k: at the largest alone, unless the method reads k. What is found at the largest is read."""
+    largest, found = asking.ks[-1], {}
+    for k in asking.ks if getattr(method.scheme, "reads_k", False) else (largest,):
+        reads = asking.reader if k == largest else None
+        found[k] = answer_all(
+            retriever,
+            queries,
+            k,
+            folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl"),
+            method.label,
+            strict=asking.strict,
+            size=1 if isinstance(method.scheme, AskingPart) else _BATCH,
+            reader=None if reads is None else reads.read,
+        )
+    return found
 
 
 @dataclass(slots=True)
@@ -286,7 +311,7 @@ def _comparison(
         ),
         encoder=registry.label(workspace.encoders.plugin),  # type: ignore[arg-type]  # a pydantic model; seed apart
         encoder_id=workspace.encoder_id,
-        llm=workspace.llm_name if any(_asks(method.scheme) for method in asked) else "none",
+        llm=workspace.llm_name if any(workspace.asks(method.scheme) for method in asked) else "none",
         store=workspace.store_name,
         language=workspace.language,
         seed=workspace.seed,
@@ -307,11 +332,6 @@ def _titles(dataset: Dataset) -> Mapping[str, str]:
     """Those of the gold documents."""
     wanted = {id for gold in (dataset.gold or {}).values() for id in gold.doc_ids}
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
-
-
-def _asks(scheme: IndexingScheme) -> bool:
-    """Whether the scheme or one of its parts asks a language model, or the rules in its place."""
-    return isinstance(scheme, AskingPart) or any("model" in part.uses for part in in_order(scheme.parts()))
 
 
 def _of_parts(workspace: Workspace, methods: Sequence[Method]) -> list[str]:

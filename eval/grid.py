@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from eval import answer_metrics
 from eval.comparison import Study
 from eval.methods import Method
 from eval.metrics import names
@@ -86,8 +87,9 @@ def threshold(written: str, ks: Sequence[int]) -> Threshold:
         raise UsageError(
             f"--fail-below must be LABEL:METRIC=VALUE with a value from 0 to 1, as 'dense:R@5=0.60'. Got {written!r}."
         )
-    if metric not in names(ks):
-        there = ", ".join(names(ks))
+    known = [*names(ks), *answer_metrics.NAMES]
+    if metric not in known:
+        there = ", ".join(known)
         raise UsageError(f"--fail-below names the metric {metric!r}, which is not measured. There are: {there}.")
     return Threshold(label, metric, least)
 
@@ -116,5 +118,6 @@ def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:
 def _missed(one: Threshold, reached: float | None, dataset: str) -> str | None:
     wanted = f"{one.label} was to reach {one.metric} = {one.least:g} on {dataset}"
     if reached is None:
-        return f"{wanted}, and no quality was measured"
+        needed = "which needs --read and accepted answers" if one.metric in answer_metrics.NAMES else ""
+        return f"{wanted}, {needed or 'and no quality was measured'}"
     return None if reached >= one.least else f"{wanted}, and reached {reached:.4f}"

@@ -57,12 +57,23 @@ def hops(kind: str) -> int | None:
 
 def _quality_intervals(methods: Sequence[MethodResult], ids: Sequence[str], seed: int) -> list[dict[str, Interval]]:
     """The interval of each metric's mean over the questions `ids`, for each method: all on the same draws."""
-    if len(ids) < 2:
-        return [{} for _ in methods]
-    names = list(methods[0].metrics)
-    resampled = significance.resampled_means(np.hstack([_table(method, ids, names) for method in methods]), seed)
-    intervals = iter([significance.interval(column) for column in resampled.T])
-    return [{name: next(intervals) for name in names} for _ in methods]
+    found: list[dict[str, Interval]] = [{} for _ in methods]
+    for defined, names in _families(methods, ids):
+        if len(defined) < 2:
+            continue
+        values = np.hstack([_table(method, defined, names) for method in methods])
+        intervals = iter([significance.interval(column) for column in significance.resampled_means(values, seed).T])
+        for each in found:
+            each |= {name: next(intervals) for name in names}
+    return found
+
+
+def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+    """The metrics by the questions of `ids` that they are defined for: not every question has accepted answers."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in methods[0].metrics if methods else ():
+        found.setdefault(tuple(id for id in ids if name in methods[0].per_query[id]), []).append(name)
+    return [(list(defined), names) for defined, names in found.items()]
 
 
 def _latency_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
@@ -123,7 +134,18 @@ def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Seque
 def _quality_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> list[Pair]:
     if not both or not methods[0].per_query:
         return []
-    ids, names = list(methods[0].per_query), list(methods[0].metrics)
+    families = _families(methods, list(methods[0].per_query))
+    return [pair for ids, names in families for pair in _family_pairs(methods, both, ids, names, seed)]
+
+
+def _family_pairs(
+    methods: Sequence[MethodResult],
+    both: Sequence[tuple[int, int]],
+    ids: Sequence[str],
+    names: Sequence[str],
+    seed: int,
+) -> list[Pair]:
+    """The pairs by metrics that are defined for the same questions."""
     values = np.stack([_table(method, ids, names) for method in methods], axis=1)
     tested = significance.permutation_tests(values, both, seed, _resamples(len(both)))
     resampled = significance.resampled_means(values.reshape(len(ids), -1), seed)

@@ -10,6 +10,7 @@ import numpy as np
 
 from eval.answering import SURVIVED, retrieve, write_whole
 from eval.comparison import Latency, Percentiles
+from ragindex.errors import BudgetError
 from ragindex.interfaces import Retriever
 from ragindex.language import ledger
 from ragindex.meter import recording
@@ -68,6 +69,8 @@ def _seconds(retriever: Retriever, query: Query, k: int) -> list[float] | None:
     try:
         with ledger.recording() as asked, recording() as times:
             retrieve(retriever, [query], k)
+    except BudgetError:
+        raise
     except SURVIVED:
         return None  # counted as unanswered where the answers are gathered
     replayed = asked.correction  # a kept answer of a language model takes the seconds that it took first

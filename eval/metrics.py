@@ -51,10 +51,10 @@ def measure(hits: Sequence[Sequence[str]], gold: Mapping[str, int], ks: Sequence
 
 
 def means(per_query: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of every metric over the questions; empty where there are none."""
-    if not per_query:
-        return {}
-    return {name: math.fsum(one[name] for one in per_query) / len(per_query) for name in per_query[0]}
+    """The mean of every metric over the questions that it is defined for; empty where there are none."""
+    names = dict.fromkeys(name for one in per_query for name in one)
+    values = {name: [one[name] for one in per_query if name in one] for name in names}
+    return {name: math.fsum(found) / len(found) for name, found in values.items()}
 
 
 def _recall(ranked: Sequence[str], gold: Mapping[str, int]) -> float:

@@ -4,6 +4,7 @@
     comparison.json               the figures of all methods; the schema of --json
     questions.jsonl               a line a question: text, gold, kind
     per_query.jsonl               a line a method and question: what was found, step by step, and how it scored
+    bounds.jsonl                  the same of a reader's bounds, where answers were read
     qrels.trec, runs/LABEL.trec   gold, and the document rankings at the largest k
 
 A study of several comparisons has study.json and report.html, and a folder with the other files for each of them.
@@ -71,6 +72,8 @@ def _write_comparison(comparison: Comparison, folder: Path) -> None:
     _write(folder / "comparison.json", [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)])
     _write(folder / "questions.jsonl", questions(comparison))
     _write(folder / "per_query.jsonl", per_query(comparison, comparison.methods))
+    if comparison.bounds:
+        _write(folder / "bounds.jsonl", per_query(comparison, comparison.bounds))
     write_qrels(comparison, folder)
     for method in comparison.methods:
         _write(folder / "runs" / f"{file_name(method.label)}.trec", run(method))
@@ -125,8 +128,10 @@ def questions(comparison: Comparison) -> Iterable[str]:
 
 def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
     """One JSON object a method and question: what was asked, wanted and found, and how it scored."""
+    asked = {query.id: query for query in comparison.queries}
     for method in methods:
-        for query, answer in zip(comparison.queries, method.final, strict=True):
+        for answer in method.final:
+            query = asked[answer.query_id]
             gold = None if comparison.gold is None else comparison.gold.get(query.id)
             line: dict[str, Any] = {
                 "method": method.label,
@@ -144,6 +149,7 @@ def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterab
                 "notes": list(answer.notes),
                 "usage": asdict(answer.usage),
                 "calls": answer.calls,
+                **({"reading": answer.reading.to_json()} if answer.reading else {}),
             }
             yield json.dumps(line, ensure_ascii=False)
 

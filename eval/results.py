@@ -21,6 +21,7 @@ from eval.comparison import (
     Study,
 )
 from eval.datasets import Gold
+from eval.readings import ReaderFacts, Reading
 from ragindex.answers import step_from_json
 from ragindex.errors import DataError
 from ragindex.types import Query, Usage
@@ -44,9 +45,9 @@ def read(folder: Path) -> Study:
 def _comparison(folder: Path) -> Comparison:
     value = _object(folder / "comparison.json")
     asked = list(_lines(folder / "questions.jsonl"))
-    found = {
-        label: list(lines) for label, lines in groupby(_lines(folder / "per_query.jsonl"), lambda it: it["method"])
-    }
+    read = value.get("reader")
+    found = _by_method(folder / "per_query.jsonl")
+    bounds = _by_method(folder / "bounds.jsonl") if value.get("bounds") else {}
     facts = {"judged": value["dataset"]["questions"], **value["dataset"]}
     gold = {one["query"]: _gold(one) for one in asked if one["gold"] is not None}
     return Comparison(
@@ -62,12 +63,18 @@ def _comparison(folder: Path) -> Comparison:
         gold=gold or None,
         titles={id: title for one in asked for id, title in one["titles"].items()},
         methods=tuple(_method(one, found.get(one["label"], []), value["ks"][-1]) for one in value["methods"]),
+        reader=ReaderFacts(**read) if read else None,
+        bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),
         pairs=tuple(_pair(pair) for pair in value["pairs"]),
         notes=tuple(value["notes"]),
         left_out=tuple(value["left_out"]),
         environment=value["environment"],
         fingerprint=value["fingerprint"],
     )
+
+
+def _by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
+    return {label: list(lines) for label, lines in groupby(_lines(file), lambda line: line["method"])}
 
 
 def _gold(line: Mapping[str, Any]) -> Gold:
@@ -105,7 +112,8 @@ def _answer(line: Mapping[str, Any]) -> Answer:
     hits = tuple(ranked_from_json(hit) for hit in line["hits"])
     trace = tuple(step_from_json(step) for step in line["trace"])
     usage = Usage(**line["usage"])
-    return Answer(line["query"], hits, line["error"], trace, tuple(line["notes"]), usage, line["calls"])
+    reading = Reading.from_json(line["reading"]) if line.get("reading") else None
+    return Answer(line["query"], hits, line["error"], trace, tuple(line["notes"]), usage, line["calls"], reading)
 
 
 def _pair(value: Mapping[str, Any]) -> Pair:

@@ -15,6 +15,7 @@ from eval.grid import require_methods, threshold, variants
 from eval.methods import chosen
 from ragindex.console import seed_of
 from ragindex.errors import UsageError
+from ragindex.reading import DEFAULT_TOKENS
 
 DEFAULT_KS = (5, 10, 20)
 
@@ -88,6 +89,8 @@ def _over(
                 budget=settings.budget,
                 keep_calls=not settings.no_cache,
                 triples=settings.triples,
+                read=bool(settings.read),
+                reader_tokens=settings.reader_tokens or DEFAULT_TOKENS,
                 tracking=False,
             )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from eval import verdict
+from eval import answer_metrics, verdict
 from eval.comparison import LATENCY, Comparison, MethodResult, Study
 from ragindex.console import plain
 from ragindex.types import Usage
@@ -49,6 +49,8 @@ def table(comparison: Comparison) -> RenderableType:
     cells = [_cells(column, comparison) for column in columns]
     for number, method in enumerate(comparison.methods):
         made.add_row(plain(method.label), *(column[number] for column in cells))
+    for bound in comparison.bounds:
+        made.add_row(f"[dim]{bound.label}[/]", *(_bound_cell(column, bound) for column in columns))
     said = f"[bold]{plain(verdict.sentence(comparison))}[/]"
     return Group(made, "", said, *map(plain, _facts(comparison)), *_troubles(comparison))
 
@@ -84,13 +86,21 @@ def _tokens(usage: Usage) -> float:
 
 
 def _metrics_shown(comparison: Comparison) -> list[str]:
-    """Recall at every k, full recall and nDCG at one; recall of one-document hits only where it differs."""
-    if not comparison.dataset.judged:
-        return []
+    """Recall at every k, full recall and nDCG at one; recall of one-document hits only where it differs; EM and F1."""
     ks, methods = comparison.ks, comparison.methods
+    of_answers = [name for name in answer_metrics.SHOWN if any(name in method.metrics for method in methods)]
+    if not comparison.dataset.judged:
+        return of_answers
     one = 10 if 10 in ks else ks[len(ks) // 2]
     differing = [k for k in ks if any(m.metrics[f"one_doc_R@{k}"] != m.metrics[f"R@{k}"] for m in methods)]
-    return [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
+    found = [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
+    return found + of_answers
+
+
+def _bound_cell(column: _Column, bound: MethodResult) -> str:
+    """Of a bound, only what its answers are worth."""
+    known = column.metric in bound.metrics
+    return f"[dim]{column.form(column.value(bound) or 0.0)}[/]" if known else ""
 
 
 def _metric(name: str) -> _Column:
@@ -126,7 +136,22 @@ def _facts(comparison: Comparison) -> list[str]:
         f"over {_many(timed, 'question')}, one by one",
         f"encoder {comparison.encoder}; {_model(comparison)}; store {comparison.store}; seed {comparison.seed}; "
         f"fingerprint {comparison.fingerprint}",
+        *_reader(comparison),
     ]
+
+
+def _reader(comparison: Comparison) -> list[str]:
+    """Who read, how much, and what that cost a question."""
+    if comparison.reader is None:
+        return []
+    read = [method.reading_costs for method in comparison.methods]
+    tokens = [one.input_tokens + one.output_tokens for one in read if one]
+    money = [one.money for one in read if one]
+    who = "the rules, no model" if comparison.reader.llm == "offline" else comparison.reader.llm
+    dollars = f" and ${max(money):.5f}" if any(money) else ""
+    paid = f"; {max(tokens):,.0f} tokens{dollars} a question at most" if any(tokens) else ""
+    estimated = " (estimated)" if comparison.reader.estimated else ""
+    return [f"answers read by {who}, from {comparison.reader.tokens:,} tokens{estimated} of what was found{paid}"]
 
 
 def _model(comparison: Comparison) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import regex
 
-from eval import outputs
+from eval import answer_metrics, outputs
 from eval.comparison import COSTS, LATENCY, Comparison, MethodResult, Percentiles, Study
 from ragindex.registry import digest
 from ragindex.tracing import autolog, probe
@@ -92,8 +92,10 @@ def trace_to_tracker() -> None:
 
 
 def metric_name(name: str) -> str:
-    """A metric's name as MLflow allows it: `R@5` is `retrieval/recall_at_5`."""
+    """A metric's name as MLflow allows it: `R@5` is `retrieval/recall_at_5`, `F1` is `qa/f1`."""
     base, _, k = name.partition("@")
+    if name in answer_metrics.NAMES:
+        return f"qa/{name.replace('-', '_').lower()}"
     return f"retrieval/{_NAMES[base]}_at_{k}"
 
 
@@ -138,7 +140,8 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
             outputs.write_method(comparison, method, own)
             client.log_artifacts(child, str(own))
             client.set_terminated(child)
-    _batch(client, parent, _params(study.comparisons[0]) if len(study.comparisons) == 1 else _shared_params(study), {})
+    only = study.comparisons[0] if len(study.comparisons) == 1 else None
+    _batch(client, parent, _params(only) if only else _shared_params(study), _bounds(only) if only else {})
     outputs.write(study, folder / "all")
     client.log_artifacts(parent, str(folder / "all"))
     client.set_terminated(parent)
@@ -198,6 +201,15 @@ def _method_params(comparison: Comparison, method: MethodResult) -> Mapping[str,
     return {"method": method.name, "label": method.label, **own, **shared}
 
 
+def _bounds(comparison: Comparison) -> dict[str, float]:
+    """What the reader answers from nothing, and from the gold documents: `bounds/gold-passages/qa/f1`."""
+    return {
+        f"bounds/{bound.label}/{metric_name(name)}": value
+        for bound in comparison.bounds
+        for name, value in bound.metrics.items()
+    }
+
+
 def _method_metrics(method: MethodResult) -> dict[str, float]:
     values = {metric_name(name): value for name, value in method.metrics.items()}
     split = method.latency
@@ -210,6 +222,8 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
         values |= {f"usage/{phase}/{cost}": float(getattr(usage, cost)) for cost in COSTS}
     values["usage/query/calls"] = method.calls
+    read = method.reading_costs
+    values |= {f"usage/reader/{name}": value for name, value in read.to_json().items()} if read else {}
     totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
     return {**values, **totals, "unanswered": len(method.failures)}
 
@@ -218,7 +232,8 @@ def _of(name: str) -> str:
     """The MLflow name of a figure that has an interval."""
     if name in COSTS:
         return f"usage/query/{name}"
-    return metric_name(name) if "@" in name else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
+    measured = "@" in name or name in answer_metrics.NAMES
+    return metric_name(name) if measured else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
 
 
 def _milliseconds(prefix: str, part: Percentiles) -> dict[str, float]:

@@ -160,6 +160,15 @@ class AskingPart(Protocol):
 
 
 @runtime_checkable
+class ImportingPart(Protocol):
+    """What a part has besides when its content can come from a file (`uses` names "import")."""
+
+    def check_import(self, file: Path) -> None:
+        """Raises DataError where the file cannot be read, before anything is built."""
+        ...
+
+
+@runtime_checkable
 class SharingPart(Protocol):
     """What a part has besides when its records can belong to several passages (merged triples, clusters)."""
 

@@ -1,5 +1,6 @@
 """A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve."""
 
+import shutil
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
 from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
 from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, uses_encoder
-from ragindex.interfaces import AskingPart, Encoder, IndexingScheme, Part, Retriever, Store, StorePlugin
+from ragindex.interfaces import AskingPart, Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
 from ragindex.language.opened import Model
 from ragindex.language.setting import Setting
 from ragindex.language.tasks import Language
@@ -276,12 +277,23 @@ class Workspace:
         return self.model.name
 
     def import_part(self, part: Written, file: Path) -> None:
-        """From now on a part's content comes from `file`, which is copied into the workspace. Raises DataError."""
-        name = registry.name_of(model(registry.part(part)))
-        digest = imports.taken(file, self.folder)
+        """From now on a part's content comes from `file`, which is copied into the workspace.
+
+        Raises DataError where it cannot be read, UsageError for a part that is not made from files.
+        """
+        made = registry.part(part)
+        if not isinstance(made, ImportingPart):
+            raise UsageError(f"The part {registry.label(model(made))} is not made from files.")
+        made.check_import(file)
+        name, digest = registry.name_of(model(made)), imports.taken(file, self.folder)
         with self.store.lease("ragindex index"):
             self._reload()
             self._save(imports={**self.manifest.imports, name: digest})
+
+    def asks(self, scheme: IndexingScheme) -> bool:
+        """Whether the scheme or one of its parts asks a language model, or the rules in its place; no imported one."""
+        asking = [part for part in self.all_parts(scheme) if "model" in part.uses and self._imported(part) is None]
+        return isinstance(scheme, AskingPart) or bool(asking)
 
     def failures(self, scheme: IndexingScheme) -> dict[str, dict[str, str]]:
         """The passages that a scheme's parts could not be made for, with the reason, by the part's name."""
@@ -436,7 +448,8 @@ class Workspace:
         outdated = {
             key: self.manifest.outdated.get(key, now)
             for key, record in {**dict.fromkeys(self.manifest.outdated), **self.manifest.parts}.items()
-            if key not in made and (record is None or (encoder and record.encoder == replaced != encoder))
+            if key not in made
+            and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
         }
         doomed = {key for key, since in outdated.items() if now - since > _KEEP_OUTDATED}
         names = self.store.names()
@@ -465,6 +478,7 @@ class Workspace:
         for name in names:
             if name.rpartition(".")[0] == key:
                 self.store.drop(name)
+        shutil.rmtree(self.folder / "parts" / key, ignore_errors=True)
 
     def _up_to_date(self, parts: Sequence[Part[Any]]) -> bool:
         if self._corpus_moved() or not parts:

@@ -2,8 +2,9 @@
 
 `with OpenAIServer() as server:` gives `server.url`. Each fault in `server.faults` spoils one request, in order; a fault
 takes the right answer and gives what is sent in its place, None to drop the connection. `server.choose` picks a fault
-by the request and by how many equal ones came before. `server.write` says what a chat answers; `server.refuses` holds
-parameters of chats that are answered with 400; `server.sent` counts answers with status 200 that were sent in full.
+by the request and by how many equal ones came before. `server.write` says what a chat answers, `server.count` how
+many tokens a text of a chat has; `server.refuses` holds parameters of chats that are answered with 400; `server.sent`
+counts answers with status 200 that were sent in full.
 """
 
 import json
@@ -130,6 +131,7 @@ class OpenAIServer:
             "/v1/chat/completions": self._chat,
         }
         self.choose: Callable[[Received, int], Fault | None] = lambda received, earlier: None
+        self.count: Callable[[str], int] = lambda text: len(text.split())
         self.write: Callable[[Mapping[str, Any]], str] = lambda body: json.dumps(
             {"text": body["messages"][-1]["content"]}
         )
@@ -190,7 +192,7 @@ class OpenAIServer:
             return Answer(400, {"error": {"message": message, "type": "invalid_request_error", "param": refused[0]}})
         text = self.write(body)
         message = {"role": "assistant", "content": text, "refusal": None}
-        read, written = sum(len(each["content"].split()) for each in body["messages"]), len(text.split())
+        read, written = sum(self.count(each["content"]) for each in body["messages"]), self.count(text)
         counts = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return Answer(200, {"object": "chat.completion", "choices": [choice], "usage": counts})

@@ -12,7 +12,10 @@ from command_line import TEXTS, build, failed, make_desk, ragindex, write
 from eval import evaluator
 from ragindex import cli
 
-COMMANDS = ("methods", "index", "search", "add", "remove", "doctor", "compare", "demo", "report", "questions", "cache")
+COMMANDS = (
+    *("methods", "index", "search", "add", "remove", "doctor", "compare"),
+    *("demo", "report", "questions", "cache", "ask", "estimate"),
+)
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,7 @@ from ragindex.errors import (
 from ragindex.filters import Ids, Range, Terms, meta
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
 from ragindex.parts.passages import Passages
+from ragindex.parts.triples import Triples
 from ragindex.parts.vectors import Vectors
 from ragindex.plugin import Plugin
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
@@ -119,6 +120,13 @@ def test_parts_are_shared_and_kept_apart_by_what_they_are(tmp_path: Path) -> Non
     assert other.sync([Dense()]).made == len(DOCUMENTS)
     assert len(other.manifest.parts) == 3
     assert_same(ask(Dense().open(Workspace.open(tmp_path, encoder="lsa")), 5), ask(Dense().open(workspace), 5), "kept")
+
+
+def test_the_first_encoder_replaces_nothing_that_was_made_without_one(tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    workspace.sync([Dense(over=Triples())])  # made of triples alone: the passages are no input of it
+    assert workspace.sync([BM25()]).made == 0
+    assert ids(workspace, "the emperor Hadrian", scheme=BM25())[0] == "d22"
 
 
 def test_without_names_sync_brings_up_everything(tmp_path: Path) -> None:

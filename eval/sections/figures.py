@@ -30,6 +30,8 @@ def section(comparison: Comparison) -> tuple[Plot, ...] | None:
         return _without_gold(comparison)
     metric = f"R@{comparison.ks[0]}"
     found = [_ranked(comparison, metric), _against_latency(comparison, metric)]
+    if any("F1" in method.metrics for method in comparison.methods):
+        found.append(_ranked(comparison, "F1"))
     if len(comparison.ks) > 1:
         found.append(_over_k(comparison))
     for by, words in (("hops", "number of hops"), ("kind", "kind of question")):

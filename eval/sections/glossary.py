@@ -17,6 +17,14 @@ _QUALITY = {
         "one doc R@k",
         "Recall over the hits that name exactly one document. Shown where summaries of several add to R@k.",
     ),
+    "EM": (
+        "EM, exact match",
+        "The share of questions whose answer is an accepted one: without case, punctuation, and the words a, an, the.",
+    ),
+    "F1": (
+        "F1",
+        "How many words the answer shares with the nearest accepted one: the harmonic mean of precision and recall.",
+    ),
 }
 _TESTS = (
     (

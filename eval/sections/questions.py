@@ -47,7 +47,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Found:
     """What one method found. `ranks` are those of the gold documents, `figure` the recall
-    at the smallest k.
+    at the smallest k, `answer` what a reader made of it, "" where none was asked.
     """
 
     label: str
@@ -59,6 +59,7 @@ class Found:
     more_steps: int
     notes: tuple[str, ...]
     error: str
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,24 @@ def _found(
         more_steps=max(0, len(answer.trace) - _STEPS),
         notes=tuple(shown(note, _QUERY) for note in answer.notes[:_ANSWERS]),
         error=shown(without_folders(method.failures.get(answer.query_id, ""))),
+        answer=_answered(answer, metrics),
     )
+
+
+def _answered(answer: Answer, metrics: Mapping[str, float]) -> str:
+    """What was read out of the hits, whether they were thought to hold it, and its F1."""
+    read = answer.reading
+    if read is None:
+        return ""
+    if read.error is not None:
+        return shown(f"not read: {without_folders(read.error)}", _QUERY)
+    said = shown(read.answer, _TITLE) or "no answer"
+    about = [*([] if read.found else ["not held by what was found"]), *_f1(metrics)]
+    return f"{said} ({'; '.join(about)})" if about else said
+
+
+def _f1(metrics: Mapping[str, float]) -> list[str]:
+    return [f"F1 {percent(metrics['F1'])}"] if "F1" in metrics else []
 
 
 def _ranks(answer: Answer, grades: Mapping[str, int], k: int) -> str:

@@ -40,6 +40,7 @@ def section(comparison: Comparison) -> Reproduction:
         "encoder": comparison.encoder,
         "encoder identity": comparison.encoder_id or "none was used",
         "language model": "none: rules" if comparison.llm == "offline" else comparison.llm,
+        **_reader(comparison),
         "store": comparison.store,
         "language of the texts": comparison.language,
         "seed": str(comparison.seed),
@@ -50,6 +51,14 @@ def section(comparison: Comparison) -> Reproduction:
     }
     named = tuple((name, shown(without_folders(value), _PARAMETERS)) for name, value in facts.items())
     return Reproduction(named, tuple(_made(comparison, at) for at in range(len(comparison.methods))))
+
+
+def _reader(comparison: Comparison) -> dict[str, str]:
+    if comparison.reader is None:
+        return {}
+    who = "the rules, no model" if comparison.reader.llm == "offline" else comparison.reader.llm
+    how = "estimated" if comparison.reader.estimated else "by the model's own vocabulary"
+    return {"reader": f"{who}, from at most {comparison.reader.tokens:,} tokens ({how}) of what was found"}
 
 
 def _made(comparison: Comparison, at: int) -> Made:

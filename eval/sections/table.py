@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from eval.answer_metrics import SHOWN
 from eval.comparison import LATENCY, Comparison, MethodResult
 from eval.plots import svg
 from eval.showing import percent, short
@@ -18,6 +19,8 @@ _MEANING = {
     "RR": "one divided by the rank of the first gold document",
     "nDCG": "how much of the best possible ranking's discounted gain is reached",
     "one_doc_R": "recall over the hits that name exactly one document",
+    "EM": "exact match: the share of questions whose answer is an accepted one",
+    "F1": "the words that the answer shares with an accepted one",
 }
 
 
@@ -49,10 +52,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`quality` says whether any metric is in it, `bold` whether any figure is set in bold."""
+    """`quality` says whether any metric is in it, `bold` whether any figure is set in bold.
+
+    `bounds` are what a reader answers from nothing and from the gold documents, where answers were read.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    bounds: tuple[Row, ...]
     quality: bool
     bold: bool
 
@@ -68,21 +75,36 @@ def section(comparison: Comparison) -> Table:
         quality = [_quality(method, name, method.label in best[name]) for name in metrics]
         cells = (*quality, *(cost.cell(method, method.label in best[LATENCY]) for cost in costs))
         rows.append(Row(method.label, Markup(svg.key(number)), cells))  # noqa: S704  # drawn by us, holds no text
-    return Table(tuple(columns), tuple(rows), bool(metrics), any(cell.best for row in rows for cell in row.cells))
+    bold = any(cell.best for row in rows for cell in row.cells)
+    return Table(tuple(columns), tuple(rows), _bounds(comparison, metrics, len(costs)), bool(metrics), bold)
+
+
+def _bounds(comparison: Comparison, metrics: list[str], costs: int) -> tuple[Row, ...]:
+    """Of a bound, only what its answers are worth."""
+    blank = (Cell(""),) * costs
+    return tuple(
+        Row(
+            bound.label,
+            Markup(""),
+            (*(_quality(bound, name, False) if name in SHOWN else Cell("") for name in metrics), *blank),
+        )
+        for bound in comparison.bounds
+    )
 
 
 def metrics_shown(comparison: Comparison) -> list[str]:
-    """Recall at every k, full recall and nDCG at one; recall of one-document hits alone where it differs.
+    """Recall at every k, full recall and nDCG at one; recall of one-document hits alone where it differs; EM and F1.
 
     Of these, the ones that were measured of any method.
     """
-    if not comparison.dataset.judged:
-        return []
     ks, every = comparison.ks, [method.metrics for method in comparison.methods]
+    of_answers = [name for name in SHOWN if any(name in found for found in every)]
+    if not comparison.dataset.judged:
+        return of_answers
     one = 10 if 10 in ks else ks[len(ks) // 2]
     differing = [k for k in ks if any(found.get(f"one_doc_R@{k}") != found.get(f"R@{k}") for found in every)]
     names = [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
-    return [name for name in names if any(name in found for found in every)]
+    return [*(name for name in names if any(name in found for found in every)), *of_answers]
 
 
 def meaning(metric: str) -> str:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from ragindex import registry
 from ragindex.interfaces import LanguagePlugin
-from ragindex.language.cache import Cache, NoCache
+from ragindex.language.cache import Cache, CallCache, NoCache
 from ragindex.language.setting import Setting
 from ragindex.language.tasks import Language
 
@@ -33,8 +33,13 @@ class Model:
     @cached_property
     def language(self) -> Language:
         """Opened when it is first asked for; that asks nothing."""
-        cache = Cache(self.folder / CALLS) if self.keep_calls else NoCache()
-        return self.plugin.open(replace(self.setting, cache=cache, workspace=self.folder))
+        return self.plugin.open(replace(self.setting, cache=self._cache(), workspace=self.folder))
+
+    def _cache(self) -> CallCache:
+        """That of the setting, where it has one; else the workspace's own."""
+        if not isinstance(self.setting.cache, NoCache) or not self.keep_calls:
+            return self.setting.cache
+        return Cache(self.folder / CALLS)
 
     @cached_property
     def id(self) -> str:

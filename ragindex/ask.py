@@ -1,0 +1,117 @@
+"""The command `ask`: a question answered from a workspace, with the passages that the answer rests on."""
+
+import shlex
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from ragindex import reading, registry
+from ragindex.console import (
+    EncoderOption,
+    JsonOption,
+    SeedOption,
+    StoreOption,
+    WorkspaceOption,
+    clean,
+    emit,
+    existing,
+    out,
+    seed_of,
+)
+from ragindex.errors import MissingPartError, UsageError
+from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.language import ledger
+from ragindex.reading import Answered, Context
+from ragindex.types import Query, Retrieval
+from ragindex.workspace import Workspace
+
+_NOT_HELD = "The passages that were found do not hold the answer."
+_NOTHING = "Nothing was found that could hold the answer."
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="What to answer.")],
+    workspace: WorkspaceOption,
+    method: Annotated[str, typer.Option(metavar="NAME", help="The method that finds the passages.")] = "hybrid",
+    k: Annotated[int, typer.Option("-k", "--k", min=1, help="How many hits it finds.")] = 10,
+    llm: Annotated[
+        str | None, typer.Option(metavar="L", help="openai:MODEL, or offline: rules. Default: the workspace's.")
+    ] = None,
+    reader_tokens: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many tokens of what was found are read.")
+    ] = reading.DEFAULT_TOKENS,
+    encoder: EncoderOption = None,
+    store: StoreOption = None,
+    seed: SeedOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Answer a question in a few words, and name the passages that the answer rests on; or say that none holds it.
+
+    Example: ragindex ask "Who wrote the report?" --workspace my-index --method hybrid
+    """
+    if not question.strip():
+        raise UsageError("The question is empty. Ask something.")
+    scheme, asked_seed = registry.scheme(method), seed_of(existing(workspace), seed)
+    with (
+        Workspace.open(workspace, llm=llm, encoder=encoder, store=store, seed=asked_seed) as opened,
+        ledger.attributed("query", method),
+    ):
+        retriever = _opened(opened, scheme, {"--llm": llm, "--encoder": encoder, "--seed": seed})
+        found = retriever.retrieve([Query("question", question)], k)[0]
+        seen = reading.context(found.hits, found.notes, reader_tokens, reading.counted_by(opened))
+        answer, by_rules = _read(opened, question, seen)
+        name = opened.llm_name
+    value = _as_json(question, answer, seen, found) | {"llm": name, "rules": by_rules}
+    emit(value, json, lambda: _show(answer, seen, found, "the rules, no model" if by_rules else name))
+
+
+def _read(opened: Workspace, question: str, seen: Context) -> tuple[Answered, bool]:
+    """The answer, and whether the rules gave it. A model is not asked where there is nothing to read."""
+    if not seen.passages and not seen.notes:
+        return Answered("", found=False), False
+    with ledger.recording() as tally:
+        said = opened.llm.run(reading.ANSWER, reading.inputs(question, seen, opened.language))
+    return reading.answered(said, seen), tally.rules > 0
+
+
+def _opened(opened: Workspace, scheme: IndexingScheme, given: dict[str, Any]) -> Retriever:
+    """The retriever. Raises MissingPartError with the whole command that builds what is missing."""
+    try:
+        return scheme.open(opened)
+    except MissingPartError as error:
+        method, folder = registry.label(scheme), opened.folder  # type: ignore[arg-type]  # a pydantic model
+        flags = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
+        command = f"--workspace {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
+        message = f"The workspace {folder} has not been built for {method}. Run: ragindex index {command}"
+        raise MissingPartError(message) from error
+
+
+def _as_json(question: str, answer: Answered, seen: Context, found: Retrieval) -> dict[str, Any]:
+    """`passages` are all that were read, `rests_on` the numbers of those that the answer rests on."""
+    documents = {hit.id: list(hit.doc_ids) for hit in found.hits}
+    passages = [
+        {"number": one.number, "id": one.hit_id, "doc_ids": documents[one.hit_id], "title": one.title, "text": one.text}
+        for one in seen.passages
+    ]
+    said = {"answer": answer.answer, "found": answer.found, "rests_on": list(answer.passages)}
+    return {"question": question, **said, "passages": passages, "tokens": seen.tokens}
+
+
+def _show(answer: Answered, seen: Context, found: Retrieval, who: str) -> None:
+    """The answer and what it rests on; where it is not held, what was read."""
+    if not seen.passages and not seen.notes:
+        out().print(_NOTHING)
+        return
+    out().print(Text(clean(answer.answer), style="bold") if answer.found else _NOT_HELD)
+    documents = {hit.id: ", ".join(hit.doc_ids) for hit in found.hits}
+    for one in seen.passages:
+        if one.number in answer.passages or not answer.found:
+            name = Text.assemble((f"[{one.number}] {clean(one.title or one.hit_id)}", "bold"), "  ")
+            out().print(name.append(clean(documents[one.hit_id]), style="dim"))
+        if answer.found and one.number in answer.passages:
+            out().print(Text(clean(one.text)))
+    if answer.found and not answer.passages:
+        out().print("It names no passage that it rests on.")
+    read = f"{len(seen.passages)} of {len(found.hits)} hits read, {seen.tokens} tokens"
+    out().print(Text(clean(f"Answered by {who}; {read}."), style="dim"))

@@ -1,0 +1,76 @@
+"""The command `estimate`: what indexing would cost, before anything is spent."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragindex import registry
+from ragindex.console import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption, emit, out, table
+from ragindex.corpus import read
+from ragindex.estimating import Estimate, estimate
+from ragindex.language.budget import Budget
+from ragindex.language.cache import Cache, NoCache
+from ragindex.language.opened import CALLS
+from ragindex.language.setting import Setting
+from ragindex.specs import parse_many
+
+
+def estimate_command(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
+    methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to be built.")],
+    llm: Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
+    sample: Annotated[int, typer.Option(metavar="N", min=0, help="Pay for N documents, to know the answers.")] = 0,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the answers of the sample are kept: nothing is paid twice."),
+    ] = None,
+    budget: BudgetOption = None,
+    format: FormatOption = None,
+    skip_bad: SkipBadOption = False,
+    language: LanguageOption = None,
+    seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
+    json: JsonOption = None,
+) -> None:
+    """Say what indexing would cost in tokens and money. Without --sample nothing is asked and nothing is spent.
+
+    Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
+    """
+    corpus = read(data, format=format, skip_bad=skip_bad)
+    schemes = [registry.scheme(spec) for spec in parse_many(methods)]
+    if workspace is not None:
+        workspace.mkdir(parents=True, exist_ok=True)
+    cache = NoCache() if workspace is None else Cache(workspace / CALLS)
+    setting = Setting(cache=cache, budget=None if budget is None else Budget(budget), seed=seed)
+    found = estimate(corpus, schemes, registry.llm(llm), setting, sample=sample, seed=seed, language=language)
+    money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
+    value = {"tasks": [_as_json(one) for one in found], "money": money}
+    emit(value, json, lambda: _show(found, money, sample, llm))
+
+
+def _as_json(one: Estimate) -> dict[str, object]:
+    names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted")
+    return {name: getattr(one, name) for name in names}
+
+
+def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> None:
+    if not found:
+        out().print("These methods ask no language model: indexing costs no calls.")
+        return
+    rows = [
+        (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", _dollars(one.money))
+        for one in found
+    ]
+    out().print(table(("task", "calls", "tokens in", "tokens out", "$"), rows))
+    if money is not None:
+        out().print(f"In all ${money:.4f}, without what a service takes off for batches or tokens it has seen before.")
+    else:
+        out().print(f"{llm} has no price: name one in a file, and the file in RAGINDEX_PRICES.")
+    if not all(one.counted for one in found):
+        out().print("The model's tokenizer is not at hand: all tokens are a guess from the number of characters.")
+    if not sample:
+        out().print("Answers are guessed from the rules' answers. --sample 20 pays for 20 documents and measures them.")
+
+
+def _dollars(money: float | None) -> str:
+    return "?" if money is None else f"{money:.4f}"

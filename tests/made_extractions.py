@@ -1,0 +1,66 @@
+"""Corpora whose triples are written down by hand, and a server that extracts what the text itself spells out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from made_language import PRICES, QUICK
+from openai_server import OpenAIServer
+
+from ragindex.language.openai_compatible import OpenAICompatibleChat
+from ragindex.language.setting import Setting
+from ragindex.types import Document
+from ragindex.workspace import Workspace
+
+
+def spelt(id: str, *triples: str) -> Document:
+    """A document whose text is its triples: `a|p|b` each, on lines of their own."""
+    return Document(id, "", "\n".join(triples), {"id": id})
+
+
+def openie(path: Path, documents: Sequence[Document]) -> Path:
+    """A published file of extractions for documents made by `spelt`."""
+    docs = [{"title": one.title, "text": one.text, **by_text(one.text, "extracted_")} for one in documents]
+    path.write_text(json.dumps({"docs": docs}), encoding="utf-8")
+    return path
+
+
+def by_text(text: str, prefix: str = "") -> dict[str, Any]:
+    triples = [line.split("|") for line in text.splitlines() if "|" in line]
+    return {f"{prefix}entities": sorted({side[0] for side in triples}), f"{prefix}triples": triples}
+
+
+def imported(folder: Path, file: Path, documents: Sequence[Document] = (), encoder: str = "lsa") -> Workspace:
+    """A workspace of whole documents whose extractions come from `file`."""
+    workspace = Workspace.open(folder, cutting=None, encoder=encoder)
+    workspace.import_part("extractions", file)
+    if documents:
+        workspace.add(documents)
+    return workspace
+
+
+def asking(
+    folder: Path, server: OpenAIServer, model: str = "small", encoder: str = "lsa", cutting: Any = None
+) -> Workspace:
+    """A workspace that asks the server, once for every call."""
+    plugin = OpenAICompatibleChat(model=model, base_url=server.url, retries=0)
+    setting = Setting(prices=PRICES, clock=QUICK)
+    return Workspace.open(folder, llm=plugin, asking=setting, cutting=cutting, encoder=encoder)
+
+
+def spells_out(body: Mapping[str, Any]) -> str:
+    """Answers the task `extract` for documents made by `spelt`."""
+    return json.dumps(by_text(body["messages"][-1]["content"]))
+
+
+def rows(workspace: Workspace, part: Any, *fields: str) -> list[dict[str, Any]]:
+    """The records of a part, by id."""
+    opened = workspace.open_part(part)
+    found = [row for batch in opened.scan(fields or opened.fields()) for row in batch.to_pylist()]
+    return sorted(found, key=lambda row: str(row["id"]))
+
+
+def notes(workspace: Workspace, name: str) -> list[str]:
+    """What the finished parts of this name have to say."""
+    return [note for record in workspace.manifest.parts.values() if record.name == name for note in record.notes]

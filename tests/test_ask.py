@@ -1,0 +1,147 @@
+"""The command `ask`, over a small workspace: answers by rule and by a model."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result
+from openai_server import KEY, OpenAIServer
+from typer.testing import CliRunner
+
+from ragindex import Document, Workspace, registry
+from ragindex.ask import ask
+from ragindex.errors import LanguageError, MissingPartError, UsageError, WorkspaceError
+from ragindex.language import accepting
+
+QUESTION = "Which hill is the highest of the north?"
+TEXTS = {
+    "Grey Anna": "Grey Anna is the highest hill of the north.",
+    "Sarn": "The Sarn is a river that carries barges with slate.",
+    "Orla": "The Orla is a short river with eleven gorges.",
+}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ask")
+    with Workspace.open(folder) as opened:
+        opened.add(Document(f"{title[-4:].lower()}.md", title, text) for title, text in TEXTS.items())
+        opened.retriever("bm25")
+    return folder
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer()
+    app.command()(ask)
+    return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+
+
+def lines(result: Result) -> list[str]:
+    assert result.exit_code == 0
+    return result.stdout.splitlines()
+
+
+def test_the_rules_answer_and_say_so(workspace: Path) -> None:
+    assert lines(run(QUESTION, "--workspace", workspace, "--method", "bm25")) == [
+        "Grey Anna",
+        "[1] Grey Anna  anna.md",
+        "Grey Anna is the highest hill of the north.",
+        "Answered by the rules, no model; 1 of 1 hits read, 15 tokens.",
+    ]
+
+
+def test_as_json(workspace: Path, tmp_path: Path) -> None:
+    told = run(QUESTION, "--workspace", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
+    assert lines(told)[0] == "Grey Anna"
+    alone = run(QUESTION, "--workspace", workspace, "--method", "bm25", "-k", 3, "--json", "-")
+    assert json.loads(alone.stdout) == json.loads((tmp_path / "answer.json").read_text())
+    assert json.loads(alone.stdout) == {
+        "question": QUESTION,
+        "answer": "Grey Anna",
+        "found": True,
+        "rests_on": [1],
+        "passages": [
+            {
+                "number": 1,
+                "id": "anna.md#0",
+                "doc_ids": ["anna.md"],
+                "title": "Grey Anna",
+                "text": "Grey Anna is the highest hill of the north.",
+            }
+        ],
+        "tokens": 15,
+        "llm": "offline",
+        "rules": True,
+    }
+
+
+def test_passages_without_the_answer(workspace: Path) -> None:
+    assert lines(run("When was the river found?", "--workspace", workspace, "--method", "bm25", "-k", 1)) == [
+        "The passages that were found do not hold the answer.",
+        "[1] Orla  orla.md",
+        "Answered by the rules, no model; 1 of 1 hits read, 14 tokens.",
+    ]
+
+
+def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:
+    asked = ("Plutonium?", "--workspace", workspace, "--method", "bm25", "--llm", "openai:small")
+    assert lines(run(*asked)) == ["Nothing was found that could hold the answer."]
+    value = json.loads(run(*asked, "--json", "-").stdout)
+    assert (value["answer"], value["found"], value["passages"], value["rules"]) == ("", False, [], False)
+    assert server.requests == []  # there was nothing to read
+
+
+def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
+    server.write = lambda body: json.dumps({"answer": "the Orla", "passages": [1], "found": True})
+    asked = ("Which river is short?", "--workspace", workspace, "--method", "bm25", "-k", 2, "--llm", "openai:small")
+    first = lines(run(*asked))
+    assert first[:3] == ["the Orla", "[1] Orla  orla.md", "The Orla is a short river with eleven gorges."]
+    assert first[3] == "Answered by openai:small; 2 of 2 hits read, 30 tokens."
+    assert "[2] Sarn\n" in server.requests[0].body["messages"][1]["content"]
+    assert lines(run(*asked)) == first
+    assert len(server.requests) == 1  # the answer was kept
+    less = lines(run(*asked, "--reader-tokens", 20))
+    assert less[3] == "Answered by openai:small; 2 of 2 hits read, 20 tokens."
+
+
+def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer) -> None:
+    server.write = lambda body: json.dumps({"answer": "the Rhine", "passages": [], "found": False})
+    asked = ("Which river is long?", "--workspace", workspace, "--method", "bm25", "-k", 1, "--llm", "openai:small")
+    shown = lines(run(*asked))
+    assert shown[0] == "The passages that were found do not hold the answer."
+    assert "Rhine" not in "".join(shown)
+    value = json.loads(run(*asked, "--json", "-").stdout)
+    assert (value["answer"], value["found"], value["rules"]) == ("the Rhine", False, False)
+
+
+def test_an_answer_that_names_no_passage(workspace: Path, server: OpenAIServer) -> None:
+    server.write = lambda body: json.dumps({"answer": "Sarn", "passages": [], "found": True})
+    shown = lines(run("Slate?", "--workspace", workspace, "--method", "bm25", "--llm", "openai:small"))
+    assert shown[:2] == ["Sarn", "It names no passage that it rests on."]
+
+
+def test_what_cannot_be_asked(workspace: Path, tmp_path: Path, server: OpenAIServer) -> None:
+    with pytest.raises(UsageError, match="The question is empty"):
+        run(" ", "--workspace", workspace)
+    with pytest.raises(WorkspaceError, match="There is no workspace in"):
+        run(QUESTION, "--workspace", tmp_path / "none")
+    with pytest.raises(MissingPartError, match=r"not been built for dense. Run: ragindex index .* --methods dense$"):
+        run(QUESTION, "--workspace", workspace, "--method", "dense")
+    server.write = lambda body: "I would rather not."
+    with pytest.raises(LanguageError, match="answer: small gave no usable answer"):
+        run("Grey hill?", "--workspace", workspace, "--method", "bm25", "--llm", "openai:small")
+
+
+def test_the_command_is_in_the_plugin_table() -> None:
+    assert registry.load("commands", "ask") is ask

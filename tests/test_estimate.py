@@ -1,0 +1,105 @@
+"""An estimate, held against what the run then uses; the tokenizer is a real one, made here and known to the server."""
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import openai_server
+import pytest
+import tiktoken
+from openai_server import OpenAIServer
+
+from eval import worlds
+from ragindex import registry
+from ragindex.corpus import Corpus
+from ragindex.errors import UsageError
+from ragindex.estimating import Estimate, estimate
+from ragindex.language import accepting, tokens
+from ragindex.language.cache import Cache
+from ragindex.language.ledger import recording
+from ragindex.language.setting import Setting
+from ragindex.workspace import Workspace
+
+ENCODING = tiktoken.Encoding(
+    "words and signs", pat_str=r"\w+|\s|[^\w\s]", mergeable_ranks={bytes([n]): n for n in range(256)}, special_tokens={}
+)
+SCHEMES = [registry.scheme("bm25(over=triples)")]
+LLM = registry.llm("openai:small")
+
+
+def count(text: str) -> int:
+    return len(ENCODING.encode(text))
+
+
+def answer(body: Mapping[str, Any]) -> str:
+    """Longer than the rules' answers, and not always as long."""
+    text = body["messages"][-1]["content"]
+    rng = random.Random(text)
+    triples = [[f"subject {n}", "is related to", f"object {n}"] for n in range(rng.randrange(6, 13))]
+    return json.dumps({"entities": [f"object {n}" for n in range(10)], "triples": triples})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("models:\n  small: {input: 1.0, output: 4.0}\n")
+    monkeypatch.setattr(tokens, "vocabulary", lambda model: ENCODING)
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", openai_server.KEY)
+    monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
+    with OpenAIServer() as running:
+        running.write, running.count = answer, count
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return Corpus("world", "world", tuple(worlds.documents(120)), 0, (), True)
+
+
+def used(corpus: Corpus, folder: Path, setting: Setting) -> Any:
+    with recording() as tally, Workspace.open(folder, llm=LLM, cutting=None, asking=setting) as workspace:
+        workspace.add(corpus.documents)
+        workspace.sync(SCHEMES)
+    return tally
+
+
+def test_without_a_sample_nothing_is_asked_and_input_is_near(
+    server: OpenAIServer, corpus: Corpus, tmp_path: Path
+) -> None:
+    (one,) = estimate(corpus, SCHEMES, LLM, Setting())
+    assert server.requests == []
+    assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 120, False, True)
+    real = used(corpus, tmp_path / "w", Setting()).first
+    assert one.input_tokens == pytest.approx(real.input_tokens, rel=0.05)
+    assert one.money == pytest.approx(one.input_tokens / 1e6 + 4 * one.output_tokens / 1e6)
+
+
+def test_a_sample_measures_the_answers_and_is_not_paid_twice(
+    server: OpenAIServer, corpus: Corpus, tmp_path: Path
+) -> None:
+    setting = Setting(cache=Cache(tmp_path / "calls.sqlite"))
+    (one,) = estimate(corpus, SCHEMES, LLM, setting, sample=20)
+    assert one.sampled
+    assert len(server.requests) == 20
+    tally = used(corpus, tmp_path / "w", setting)
+    assert len(server.requests) == 120
+    assert tally.replayed == 20
+    assert one.input_tokens == pytest.approx(tally.first.input_tokens, rel=0.05)
+    assert one.output_tokens == pytest.approx(tally.first.output_tokens, rel=0.15)
+
+
+def test_what_cannot_be_estimated(corpus: Corpus) -> None:
+    with pytest.raises(UsageError, match="An estimate needs a language model, as --llm openai:MODEL"):
+        estimate(corpus, SCHEMES, registry.llm("offline"), Setting())
+    assert estimate(corpus, [registry.scheme("bm25")], LLM, Setting()) == []
+
+
+def test_money_is_unknown_without_a_price(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "vocabulary", lambda model: None)
+    (one,) = estimate(corpus, SCHEMES, registry.llm("openai:nobody-knows"), Setting())
+    assert isinstance(one, Estimate)
+    assert (one.money, one.counted) == (None, False)

@@ -1,0 +1,257 @@
+"""Entities and triples of passages: from rules, from a model behind HTTP, from a file; and what becomes of failures."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_extractions import asking, imported, notes, openie, rows, spells_out, spelt
+from openai_server import KEY, OpenAIServer, chat
+
+from baselines.bm25 import BM25
+from ragindex import sync
+from ragindex.language import accepting
+from ragindex.parts import extractions
+from ragindex.parts.extracted import from_json
+from ragindex.parts.extractions import Extractions
+from ragindex.parts.triple_graph import TripleGraph
+from ragindex.parts.triples import Triples
+from ragindex.parts.vectors import Vectors
+from ragindex.types import Document, Query, Triple
+from ragindex.workspace import Workspace
+
+FIELDS = ("entities", "triples", "passage_ids", "doc_ids", "source", "kept", "dropped")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        running.write = spells_out
+        yield running
+
+
+# ---------------------------------------------------------------- rules
+
+
+def test_the_rules_by_hand(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add(
+        [
+            Document("a", "Ada Miller", "Ada Miller was a glass painter who was born in Lindau in 1871."),
+            Document("b", "Rotterdam", "Rotterdam has the largest harbour of Europe."),
+        ]
+    )
+    workspace.sync([Extractions()])
+    a, b = rows(workspace, Extractions(), *FIELDS)
+    assert a["entities"] == ["Ada Miller", "Lindau"]
+    assert from_json(a["triples"]) == [
+        Triple("Ada Miller", "was", "glass painter"),
+        Triple("Ada Miller", "was born in", "Lindau"),
+        Triple("Ada Miller", "was born", "in 1871"),
+    ]
+    assert b == {
+        "id": "b",
+        "entities": ["Rotterdam", "Europe"],
+        "triples": '[["Rotterdam", "has the largest harbour of", "Europe"]]',
+        "passage_ids": ["b"],
+        "doc_ids": ["b"],
+        "source": "rules",
+        "kept": 1.0,
+        "dropped": 0.0,
+    }
+    assert notes(workspace, "extractions") == ["2 passages were read by rules, not by a language model."]
+
+
+def test_numbers_are_entities_where_that_is_asked(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([Document("a", "Ada Miller", "Ada Miller was born in Lindau in 1871.")])
+    part = Extractions(numbers_as_entities=True)
+    workspace.sync([Extractions(), part])
+    assert rows(workspace, Extractions(), "entities")[0]["entities"] == ["Ada Miller", "Lindau"]
+    assert rows(workspace, part, "entities")[0]["entities"] == ["Ada Miller", "Lindau", "1871"]
+
+
+def test_what_the_rules_could_not_read_is_said(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    shouted = "THE HARBOUR OF THE TOWN WAS BUILT LONG AGO."
+    workspace.add([Document("a", "", shouted), Document("b", "", f"{shouted} TWICE."), Document("c", "A title", " ")])
+    workspace.sync([Triples()])
+    assert notes(workspace, "extractions") == [
+        "2 passages were read by rules, not by a language model.",
+        "1 passages have no text.",
+        "2 passages: The text is in capitals: only its title, quoted titles, dates and numbers are found.",
+    ]
+
+
+# ---------------------------------------------------------------- a model
+
+
+def test_one_call_a_passage_and_malformed_triples_are_dropped_and_counted(server: OpenAIServer, tmp_path: Path) -> None:
+    written: list[Any] = [
+        ["Rhine", "rises in", "Alps"],
+        ["Rhine", "is long"],
+        ["Rhine", "flows", "through", "Basel"],
+        {"subject": "Rhine", "predicate": "reaches", "object": "Rotterdam"},
+        "(Rhine, is, river)",
+        ["Rhine", "has", " "],
+        ["Rhine", "has", None],
+        [" Rhine ", "is a", "\ud800"],
+        7,
+    ]
+    server.write = lambda body: json.dumps({"entities": ["Rhine", " Alps", "Rhine", ""], "triples": written})
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("a", "Rhine", "The Rhine rises in the Alps."), Document("b", "", "  ")])
+    workspace.sync([Extractions()])
+    a, b = rows(workspace, Extractions(), *FIELDS)
+    assert a["entities"] == ["Rhine", "Alps"]
+    assert from_json(a["triples"]) == [
+        Triple("Rhine", "rises in", "Alps"),
+        Triple("Rhine", "reaches", "Rotterdam"),
+        Triple("Rhine", "is", "river"),
+        Triple("Rhine", "is a", "?"),
+    ]
+    assert (a["source"], a["kept"], a["dropped"]) == ("model", 4.0, 5.0)
+    assert (b["source"], b["triples"]) == ("blank", "[]")
+    assert notes(workspace, "extractions") == [
+        "1 passages have no text.",
+        "5 of 9 triples were malformed and dropped.",
+    ]
+    assert len(server.requests) == 1
+    last = server.requests[0].body["messages"][-1]
+    assert last == {"role": "user", "content": "Title: Rhine\n\nThe Rhine rises in the Alps."}
+    assert workspace.sync([Extractions()]).made == 0
+    (record,) = workspace.manifest.parts.values()
+    assert (record.failed, record.output_tokens > 10) == ({}, True)
+    assert len(server.requests) == 1
+
+
+def test_triples_that_are_no_list_do_not_lose_the_answer(server: OpenAIServer, tmp_path: Path) -> None:
+    server.write = lambda body: json.dumps({"entities": ["A"], "triples": {"t1": ["A", "p", "B"], "t2": ["A"]}})
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("a", "", "A p B")])
+    workspace.sync([Extractions()])
+    (a,) = rows(workspace, Extractions(), *FIELDS)
+    assert (a["triples"], a["dropped"], len(server.requests)) == ('[["A", "p", "B"]]', 1.0, 1)
+
+
+def found(workspace: Workspace, question: str) -> list[str]:
+    return [hit.id for hit in BM25(over=Triples()).open(workspace).retrieve([Query("q", question)], 5)[0].hits]
+
+
+def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    sulking = {"c|likes|tea"}
+    parts = [BM25(over=Triples()), Vectors(of=Triples()), TripleGraph()]
+
+    def choose(received: Any, earlier: int) -> Any:
+        passage = received.body["messages"][5]["content"]  # after the instructions and two demonstrations
+        return chat(content="I would rather not.") if passage in sulking else None
+
+    server.choose = choose
+    workspace = asking(tmp_path, server)
+    workspace.add([spelt("1", "a|knows|b"), spelt("2", "c|likes|tea"), spelt("3", "b|knows|c")])
+    workspace.sync(parts)
+    failed = workspace.failures(BM25(over=Triples()))
+    assert {name: list(reasons) for name, reasons in failed.items()} == {"extractions": ["2"]}
+    assert "gave no usable answer" in failed["extractions"]["2"]
+    assert [row["id"] for row in rows(workspace, Extractions(), "source")] == ["1", "3"]
+    assert [row["id"] for row in rows(workspace, Vectors(of=Triples()), "text")] == ["1#t0000", "3#t0000"]
+    assert found(workspace, "tea") == []
+    assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
+    assert len(server.requests) == 4  # the one that failed was asked twice
+
+    workspace.sync(parts)  # it fails again
+    assert list(workspace.failures(BM25(over=Triples()))["extractions"]) == ["2"]
+    assert len(server.requests) == 6  # what was answered is not asked again
+
+    sulking.clear()
+    assert workspace.sync(parts).made == 4  # one passage in each of four parts
+    assert workspace.failures(BM25(over=Triples())) == {}
+    assert found(workspace, "tea") == ["2#t0000"]
+    assert [row["text"] for row in rows(workspace, Vectors(of=Triples()), "text")][1] == "c likes tea"
+    assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000", "2#t0000"]]
+    assert len(server.requests) == 7
+
+    sulking.add("c|likes|milk")
+    workspace.add([spelt("2", "c|likes|milk")])  # a change that fails: what was known of it is gone
+    workspace.sync(parts)
+    assert [row["id"] for row in rows(workspace, Triples(), "text")] == ["1#t0000", "3#t0000"]
+    assert [row["id"] for row in rows(workspace, Vectors(of=Triples()), "text")] == ["1#t0000", "3#t0000"]
+    assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
+
+
+def dying_at(name: str, cover: Callable[..., None]) -> Callable[..., None]:
+    """Dies after a batch of the part is in the data and before it is covered."""
+
+    def dying(task: Any, *given: Any) -> None:
+        if task.name == name:
+            raise KeyboardInterrupt
+        cover(task, *given)
+
+    return dying
+
+
+def test_a_batch_that_comes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [spelt("1", "a|knows|b", "b|knows|c"), spelt("2", "c|likes|tea")]
+    file = openie(tmp_path / "file.json", documents)
+    parts = [Vectors(of=Triples()), TripleGraph()]
+    once = imported(tmp_path / "once", file, documents)
+    once.sync(parts)
+    twice = imported(tmp_path / "twice", file, documents)
+    for name in ("extractions", "triples", "vectors", "triple_graph"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sync, "_cover", dying_at(name, sync._cover))
+            with pytest.raises(KeyboardInterrupt):
+                twice.sync(parts)
+    twice.sync(parts)
+    assert rows(twice, Extractions()) == rows(once, Extractions())
+    assert rows(twice, Triples()) == rows(once, Triples())
+    assert rows(twice, Vectors(of=Triples())) == rows(once, Vectors(of=Triples()))
+    assert twice.open_part(TripleGraph()).neighbours(["1#t0001"]) == [["1#t0000", "2#t0000"]]
+
+
+# ---------------------------------------------------------------- identity
+
+
+def test_another_model_prompt_or_file_gives_another_part_beside(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [spelt("1", "a|knows|b")]
+
+    def keys(workspace: Workspace) -> set[str]:
+        workspace.sync([Triples()])
+        return {key for key, record in workspace.manifest.parts.items() if record.name == "extractions"}
+
+    folder = tmp_path / "w"
+    first = Workspace.open(folder, cutting=None)
+    first.add(documents)
+    assert len(keys(first)) == 1
+    assert len(keys(asking(folder, server))) == 2
+    assert len(keys(asking(folder, server))) == 2
+    assert len(keys(asking(folder, server, model="other"))) == 3
+    prompt = tmp_path / "other.jinja"
+    prompt.write_text("Another way to ask.\n{{ text }}")
+    with monkeypatch.context() as patch:
+        patch.setattr(extractions, "EXTRACT", replace(extractions.EXTRACT, prompt=prompt))
+        assert len(keys(asking(folder, server))) == 4
+    assert len(server.requests) == 3
+    other = imported(folder, openie(tmp_path / "one.json", documents))
+    assert len(keys(other)) == 5
+    other.import_part("extractions", openie(tmp_path / "two.json", [*documents, spelt("2", "c|knows|d")]))
+    assert len(keys(other)) == 6
+    assert len(keys(imported(folder, tmp_path / "one.json"))) == 6  # the model is not asked, whichever it is
+    assert len({key for key, record in other.manifest.parts.items() if record.name == "triples"}) == 6
+
+
+def test_the_schema_that_a_model_is_held_to(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = asking(tmp_path, server)
+    workspace.add([spelt("1", "a|knows|b")])
+    workspace.sync([Extractions()])
+    asked: Mapping[str, Any] = server.requests[0].body["response_format"]["json_schema"]["schema"]
+    assert asked["required"] == ["entities", "triples"]
+    assert asked["properties"]["triples"]["items"] == {"type": "array", "items": {"type": "string"}}

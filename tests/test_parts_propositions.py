@@ -1,0 +1,198 @@
+"""Propositions: by rules, by three calls of a model behind HTTP, and with the paragraph before as context."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_extractions import asking, notes, rows
+from openai_server import KEY, OpenAIServer, chat
+
+from baselines.bm25 import BM25
+from ragindex import registry
+from ragindex.corpus import Cutting
+from ragindex.language import accepting
+from ragindex.parts.preceding import Preceding
+from ragindex.parts.propositions import Propositions
+from ragindex.parts.vectors import Vectors
+from ragindex.testing import CHECKS, check_bad_input, check_batches, check_parameters
+from ragindex.types import Document
+from ragindex.workspace import Workspace
+
+FIELDS = ("text", "entities", "position", "passage_ids", "doc_ids", "kind", "title", "metadata")
+MILLER = Document("a", "Ada Miller", "Ada Miller was a glass painter. She was born in Lindau.", {"page": 3})
+
+
+def test_the_rules_by_hand(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([MILLER, Document("b", "Blank", " \n")])
+    workspace.sync([Propositions()])
+    first, second = rows(workspace, Propositions(), *FIELDS)
+    assert first == {
+        "id": "a#p0000",
+        "text": "Ada Miller was a glass painter.",
+        "entities": ["Ada Miller"],
+        "position": 0.0,
+        "passage_ids": ["a"],
+        "doc_ids": ["a"],
+        "kind": "proposition",
+        "title": "",
+        "metadata": '{"a": {"page": 3}}',
+    }
+    assert (second["id"], second["text"]) == ("a#p0001", "Ada Miller was born in Lindau.")
+    assert (second["entities"], second["position"]) == (["Ada Miller", "Lindau"], 1.0)
+    assert notes(workspace, "propositions") == ["Propositions were made by rules, not by a language model."]
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check not in (check_batches, check_bad_input)])
+def test_the_contract_of_a_scheme_holds_over_propositions(check: Any, tmp_path: Path) -> None:
+    method = "hybrid" if check is check_parameters else "bm25"
+    check(registry.scheme(f"{method}(over=propositions)"), tmp_path, "lsa")
+
+
+# ---------------------------------------------------------------- a model
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        monkeypatch.setenv("EMBEDDING_BASE_URL", running.url)
+        running.write = write
+        yield running
+
+
+def task_of(body: Mapping[str, Any]) -> str:
+    return str(body["response_format"]["json_schema"]["schema"]["required"][0])
+
+
+def asked(body: Mapping[str, Any]) -> str:
+    """What stands after instructions and demonstration."""
+    return str(body["messages"][3]["content"])
+
+
+def write(body: Mapping[str, Any]) -> str:
+    """Rewrites a paragraph as what it was given, names the words in capitals, and makes a proposition of each line."""
+    match task_of(body):
+        case "paragraph":
+            return json.dumps({"paragraph": asked(body).replace("\n\n", "\n")})
+        case "entities":
+            found = [word for word in asked(body).split() if word.isupper()]
+            return json.dumps({"entities": [{"name": word, "type": "word"} for word in found]})
+    lines = asked(body).partition("Paragraph:\n")[2].splitlines()
+    facts = [{"text": line, "triplets": [[*line.split()[:2], "x"], ["broken"]]} for line in lines]
+    return json.dumps({"propositions": facts})
+
+
+def test_three_calls_a_passage(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("a", "T", "RHINE flows FAR"), Document("b", "", "")])
+    parts = [Propositions(), Propositions(entities="all")]
+    workspace.sync(parts)
+    assert [task_of(one.body) for one in server.requests] == ["paragraph", "entities", "propositions"]  # once for both
+    assert [asked(one.body) for one in server.requests] == [
+        "Title: T\n\nParagraph:\nRHINE flows FAR",
+        "Title: T\nParagraph:\nRHINE flows FAR",
+        "Entities: T; RHINE; FAR\n\nParagraph:\nTitle: T\nParagraph:\nRHINE flows FAR",
+    ]
+    listed, everything = ([row["entities"] for row in rows(workspace, part, *FIELDS)] for part in parts)
+    assert listed == [[], [], ["RHINE"]]
+    assert everything == [["Title:", "x"], [], ["RHINE", "x"]]
+    assert [row["text"] for row in rows(workspace, parts[0], *FIELDS)] == ["Title: T", "Paragraph:", "RHINE flows FAR"]
+    assert notes(workspace, "propositions") == ["4 malformed triplets were dropped."] * 2
+
+
+def cut(folder: Path, server: OpenAIServer) -> Workspace:
+    """A workspace whose passages are single lines."""
+    Workspace.open(folder, cutting=Cutting(12, 0), encoder="openai:words")
+    return asking(folder, server, cutting="default", encoder="openai:words")
+
+
+def contents(workspace: Workspace) -> list[dict[str, Any]]:
+    return rows(workspace, Vectors(of=Propositions()), "text", "passage_ids", "entities", "meta.page")
+
+
+def chats(server: OpenAIServer) -> int:
+    return sum(one.path.endswith("/chat/completions") for one in server.requests)
+
+
+def test_a_passage_is_made_again_when_the_one_before_it_changes(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = cut(tmp_path / "often", server)
+    first, other = "ONE two six\n\nTEN she saw\n\nEND it was", "SIX two one\n\nTEN she saw\n\nEND it was"
+    scheme = [Vectors(of=Propositions())]
+    book = Document("book", "", first, {"page": 1})
+    workspace.add([book, Document("leaf#0", "", "ALONE here"), Document("leaf#1", "", "ALSO alone")])
+    workspace.sync(scheme)
+    assert [row["text"] for row in contents(workspace) if row["passage_ids"] == ["book#1"]] == [
+        "Previous paragraph:",
+        "ONE two six",
+        "Paragraph:",
+        "TEN she saw",
+    ]
+    assert [row["text"] for row in contents(workspace) if row["passage_ids"] == ["leaf#1#0"]] == [
+        "Paragraph:",
+        "ALSO alone",
+    ]
+    before, calls = contents(workspace), chats(server)
+
+    workspace.add([Document("book", "", other, {"page": 1})])
+    workspace.sync(scheme)
+    assert [row["text"] for row in contents(workspace) if row["passage_ids"] == ["book#1"]][1] == "SIX two one"
+    assert chats(server) == calls + 6  # the passage and the next; the third stands as it stood
+
+    fresh = cut(tmp_path / "once", server)
+    fresh.add([Document("book", "", other, {"page": 1}), *(one for one in workspace.documents if one.id != "book")])
+    fresh.sync(scheme)
+    assert contents(workspace) == contents(fresh)
+
+    workspace.add([book, Document("more", "", "SOME words\n\nANY words")])
+    workspace.sync(scheme)
+    workspace.remove(["more"])
+    workspace.sync(scheme)
+    assert contents(workspace) == before
+
+
+@pytest.mark.parametrize("task", ["paragraph", "entities", "propositions"])
+def test_a_failure_at_any_step_fails_the_passage_alone(task: str, server: OpenAIServer, tmp_path: Path) -> None:
+    def choose(received: Any, earlier: int) -> Any:
+        fails = task_of(received.body) == task and "BAD" in asked(received.body)
+        return chat(content="No.") if fails else None
+
+    server.choose = choose
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("1", "", "GOOD news"), Document("2", "", "BAD news")])
+    scheme = BM25(over=Propositions())
+    workspace.sync([scheme, Vectors(of=Propositions())])
+    assert list(workspace.failures(scheme)["propositions"]) == ["2"]
+    assert {row["passage_ids"][0] for row in rows(workspace, Vectors(of=Propositions()), "passage_ids")} == {"1"}
+    server.choose = lambda received, earlier: None
+    workspace.sync([scheme, Vectors(of=Propositions())])
+    assert workspace.failures(scheme) == {}
+    assert {row["passage_ids"][0] for row in rows(workspace, Vectors(of=Propositions()), "passage_ids")} == {"1", "2"}
+    assert len(server.requests) == 3 + 3 + 2  # three a passage; the step that failed was asked twice more
+
+
+def test_an_empty_rewriting_is_no_answer(server: OpenAIServer, tmp_path: Path) -> None:
+    server.write = lambda body: json.dumps({"paragraph": "  "})
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("1", "", "GOOD news")])
+    workspace.sync([Propositions()])
+    assert list(workspace.failures(BM25(over=Propositions()))["propositions"]) == ["1"]
+
+
+def test_whole_documents_have_nothing_before_them(tmp_path: Path) -> None:
+    documents = [Document("x#0", "", "one"), Document("x#1", "", "two")]
+    whole, cut_up = (
+        Workspace.open(tmp_path / "whole", cutting=None),
+        Workspace.open(tmp_path / "cut", cutting=Cutting(6, 0)),
+    )
+    for workspace, added in ((whole, documents), (cut_up, [Document("x", "", "one\n\ntwo\n\nthree")])):
+        workspace.add(added)
+        workspace.sync([Preceding()])
+    passages = whole.documents.passages(["x#0", "x#1"]).to_pylist()
+    assert whole.open_part(Preceding()).of(passages) == ["", ""]
+    passages = cut_up.documents.passages(["x#2", "x#0", "x#1"]).to_pylist()
+    assert [one["text"] for one in passages] == ["three", "one", "two"]
+    assert cut_up.open_part(Preceding()).of(passages) == ["two", "", "one"]
