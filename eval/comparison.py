@@ -153,7 +153,8 @@ class MethodResult:
 
     `per_query` are the metrics of every judged question by its id, `metrics` their means, `ci95` the intervals of the
     means and of latency_ms_p50 and latency_ms_p95 (none where fewer than two questions were asked); `parts` is the
-    index, as if the method were built alone; `spent` is what this run paid for it; `fingerprint` names all that the
+    index, as if the method were built alone; `spent` is what this run paid for it; `stages` how the answers of
+    language models were read in this run (strict, repaired, failed, …), by task; `fingerprint` names all that the
     answers depend on.
     """
 
@@ -169,6 +170,7 @@ class MethodResult:
     ci95: Mapping[str, Interval] = field(default_factory=dict)
     breakdown: tuple[Breakdown, ...] = ()
     spent: Usage = NO_USAGE
+    stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def index_usage(self) -> Usage:
@@ -240,6 +242,7 @@ class MethodResult:
                 "index": _usage(self.index_usage),
                 "spent": _usage(self.spent),
                 "query": {**_usage(self.query_usage), "calls": self.calls},
+                "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
             "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},

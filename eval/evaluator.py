@@ -191,7 +191,7 @@ def _measured(
         with ledger.attributed(method=method.label), ledger.recording() as paid:
             workspace.sync([method.scheme])
             measured = _asked(workspace, method, dataset, asking)
-        return replace(measured, spent=paid.spent)
+        return replace(measured, spent=paid.spent, stages=paid.stages)
     except MissingExtraError as error:
         if method.asked_for:
             raise

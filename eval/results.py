@@ -100,6 +100,7 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         },
         ci95=_intervals(value["ci95"]),
         spent=_usage(value["usage"]["spent"]),
+        stages=value["usage"]["stages"],
         breakdown=tuple(Breakdown(**{**one, "ci95": _intervals(one["ci95"])}) for one in value["breakdown"]),
     )
 

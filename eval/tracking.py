@@ -222,6 +222,8 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
         values |= {f"usage/{phase}/{cost}": float(getattr(usage, cost)) for cost in COSTS}
     values["usage/query/calls"] = method.calls
+    for task, counts in method.stages.items():
+        values |= {f"language/{task}/{stage}": float(count) for stage, count in counts.items()}
     read = method.reading_costs
     values |= {f"usage/reader/{name}": value for name, value in read.to_json().items()} if read else {}
     totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}

@@ -121,6 +121,7 @@ def test_tokens_money_and_calls_of_indexing_and_asking(server: OpenAIServer, tmp
     pair = comparison.pair(asking.label, "bm25", "input_tokens")
     assert (pair.difference, pair.questions) == (asking.query_usage.input_tokens, 2)
     assert set(asking.ci95) >= {"input_tokens", "output_tokens", "money"}
+    assert asking.stages == {"echo": {"strict": 5 + 2 + 5}}  # the two questions are timed, after five to warm up
     value = comparison.to_json()["methods"][1]["usage"]
     assert value["query"]["calls"] == 1.0
     assert value["index"]["input_tokens"] == asking.index_usage.input_tokens
@@ -163,8 +164,14 @@ def test_a_passage_that_failed_is_counted_and_made_the_next_time(server: OpenAIS
     assert again.methods[1].fingerprint != comparison.methods[1].fingerprint
 
 
-def test_the_key_is_in_no_file_and_costs_are_in_the_report(server: OpenAIServer, tmp_path: Path) -> None:
-    comparison = compared(tmp_path)
+@pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
+def test_the_key_is_in_no_file_and_costs_are_in_the_report(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
+    comparison = compared(tmp_path, tracking=True)
+    assert (tmp_path / "runs.db").is_file()
     study = Study("tiny", (comparison,), "ragindex compare tiny")
     outputs.write(study, tmp_path / "out")
     page = report.html(study)

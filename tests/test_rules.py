@@ -352,6 +352,7 @@ def test_other_names_of_the_title_are_tied_to_it() -> None:
     assert found.entities == ("James Hetfield", "James Alan Hetfield")
     assert Triple("James Hetfield", "is", "singer") in found.triples
     assert ("Tellin, Marland", "also known as", "Tellin") in triples("Tellin, Marland", "Tellin is a town.")
+    assert triples("Salt, the Film", "Salt is a film.") == [("Salt", "is", "film")]
 
 
 def test_a_text_without_a_title_gives_what_it_says_itself() -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import regex
 
-from ragindex.language.rules.extracting import extract
+from ragindex.language.rules.extracting import Extraction, extract
 from ragindex.language.rules.mentions import Mention, mentions
 from ragindex.language.rules.nearest import nearest_triples, overlaps
 from ragindex.language.rules.sentences import LONGEST_TEXT
@@ -50,7 +51,7 @@ def answer(question: str, passages: Sequence[tuple[str, str]], language: str = "
     holds nearly all that it says. Pronouns are resolved first. At most 50 passages and LONGEST_TEXT
     characters are read.
     """
-    read = [extract(title, text) for title, text in _first(passages)]
+    read = [_extracted(title, text) for title, text in _first(passages)]
     texts = list(dict.fromkeys(one.text for extraction in read for one in extraction.propositions))
     scores = overlaps(question, texts, language)
     order = sorted(range(len(texts)), key=lambda place: -scores[place])[:_BEST_SENTENCES]
@@ -65,6 +66,12 @@ def answer(question: str, passages: Sequence[tuple[str, str]], language: str = "
     found = _best_candidate(question, kind, best, language)
     triples = [triple for extraction in read for triple in extraction.triples]
     return _short(found or (_from_triples(question, triples, language) if kind in ("name", "person", "place") else ""))
+
+
+@lru_cache(maxsize=1024)
+def _extracted(title: str, text: str) -> Extraction:
+    """A passage is read for many questions."""
+    return extract(title, text)
 
 
 def _first(passages: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:

@@ -71,8 +71,8 @@ def _title_nouns(title: str) -> set[str]:
 def _forms(name: str, first: str) -> tuple[tuple[str, ...], ...]:
     """The title, the title before a comma, and the abbreviation that the first sentence gives it."""
     names = [name]
-    head, comma, _ = name.partition(", ")
-    if comma and not head.islower() and len(head) > 2:
+    head, _, tail = name.partition(", ")
+    if tail[:1].isupper() and head[:1].isupper() and len(head) > 2:  # "Tellin, Marland", not "Tarzan, the Ape Man"
         names.append(head)
     opening = next(iter(mentions(first[:100])), None)
     if opening is not None and opening.start == 0 and opening.kind == "name" and _longer(opening.text, name):
