@@ -154,7 +154,8 @@ class MethodResult:
     `per_query` are the metrics of every judged question by its id, `metrics` their means, `ci95` the intervals of the
     means and of latency_ms_p50 and latency_ms_p95 (none where fewer than two questions were asked); `parts` is the
     index, as if the method were built alone; `spent` is what this run paid for it; `stages` how the answers of
-    language models were read in this run (strict, repaired, failed, …), by task; `fingerprint` names all that the
+    language models were read in this run (strict, repaired, failed, …), by task; where a model that is asked has no
+    price, money is not known and the method is not `priced`; `fingerprint` names all that the
     answers depend on.
     """
 
@@ -171,6 +172,7 @@ class MethodResult:
     breakdown: tuple[Breakdown, ...] = ()
     spent: Usage = NO_USAGE
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    priced: bool = True
 
     @property
     def index_usage(self) -> Usage:
@@ -200,7 +202,8 @@ class MethodResult:
         """What each question cost, by metric and query id: latency_ms, and tokens and money where there are any."""
         paid = {answer.query_id: answer.usage for answer in self.final if answer.error is None}
         counted = {name: {id: float(getattr(usage, name)) for id, usage in paid.items()} for name in COSTS}
-        told = {name: values for name, values in counted.items() if any(values.values())}
+        known = {name: values for name, values in counted.items() if self.priced or name != "money"}
+        told = {name: values for name, values in known.items() if any(values.values())}
         return {LATENCY: self.latency.per_query, **told}
 
     @property
@@ -239,9 +242,9 @@ class MethodResult:
             "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
             "unanswered": len(self.failures),
             "usage": {
-                "index": _usage(self.index_usage),
-                "spent": _usage(self.spent),
-                "query": {**_usage(self.query_usage), "calls": self.calls},
+                "index": _usage(self.index_usage, self.priced),
+                "spent": _usage(self.spent, self.priced),
+                "query": {**_usage(self.query_usage, self.priced), "calls": self.calls},
                 "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
@@ -251,8 +254,9 @@ class MethodResult:
         }
 
 
-def _usage(usage: Usage) -> dict[str, float]:
-    return {name: getattr(usage, name) for name in COSTS}
+def _usage(usage: Usage, priced: bool = True) -> dict[str, float | None]:
+    """Money is null where it is not known."""
+    return {name: getattr(usage, name) if priced or name != "money" else None for name in COSTS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,8 @@ def _measured(
         with ledger.attributed(method=method.label), ledger.recording() as paid:
             workspace.sync([method.scheme])
             measured = _asked(workspace, method, dataset, asking)
-        return replace(measured, spent=paid.spent, stages=paid.stages)
+        priced = workspace.model.priced or not workspace.asks(method.scheme)
+        return replace(measured, spent=paid.spent, stages=paid.stages, priced=priced)
     except MissingExtraError as error:
         if method.asked_for:
             raise
@@ -321,7 +322,7 @@ def _comparison(
         titles=_titles(dataset),
         methods=tuple(results),
         pairs=pairs(results, workspace.seed),
-        notes=(*_notes(dataset), *_approximate(results), *_of_parts(workspace, asked)),
+        notes=(*_unpriced(workspace, results), *_notes(dataset), *_approximate(results), *_of_parts(workspace, asked)),
         left_out=tuple(left_out),
         environment=environment(),
         fingerprint=registry.digest(identity),
@@ -332,6 +333,12 @@ def _titles(dataset: Dataset) -> Mapping[str, str]:
     """Those of the gold documents."""
     wanted = {id for gold in (dataset.gold or {}).values() for id in gold.doc_ids}
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
+
+
+def _unpriced(workspace: Workspace, results: Sequence[MethodResult]) -> list[str]:
+    if all(result.priced for result in results):
+        return []
+    return [f"{workspace.llm_name} has no price, so money is not known: name one in a file, and it in RAGINDEX_PRICES"]
 
 
 def _of_parts(workspace: Workspace, methods: Sequence[Method]) -> list[str]:

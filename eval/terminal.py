@@ -74,6 +74,7 @@ def _paid(comparison: Comparison) -> list[_Column]:
     columns = [
         _Column("index\ntokens", lambda method: _tokens(method.index_usage), "{:,.0f}".format),
         _Column("index\n$", lambda method: method.index_usage.money, "{:.4f}".format),
+        _Column("spent\n$", lambda method: method.spent.money, "{:.4f}".format),
         _Column("tokens/\nquestion", lambda method: _tokens(method.query_usage), "{:,.0f}".format),
         _Column("$/\nquestion", lambda method: method.query_usage.money, "{:.5f}".format),
         _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),

@@ -220,7 +220,8 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     for name, bounds in method.ci95.items():
         values |= {f"{_of(name)}/ci95_low": bounds[0], f"{_of(name)}/ci95_high": bounds[1]}
     for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
-        values |= {f"usage/{phase}/{cost}": float(getattr(usage, cost)) for cost in COSTS}
+        known = [cost for cost in COSTS if method.priced or cost != "money"]
+        values |= {f"usage/{phase}/{cost}": float(getattr(usage, cost)) for cost in known}
     values["usage/query/calls"] = method.calls
     for task, counts in method.stages.items():
         values |= {f"language/{task}/{stage}": float(count) for stage, count in counts.items()}

@@ -1,15 +1,17 @@
 """The command `ask`: a question answered from a workspace, with the passages that the answer rests on."""
 
-import shlex
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from ragindex import reading, registry
+from ragindex import opening, reading, registry
 from ragindex.console import (
+    BudgetOption,
     EncoderOption,
     JsonOption,
+    LlmOption,
+    NoCacheOption,
     SeedOption,
     StoreOption,
     WorkspaceOption,
@@ -19,9 +21,10 @@ from ragindex.console import (
     out,
     seed_of,
 )
-from ragindex.errors import MissingPartError, UsageError
-from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.errors import UsageError
 from ragindex.language import ledger
+from ragindex.language.budget import Budget
+from ragindex.language.setting import Setting
 from ragindex.reading import Answered, Context
 from ragindex.types import Query, Retrieval
 from ragindex.workspace import Workspace
@@ -35,9 +38,9 @@ def ask(
     workspace: WorkspaceOption,
     method: Annotated[str, typer.Option(metavar="NAME", help="The method that finds the passages.")] = "hybrid",
     k: Annotated[int, typer.Option("-k", "--k", min=1, help="How many hits it finds.")] = 10,
-    llm: Annotated[
-        str | None, typer.Option(metavar="L", help="openai:MODEL, or offline: rules. Default: the workspace's.")
-    ] = None,
+    llm: LlmOption = None,
+    budget: BudgetOption = None,
+    no_cache: NoCacheOption = False,
     reader_tokens: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many tokens of what was found are read.")
     ] = reading.DEFAULT_TOKENS,
@@ -53,11 +56,20 @@ def ask(
     if not question.strip():
         raise UsageError("The question is empty. Ask something.")
     scheme, asked_seed = registry.scheme(method), seed_of(existing(workspace), seed)
+    asking = Setting(budget=None if budget is None else Budget(budget))
     with (
-        Workspace.open(workspace, llm=llm, encoder=encoder, store=store, seed=asked_seed) as opened,
+        Workspace.open(
+            workspace,
+            llm=llm,
+            encoder=encoder,
+            store=store,
+            seed=asked_seed,
+            asking=asking,
+            keep_calls=not no_cache,
+        ) as opened,
         ledger.attributed("query", method),
     ):
-        retriever = _opened(opened, scheme, {"--llm": llm, "--encoder": encoder, "--seed": seed})
+        retriever = opening.opened(opened, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         found = retriever.retrieve([Query("question", question)], k)[0]
         seen = reading.context(found.hits, found.notes, reader_tokens, reading.counted_by(opened))
         answer, by_rules = _read(opened, question, seen)
@@ -73,18 +85,6 @@ def _read(opened: Workspace, question: str, seen: Context) -> tuple[Answered, bo
     with ledger.recording() as tally:
         said = opened.llm.run(reading.ANSWER, reading.inputs(question, seen, opened.language))
     return reading.answered(said, seen), tally.rules > 0
-
-
-def _opened(opened: Workspace, scheme: IndexingScheme, given: dict[str, Any]) -> Retriever:
-    """The retriever. Raises MissingPartError with the whole command that builds what is missing."""
-    try:
-        return scheme.open(opened)
-    except MissingPartError as error:
-        method, folder = registry.label(scheme), opened.folder  # type: ignore[arg-type]  # a pydantic model
-        flags = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
-        command = f"--workspace {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
-        message = f"The workspace {folder} has not been built for {method}. Run: ragindex index {command}"
-        raise MissingPartError(message) from error
 
 
 def _as_json(question: str, answer: Answered, seen: Context, found: Retrieval) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex import answers, filters, registry
+from ragindex import answers, filters, opening, registry
 from ragindex.console import (
     BudgetOption,
     EncoderOption,
@@ -33,8 +33,8 @@ from ragindex.console import (
 from ragindex.corpus import Corpus, read
 from ragindex.describing import Parameter, description, parameters
 from ragindex.doctor import findings
-from ragindex.errors import MissingPartError, RagindexError, UsageError
-from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.errors import RagindexError, UsageError
+from ragindex.interfaces import IndexingScheme
 from ragindex.language.budget import Budget
 from ragindex.language.setting import Setting
 from ragindex.site import MeteredCollection
@@ -169,7 +169,7 @@ def search(
         raise UsageError("The question is empty. Ask something.")
     chosen = seed_of(workspace, seed)
     with Workspace.open(existing(workspace), encoder=encoder, llm=llm, store=store, seed=chosen) as opened:
-        retriever = _opened(opened, scheme, encoder, seed)
+        retriever = opening.opened(opened, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
         found = retriever.retrieve([Query("question", question, where)], k)[0]
         unknown = [] if found.hits else _unknown_keys(opened, scheme, wanted)
@@ -257,20 +257,6 @@ def _figures(opened: Workspace, schemes: Sequence[IndexingScheme]) -> dict[str, 
     parts = {registry.label(part): part for scheme in schemes for part in opened.all_parts(scheme)}  # type: ignore[arg-type]
     fit = opened.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return {name: opened.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})
-
-
-def _opened(opened: Workspace, scheme: IndexingScheme, encoder: str | None, seed: int | None) -> Retriever:
-    """The retriever. Raises MissingPartError with the whole command that builds what is missing."""
-    try:
-        return scheme.open(opened)
-    except MissingPartError as error:
-        method, folder = registry.label(scheme), opened.folder  # type: ignore[arg-type]  # a pydantic model
-        given = (("--encoder", encoder), ("--seed", seed))
-        flags = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in given if value)
-        command = f"--workspace {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
-        which = f" with {encoder}" if encoder else ""
-        message = f"The workspace {folder} has not been built for {method}{which}. Run: ragindex index {command}"
-        raise MissingPartError(message) from error
 
 
 def _unknown_keys(opened: Workspace, scheme: IndexingScheme, wanted: Iterable[str]) -> list[str]:

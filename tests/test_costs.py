@@ -186,6 +186,20 @@ def test_the_key_is_in_no_file_and_costs_are_in_the_report(
     assert json.loads((tmp_path / "out" / "comparison.json").read_text())["llm"] == "openai:small"
 
 
+def test_money_that_is_not_known_is_not_zero(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAGINDEX_PRICES")
+    comparison = compared(tmp_path)
+    assert comparison.notes[0].startswith("openai:small has no price, so money is not known")
+    free, asking = comparison.to_json()["methods"]
+    assert (free["usage"]["index"]["money"], asking["usage"]["index"]["money"]) == (0.0, None)
+    assert asking["usage"]["query"]["input_tokens"] > 0
+    assert not [pair for pair in comparison.pairs if pair.metric == "money"]
+    outputs.write(Study("tiny", (comparison,)), tmp_path / "out")
+    assert not results.read(tmp_path / "out").comparisons[0].methods[1].priced
+
+
 def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:
     comparison = compared(tmp_path, llm="offline")
     assert comparison.llm == "offline"

@@ -172,6 +172,7 @@ _COSTS = (
         "{:,.0f}".format,
     ),
     _told("index $", "dollars of building the index", lambda method: method.index_usage.money, "{:.4f}".format),
+    _told("spent $", "dollars that this run paid, for building and asking", lambda m: m.spent.money, "{:.4f}".format),
     _told(
         "tokens a question",
         "tokens of finding, in and out: the mean",

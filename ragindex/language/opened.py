@@ -41,6 +41,12 @@ class Model:
             return self.setting.cache
         return Cache(self.folder / CALLS)
 
+    @property
+    def priced(self) -> bool:
+        """Whether its calls have a price: rules cost nothing, and a model is in the list of prices or is not."""
+        name = getattr(self.plugin, "model", None)
+        return not isinstance(name, str) or self.setting.prices.money(name, 0, 0, 0) is not None
+
     @cached_property
     def id(self) -> str:
         """What answers depend on; needs no key and no cache."""
