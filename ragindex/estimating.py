@@ -7,12 +7,13 @@ scaled up by the ratio of sample and rules, so a prompt that no answer reaches k
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+from ragindex import reading
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.identity import in_order
@@ -21,9 +22,9 @@ from ragindex.language import ledger, tokens
 from ragindex.language.mapping import attempted
 from ragindex.language.prices import Prices
 from ragindex.language.setting import Setting
-from ragindex.language.tasks import Failure, Output, Task, render
+from ragindex.language.tasks import Failure, Language, Output, Task, render
 from ragindex.plugin import Plugin
-from ragindex.types import Document
+from ragindex.types import Document, Query
 from ragindex.workspace import Workspace
 
 
@@ -65,10 +66,7 @@ def estimate(
     With `sample`, that many documents are paid for, and their answers kept in the cache of `setting`. Raises UsageError
     for a task that no rule can do and for a model whose calls nobody would pay (`offline`).
     """
-    name = getattr(llm, "model", None)
-    if not isinstance(name, str):
-        raise UsageError("An estimate needs a language model, as --llm openai:MODEL. Rules cost nothing.")
-    parts = _asking(schemes)
+    name, parts = _named(llm), _asking(schemes)
     counting = Counting(model=name)
     whole = _asked(corpus.documents, corpus, parts, counting, Setting(), language)
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
@@ -79,6 +77,63 @@ def estimate(
         _scaled(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, own)
         for task, counts in whole.items()
     ]
+
+
+def estimate_reading(
+    corpus: Corpus,
+    schemes: Mapping[str, IndexingScheme],
+    llm: LanguagePlugin,
+    setting: Setting,
+    queries: Sequence[Query],
+    *,
+    reader_tokens: int = reading.DEFAULT_TOKENS,
+    k: int = 20,
+    sample: int = 0,
+    seed: int = 0,
+    language: str | None = None,
+) -> list[Estimate]:
+    """One estimate a method, by label: of answering `queries` from what it finds, read by `llm`.
+
+    The method is built by the rules, with `lsa` where it needs an encoder, so nothing is paid for it; what it finds for
+    a question is about as long as what it would find. A task that the method asks itself is estimated by the rules'
+    answers alone. With `sample`, that many questions are answered in earnest, and the answers kept.
+    """
+    name = _named(llm)
+    own = tokens.in_text("word", name).estimated is False
+    chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
+    cutting: Any = None if corpus.whole else "default"
+    found: list[Estimate] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Workspace.open(Path(folder), llm=Counting(model=name), language=language, cutting=cutting) as workspace,
+    ):
+        workspace.add(corpus.documents)
+        workspace.sync(schemes.values())
+        model = llm.open(setting)
+        for label, scheme in schemes.items():
+            with ledger.recording() as tally:
+                retrievals = scheme.open(workspace).retrieve(queries, k)
+            found += [_scaled(task, counts, None, None, setting.prices, name, own) for task, counts in _by_task(tally)]
+            contexts = [reading.context(one.hits, one.notes, reader_tokens, name) for one in retrievals]
+            asked = [reading.inputs(q.text, one, workspace.language) for q, one in zip(queries, contexts, strict=True)]
+            whole, by_rules = _answered(workspace.llm, asked), _answered(workspace.llm, [asked[n] for n in chosen])
+            real = _answered(model, [asked[n] for n in chosen])
+            read = (whole[reading.ANSWER.name], by_rules.get(reading.ANSWER.name), real.get(reading.ANSWER.name))
+            found.append(_scaled(f"{reading.ANSWER.name}, {label}", *read, setting.prices, name, own))
+    return found
+
+
+def _answered(llm: Language, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
+    with ledger.recording() as tally:
+        llm.map(reading.ANSWER, asked)
+    return dict(_by_task(tally))
+
+
+def _named(llm: LanguagePlugin) -> str:
+    name = getattr(llm, "model", None)
+    if not isinstance(name, str):
+        raise UsageError("An estimate needs a language model, as --llm openai:MODEL. Rules cost nothing.")
+    return name
 
 
 def _asking(schemes: Sequence[IndexingScheme]) -> list[Part[Any]]:
@@ -102,12 +157,16 @@ def _asked(
             workspace.add(documents)
             if parts:
                 workspace.sync(parts)
+    return dict(_by_task(tally))
+
+
+def _by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
     counts: dict[str, _Counts] = {}
     for entry in tally.entries:
         held = counts.get(entry.task, _Counts())
         read, written = held.read + entry.input_tokens, held.written + entry.output_tokens
         counts[entry.task] = _Counts(held.calls + 1, read, written)
-    return counts
+    yield from counts.items()
 
 
 def _scaled(

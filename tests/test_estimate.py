@@ -11,11 +11,12 @@ import pytest
 import tiktoken
 from openai_server import OpenAIServer
 
-from eval import worlds
+from eval import datasets, worlds
+from eval.evaluator import compare
 from ragindex import registry
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimating import Estimate, estimate
+from ragindex.estimating import Estimate, estimate, estimate_reading
 from ragindex.language import accepting, tokens
 from ragindex.language.cache import Cache
 from ragindex.language.ledger import recording
@@ -90,6 +91,22 @@ def test_a_sample_measures_the_answers_and_is_not_paid_twice(
     assert tally.replayed == 20
     assert one.input_tokens == pytest.approx(tally.first.input_tokens, rel=0.05)
     assert one.output_tokens == pytest.approx(tally.first.output_tokens, rel=0.15)
+
+
+def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Path) -> None:
+    data = datasets.load("world:100", limit=40)
+    server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
+    setting = Setting(cache=Cache(tmp_path / "calls.sqlite"))
+    schemes = {"bm25": registry.scheme("bm25")}
+    (one,) = estimate_reading(data.corpus, schemes, LLM, setting, data.queries, sample=20)
+    assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
+    assert len(server.requests) == 20
+    folder = tmp_path / "w"
+    calls = {"llm": "openai:small", "read": True, "workspace": folder, "tracking": False}
+    result = compare(data, ["bm25"], ks=(20,), **calls)  # type: ignore[arg-type]
+    costs = [answer.reading.usage for answer in result.methods[0].final if answer.reading]
+    assert one.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
+    assert one.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)
 
 
 def test_what_cannot_be_estimated(corpus: Corpus) -> None:

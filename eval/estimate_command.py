@@ -1,18 +1,20 @@
-"""The command `estimate`: what indexing would cost, before anything is spent."""
+"""The command `estimate`: what indexing, and reading answers, would cost, before anything is spent."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from eval import datasets
 from ragindex import registry
 from ragindex.console import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption, emit, out, table
 from ragindex.corpus import read
-from ragindex.estimating import Estimate, estimate
+from ragindex.estimating import Estimate, estimate, estimate_reading
 from ragindex.language.budget import Budget
 from ragindex.language.cache import Cache, NoCache
 from ragindex.language.opened import CALLS
 from ragindex.language.setting import Setting
+from ragindex.reading import DEFAULT_TOKENS
 from ragindex.specs import parse_many
 
 
@@ -30,19 +32,34 @@ def estimate_command(
     skip_bad: SkipBadOption = False,
     language: LanguageOption = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
+    read_answers: Annotated[
+        bool, typer.Option("--read", help="Also answers to the questions, a row a method.")
+    ] = False,
+    questions: Annotated[Path | None, typer.Option(metavar="FILE", help="With --read: a .csv or a .txt.")] = None,
+    reader_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="As compare has it.")] = DEFAULT_TOKENS,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="With --read: so many questions.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Say what indexing would cost in tokens and money. Without --sample nothing is asked and nothing is spent.
 
+    With --read, also what `compare --read` would spend on answers.
+
     Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
     """
-    corpus = read(data, format=format, skip_bad=skip_bad)
+    loading = {"questions": questions, "limit": limit, "seed": seed}
+    dataset = datasets.load(data, format=format, skip_bad=skip_bad, **loading) if read_answers else None  # type: ignore[arg-type]
+    corpus = read(data, format=format, skip_bad=skip_bad) if dataset is None else dataset.corpus
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if workspace is not None:
         workspace.mkdir(parents=True, exist_ok=True)
     cache = NoCache() if workspace is None else Cache(workspace / CALLS)
     setting = Setting(cache=cache, budget=None if budget is None else Budget(budget), seed=seed)
-    found = estimate(corpus, schemes, registry.llm(llm), setting, sample=sample, seed=seed, language=language)
+    model = registry.llm(llm)
+    found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
+    if dataset is not None:
+        labelled = {registry.label(scheme): scheme for scheme in schemes}  # type: ignore[arg-type]  # pydantic models
+        asking = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
+        found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **asking)  # type: ignore[arg-type]
     money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
     value = {"tasks": [_as_json(one) for one in found], "money": money}
     emit(value, json, lambda: _show(found, money, sample, llm))
