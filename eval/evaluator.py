@@ -15,14 +15,13 @@ import regex
 
 from eval import datasets, latency, metrics, outputs, reader
 from eval.answering import answer_all
-from eval.comparison import Answer, Comparison, DatasetFacts, MethodResult, Study
+from eval.assembling import assembled
+from eval.comparison import Answer, Comparison, MethodResult, Study
 from eval.datasets import Dataset
-from eval.environment import environment
 from eval.grid import variants
-from eval.inference import pairs, with_intervals
 from eval.methods import Method, chosen
 from eval.reader import Reader
-from eval.scoring import judgements, scores
+from eval.scoring import scores
 from eval.tracking import track
 from ragindex import registry
 from ragindex.corpus import Corpus
@@ -38,7 +37,6 @@ from ragindex.types import Query, Retrieval
 from ragindex.workspace import PartFigures, Workspace
 
 _BATCH = 32
-_SHOWN_REASONS = 3
 
 
 def compare(
@@ -96,7 +94,7 @@ def compare(
             opened.import_part("extractions", Path(triples))
         reads = reader.opened(opened, reader_tokens) if read else None
         results = [_measured(opened, method, dataset, Asking(cutoffs, strict, reads), left_out) for method in asked]
-        comparison = _comparison(opened, dataset, cutoffs, [result for result in results if result], left_out, asked)
+        comparison = assembled(opened, dataset, cutoffs, [result for result in results if result], left_out, asked)
         if reads is not None:
             comparison = reader.with_bounds(comparison, opened, dataset, reads)
     study = Study(comparison.dataset.name, (comparison,))
@@ -280,97 +278,3 @@ def _parts(workspace: Workspace, scheme: IndexingScheme) -> Mapping[str, PartFig
     ]
     fit = workspace.fit_figures() if any("encoder" in part.uses for part in parts) else None
     return dict(zip(labels, figures, strict=True)) | ({fit.name: fit} if fit else {})
-
-
-# ---------------------------------------------------------------- the result
-
-
-def _comparison(
-    workspace: Workspace,
-    dataset: Dataset,
-    ks: tuple[int, ...],
-    results: list[MethodResult],
-    left_out: list[str],
-    methods: Sequence[Method],
-) -> Comparison:
-    asked = [method for method in methods if method.label in {result.label for result in results}]
-    if not results:
-        raise UsageError("No method could be made. " + " ".join(left_out))
-    counts, corpus = workspace.counts(), dataset.corpus
-    judged = sum(bool(judgements(dataset.gold, query.id)) for query in dataset.queries)
-    identity = [dataset.fingerprint, list(ks), *(result.fingerprint for result in results)]
-    results = with_intervals(results, dataset.gold, workspace.seed)
-    return Comparison(
-        dataset=DatasetFacts(
-            dataset.name,
-            corpus.format,
-            counts.documents,
-            counts.passages,
-            len(dataset.queries),
-            judged,
-            dataset.fingerprint,
-        ),
-        encoder=registry.label(workspace.encoders.plugin),  # type: ignore[arg-type]  # a pydantic model; seed apart
-        encoder_id=workspace.encoder_id,
-        llm=workspace.llm_name if any(workspace.asks(method.scheme) for method in asked) else "none",
-        store=workspace.store_name,
-        language=workspace.language,
-        seed=workspace.seed,
-        ks=ks,
-        queries=dataset.queries,
-        gold=dataset.gold,
-        titles=_titles(dataset),
-        methods=tuple(results),
-        pairs=pairs(results, workspace.seed),
-        notes=(*_unpriced(workspace, results), *_notes(dataset), *_approximate(results), *_of_parts(workspace, asked)),
-        left_out=tuple(left_out),
-        environment=environment(),
-        fingerprint=registry.digest(identity),
-    )
-
-
-def _titles(dataset: Dataset) -> Mapping[str, str]:
-    """Those of the gold documents."""
-    wanted = {id for gold in (dataset.gold or {}).values() for id in gold.doc_ids}
-    return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
-
-
-def _unpriced(workspace: Workspace, results: Sequence[MethodResult]) -> list[str]:
-    if all(result.priced for result in results):
-        return []
-    return [f"{workspace.llm_name} has no price, so money is not known: name one in a file, and it in RAGINDEX_PRICES"]
-
-
-def _of_parts(workspace: Workspace, methods: Sequence[Method]) -> list[str]:
-    """What the parts have to say, and the passages that could not be made; each once."""
-    said: dict[str, None] = {}
-    for method in methods:
-        said |= dict.fromkeys(workspace.notes(method.scheme))
-        for name, failed in workspace.failures(method.scheme).items():
-            reasons = "; ".join(list(dict.fromkeys(failed.values()))[:_SHOWN_REASONS])
-            said[f"{name}: {len(failed)} passages could not be made and are tried again the next time: {reasons}"] = (
-                None
-            )
-    return list(said)
-
-
-def _approximate(results: Sequence[MethodResult]) -> list[str]:
-    """Which rankings are not exact, and why."""
-    return [
-        f"{result.label}: {name} is searched {figures.search}"
-        for result in results
-        for name, figures in result.parts.items()
-        if figures.search.startswith("approximate")
-    ]
-
-
-def _notes(dataset: Dataset) -> tuple[str, ...]:
-    """What was not read, and why."""
-    corpus = dataset.corpus
-    ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
-    repeats = f"{corpus.repeats} repeated documents are kept once"
-    return (
-        *(f"skipped: {sentence}" for sentence in dataset.skipped),
-        *([repeats] if corpus.repeats else []),
-        *([f"files that no reader takes: {ignored}"] if ignored else []),
-    )
