@@ -26,6 +26,7 @@ from eval.tracking import track
 from ragindex import registry
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError, UsageError
+from ragindex.identity import in_order
 from ragindex.interfaces import AskingPart, IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.language.budget import Budget
@@ -90,6 +91,8 @@ def compare(
         else:
             opened.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
         _require_questions(dataset)
+        if triples is not None and not _imports(asked):
+            raise UsageError("--triples is given, and no method reads triples: 'bm25(over=triples)' would.")
         if triples is not None:
             opened.import_part("extractions", Path(triples))
         reads = reader.opened(opened, reader_tokens) if read else None
@@ -144,6 +147,11 @@ def _held(workspace: Workspace, loading: Mapping[str, Any]) -> Dataset:
     corpus = Corpus(workspace.folder.name, "workspace", documents, 0, (), workspace.cutting is None)
     asking = {name: loading[name] for name in ("questions", "skip_bad", "limit", "seed")}
     return datasets.ask(corpus, **asking)
+
+
+def _imports(methods: Sequence[Method]) -> bool:
+    """Whether a part of one of them can come from a file."""
+    return any("import" in part.uses for method in methods for part in in_order(method.scheme.parts()))
 
 
 def _require_questions(dataset: Dataset) -> None:

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from eval import answer_metrics
-from eval.comparison import Study
+from eval.comparison import Comparison, Study
 from eval.methods import Method
 from eval.metrics import names
 from ragindex import registry
@@ -109,10 +109,16 @@ def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:
         said
         for comparison in study.comparisons
         for one in thresholds
-        if (said := _missed(one, comparison.method(one.label).metrics.get(one.metric), comparison.dataset.name))
+        if (said := _missed(one, comparison.method(one.label).metrics.get(one.metric), _where(study, comparison)))
     ]
     if missed:
         raise BelowThresholdError("; ".join(missed) + ".")
+
+
+def _where(study: Study, comparison: Comparison) -> str:
+    """The data; in a study, also the encoder and the seed."""
+    several = f" (encoder {comparison.encoder}, seed {comparison.seed})" if len(study.comparisons) > 1 else ""
+    return f"{comparison.dataset.name}{several}"
 
 
 def _missed(one: Threshold, reached: float | None, dataset: str) -> str | None:

@@ -39,7 +39,8 @@ def read(folder: Path) -> Study:
         return Study(value["name"], comparisons, value["command"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         expected = "the files that ragindex compare --out writes"
-        raise DataError(expected, f"others ({type(error).__name__}: {error})", path=folder) from error
+        what = f"none under the key {error}" if isinstance(error, KeyError) else f"others ({error})"
+        raise DataError(expected, what, path=folder) from error
 
 
 def _comparison(folder: Path) -> Comparison:
@@ -48,6 +49,10 @@ def _comparison(folder: Path) -> Comparison:
     read = value.get("reader")
     found = _by_method(folder / "per_query.jsonl")
     bounds = _by_method(folder / "bounds.jsonl") if value.get("bounds") else {}
+    for label, lines in found.items():
+        if [line["query"] for line in lines] != [one["query"] for one in asked]:
+            expected = f"a line for each of {len(asked)} questions and {label}"
+            raise DataError(expected, f"{len(lines)}, or others", path=folder / "per_query.jsonl")
     facts = {"judged": value["dataset"]["questions"], **value["dataset"]}
     gold = {one["query"]: _gold(one) for one in asked if one["gold"] is not None}
     return Comparison(
@@ -62,7 +67,7 @@ def _comparison(folder: Path) -> Comparison:
         queries=tuple(Query(one["query"], one["question"]) for one in asked),
         gold=gold or None,
         titles={id: title for one in asked for id, title in one["titles"].items()},
-        methods=tuple(_method(one, found.get(one["label"], []), value["ks"][-1]) for one in value["methods"]),
+        methods=tuple(_method(one, found[one["label"]], value["ks"][-1]) for one in value["methods"]),
         reader=ReaderFacts(**read) if read else None,
         bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),
         pairs=tuple(_pair(pair) for pair in value["pairs"]),
@@ -134,7 +139,7 @@ def _bounds(value: Sequence[float]) -> tuple[float, float]:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+        value = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"), parse_constant=_no_number)
     except OSError as error:
         raise DataError(
             "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
@@ -145,6 +150,10 @@ def _object(path: Path) -> dict[str, Any]:
         found = value.get("schema") if isinstance(value, dict) else type(value).__name__
         raise DataError(f"results of schema {SCHEMA}", repr(found), path=path)
     return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -160,7 +169,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _line(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = json.loads(line, parse_constant=_no_number)
     except ValueError as error:
         raise DataError("a JSON object a line", str(error), path=path, line=number) from error
     if not isinstance(value, dict):

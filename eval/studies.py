@@ -7,7 +7,7 @@ seeds is what is random in the methods.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from eval import datasets, evaluator
+from eval import answer_metrics, datasets, evaluator
 from eval.comparison import Comparison, Study
 from eval.config import CorpusSettings, Settings
 from eval.datasets import Dataset
@@ -16,6 +16,7 @@ from eval.methods import chosen
 from ragindex.console import seed_of
 from ragindex.errors import UsageError
 from ragindex.reading import DEFAULT_TOKENS
+from ragindex.settings import checked_seed
 
 DEFAULT_KS = (5, 10, 20)
 
@@ -40,7 +41,13 @@ def _check(settings: Settings) -> None:
     methods, _ = chosen(settings.written_methods())
     labels = [method.label for method in variants(methods, settings.grid or [])]
     ks = settings.cutoffs() or DEFAULT_KS
-    require_methods([threshold(written, ks) for written in settings.fail_below or []], labels)
+    thresholds = [threshold(written, ks) for written in settings.fail_below or []]
+    require_methods(thresholds, labels)
+    for one in thresholds:
+        if one.metric in answer_metrics.NAMES and not settings.read:
+            raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
+    for seed in (*(settings.seeds or ()), settings.seed or 0):
+        checked_seed(seed)
     if settings.seeds is not None and len(set(settings.seeds)) < len(settings.seeds):
         raise UsageError(f"'seeds' must be different. Got {settings.seeds}.")
 

@@ -7,15 +7,28 @@ from eval.comparison import LATENCY, Answer, Comparison, MethodResult
 from eval.metrics import ranking
 from eval.significance import LEVEL
 
+DRIFT = 2.0  # equal methods were seen to differ by nearly as much on a busy machine
 FEW = 30  # questions; with fewer, intervals are wide and the bootstrap is itself unsure
 
 
 def differ(comparison: Comparison, a: str, b: str, metric: str) -> bool:
-    """Whether two methods can be told apart by a metric: the corrected p is under 0.05."""
+    """Whether two methods can be told apart by a metric: the corrected p is under 0.05.
+
+    By latency, one must besides take DRIFT times as long as the other: the methods are timed one after the other, and
+    a machine that is busy in one block and idle in the next is certain, question by question, of what is not so.
+    """
     try:
-        return comparison.pair(a, b, metric).p_holm < LEVEL
+        pair = comparison.pair(a, b, metric)
     except KeyError:
         return False
+    return pair.p_holm < LEVEL and (metric != LATENCY or _ratio(comparison, a, b) >= DRIFT)
+
+
+def _ratio(comparison: Comparison, a: str, b: str) -> float:
+    """How many times the faster goes into the slower, by p50; 1 where one was not timed."""
+    times = [comparison.method(label).latency.total.p50 for label in (a, b)]
+    known = [time for time in times if time]
+    return max(known) / min(known) if len(known) == 2 else 1.0
 
 
 def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
@@ -36,8 +49,8 @@ def sentence(comparison: Comparison) -> str:
         only = methods[0]
         return f"{only.label} reaches {_percent(only, metric)} at {metric}; there is nothing to compare it with."
     ahead = leaders(comparison, metric)
-    if not ahead:
-        return f"{metric} was not measured."
+    if len(_ranked(comparison, metric)) < len(methods):
+        return f"{metric} was not measured of every method."
     said = _alone(comparison, ahead[0], metric) if len(ahead) == 1 else _together(comparison, ahead, metric)
     return f"{said}.{_hint(comparison)}"
 

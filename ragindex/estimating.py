@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from ragindex import reading
 from ragindex.corpus import Corpus
-from ragindex.errors import UsageError
+from ragindex.errors import ServiceError, UsageError
 from ragindex.identity import in_order
 from ragindex.interfaces import IndexingScheme, LanguagePlugin, Part
 from ragindex.language import ledger, tokens
@@ -72,6 +72,10 @@ def estimate(
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
     by_rules = _asked(chosen, corpus, parts, counting, Setting(), language) if chosen else {}
     in_earnest = _asked(chosen, corpus, parts, llm, setting, language) if chosen else {}
+    if by_rules and not in_earnest:
+        raise ServiceError(
+            f"None of the {len(chosen)} sampled documents was answered. Check --llm and OPENAI_BASE_URL."
+        )
     own = tokens.in_text("word", name).estimated is False
     return [
         _scaled(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, own)

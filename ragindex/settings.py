@@ -10,6 +10,13 @@ from ragindex.manifest import Manifest, Settings
 from ragindex.text import analyse
 
 
+def checked_seed(seed: int) -> int:
+    """`seed`, where everything random can be drawn by it. Raises UsageError."""
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise UsageError(f"The seed must be an int in the range [0, 2**32). Got {seed!r} instead.")
+    return seed
+
+
 def settled(
     folder: Path, held: Manifest | None, language: str | None, cutting: Cutting | str | None, store: Any
 ) -> Settings:

@@ -25,7 +25,7 @@ from ragindex.language.tasks import Language
 from ragindex.manifest import Manifest, PartRecord
 from ragindex.progress import bar
 from ragindex.registry import Written
-from ragindex.settings import settled
+from ragindex.settings import checked_seed, settled
 from ragindex.site import BuildEncoder, PartSite
 from ragindex.sync import Building, Synced, bring_up
 from ragindex.text import language_warning
@@ -97,6 +97,7 @@ class Workspace:
         Raises NewerFormatError, WorkspaceError, StoreError.
         """
         folder = Path(folder)
+        checked_seed(seed or 0)
         held = manifests.read(folder)
         plugin = registry.store(store or (held.settings.store if held else "lancedb"))
         settings = settled(folder, held, language, cutting, plugin)

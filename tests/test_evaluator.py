@@ -16,7 +16,7 @@ from eval.datasets import Dataset, Gold
 from eval.evaluator import compare
 from eval.terminal import table
 from ragindex.corpus import Corpus
-from ragindex.errors import QuestionError, RagindexError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import DataError, QuestionError, RagindexError, StoreError, UsageError, WorkspaceError
 from ragindex.interfaces import Part
 from ragindex.meter import add
 from ragindex.parts.passages import Passages
@@ -358,6 +358,15 @@ def test_the_table_names_what_figures_depend_on(tmp_path: Path) -> None:
     assert f"encoder lsa; language model none; store lancedb; seed 4; fingerprint {comparison.fingerprint}" in (
         text.replace("  ", " ")
     )
+
+
+def test_extractions_that_nobody_reads_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "openie.json"
+    file.write_text('{"docs": [{"title": "x", "text": "y", "extracted_entities": [], "extracted_triples": []}]}')
+    with pytest.raises(UsageError, match="--triples is given, and no method reads triples"):
+        run(tmp_path / "w", "bm25", triples=file)
+    with pytest.raises(DataError, match="expected extractions of passages of this corpus; found 1 others"):
+        run(tmp_path / "w", "bm25(over=triples)", triples=file)
 
 
 def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:

@@ -91,7 +91,9 @@ def test_a_threshold_for_a_method_that_is_not_compared() -> None:
 def test_what_is_too_low_is_named() -> None:
     study = Study("two", (made({"a": [1, 0], "b": [1, 1]}, name="one"), made({"a": [1, 1], "b": [1, 0]}, name="other")))
     require_reached(study, [Threshold("a", "R@5", 0.5), Threshold("b", "R@5", 0.5)])
-    with pytest.raises(BelowThresholdError, match=r"^a was to reach R@5 = 0.6 on one, and reached 0.5000\.$"):
+    with pytest.raises(
+        BelowThresholdError, match=r"^a was to reach R@5 = 0.6 on one \(encoder lsa, seed 0\), and reached 0.5000\.$"
+    ):
         require_reached(study, [Threshold("a", "R@5", 0.6)])
     with pytest.raises(BelowThresholdError, match="on made, and no quality was measured"):
         require_reached(Study("none", (made({"a": []}, {"a": [1.0]}),)), [Threshold("a", "R@5", 0.0)])

@@ -67,15 +67,25 @@ def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"study.json: expected a folder that ragindex compare --out wrote"):
         results.read(tmp_path)
     outputs.write(Study("tiny", (compared(tmp_path / "w", GOLD),)), tmp_path / "out")
-    lines = (tmp_path / "out" / "per_query.jsonl").read_text(errors="surrogatepass").splitlines()
+    lines = (tmp_path / "out" / "per_query.jsonl").read_text().strip().split("\n")
     (tmp_path / "out" / "per_query.jsonl").write_text(lines[0] + "\n" + lines[1][:50])
     with pytest.raises(DataError, match=r"per_query.jsonl, line 2: expected a JSON object a line"):
         results.read(tmp_path / "out")
+    (tmp_path / "out" / "per_query.jsonl").write_text("\n".join(lines[:-1]))
+    with pytest.raises(DataError, match=r"expected a line for each of 3 questions and hybrid; found 2, or others"):
+        results.read(tmp_path / "out")
+    whole = (tmp_path / "out" / "comparison.json").read_text()
+    (tmp_path / "out" / "comparison.json").write_text(whole.replace('"R@1": ', '"R@1": NaN, "R@3": ', 1))
+    with pytest.raises(DataError, match=r"comparison.json: expected JSON; found NaN is no number"):
+        results.read(tmp_path / "out")
+    (tmp_path / "out" / "comparison.json").write_text(whole)
     value = json.loads((tmp_path / "out" / "comparison.json").read_text())
     del value["pairs"]
     (tmp_path / "out" / "comparison.json").write_text(json.dumps(value))
     (tmp_path / "out" / "per_query.jsonl").write_text("")
-    with pytest.raises(DataError, match=r"expected the files that ragindex compare --out writes; found others \(KeyEr"):
+    with pytest.raises(
+        DataError, match=r"expected the files that ragindex compare --out writes; found none under the key"
+    ):
         results.read(tmp_path / "out")
     (tmp_path / "out" / "study.json").write_text('{"schema": 2}')
     with pytest.raises(DataError, match=r"study.json: expected results of schema 1; found 2"):

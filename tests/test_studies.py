@@ -73,6 +73,9 @@ def test_the_spread_over_seeds_by_hand() -> None:
         ({"fail_below": ["bm25:R@5=0.5"]}, "names the metric 'R@5', which is not measured"),
         ({"grid": ["hybrid:depth=5"]}, "names 'hybrid', which is not compared"),
         ({"seeds": [1, 1]}, "'seeds' must be different"),
+        ({"seeds": [0, -1]}, r"The seed must be an int in the range \[0, 2\*\*32\). Got -1 instead"),
+        ({"seed": 2**32}, r"The seed must be an int in the range \[0, 2\*\*32\). Got 4294967296 instead"),
+        ({"fail_below": ["bm25:F1=0.5"]}, "names F1, which is measured of answers. Add --read"),
     ],
 )
 def test_what_cannot_be_is_said_before_any_work(working_folder: Path, more: dict[str, object], match: str) -> None:

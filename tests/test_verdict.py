@@ -61,6 +61,15 @@ def test_the_fastest_is_told_by_its_own_test() -> None:
     assert leaders(made({"a": [], "b": []}, {"a": FAST, "b": FAST}), "R@5") == ()
 
 
+def test_a_block_of_noise_makes_nobody_faster() -> None:
+    """Certain for every question, and less than twice as long: machines drift as far."""
+    slower = [value * 1.9 for value in FAST]
+    comparison = made({"a": GOOD, "b": GOOD}, {"a": FAST, "b": slower})
+    assert comparison.pair("a", "b", LATENCY).p_holm < 0.001
+    assert leaders(comparison, LATENCY) == ("a", "b")
+    assert "faster" not in sentence(comparison)
+
+
 FOUND = {"a": [["x", "y"], ["x", "y"]], "b": [["y", "x"], ["x", "z"]], "c": [[], ["q"]]}
 
 

@@ -25,6 +25,7 @@ from ragindex.console import (
 from ragindex.console import out as standard_output
 from ragindex.corpus import Corpus, cut, read
 from ragindex.errors import DataError, StoreError, UsageError
+from ragindex.settings import checked_seed
 from ragindex.text import analyse, language_warning
 
 COLUMNS = ("question", "answer", "documents", "kind", "source")
@@ -54,7 +55,7 @@ def questions(
     left_out = _read_notes(corpus, language)
     usable = [document for document in corpus.documents if readable(document.id)]
     passages = [passage for document in usable for passage in cut(document, None)]
-    drafted = drafts(passages, n, seed, language or "english")
+    drafted = drafts(passages, n, checked_seed(seed), language or "english")
     for sentence in (*left_out, *(_fewer(drafted, n) if drafted else ())):
         note(sentence)
     if not drafted:

@@ -1,12 +1,19 @@
-"""Which methods differ: every pair, by quality and by latency."""
+"""Which methods differ: every pair, by quality and by costs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eval.comparison import LATENCY, Comparison, Pair
+from eval.comparison import COSTS, LATENCY, Comparison, Pair
 from eval.sections.table import metrics_shown
 from eval.showing import points, probability, signed
-from eval.significance import LEVEL
+from eval.verdict import differ
+
+_COSTS = {
+    LATENCY: "Latency, mean milliseconds a question",
+    "input_tokens": "Tokens read, mean a question",
+    "output_tokens": "Tokens written, mean a question",
+    "money": "Dollars, mean a question",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +41,9 @@ class Matrix:
 
 
 def section(comparison: Comparison) -> tuple[Matrix, ...] | None:
-    """A matrix for the metric of the head line and for latency, and closed ones for the other metrics."""
+    """A matrix for the metric of the head line and for latency, and closed ones for the others."""
     quality = metrics_shown(comparison)
-    order = [*quality[:1], LATENCY, *quality[1:]]
+    order = [*quality[:1], LATENCY, *COSTS, *quality[1:]]
     found = [_matrix(comparison, metric, number < 2) for number, metric in enumerate(order)]
     return tuple(matrix for matrix in found if matrix.pairs) or None
 
@@ -45,26 +52,27 @@ def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
     labels = tuple(method.label for method in comparison.methods)
     of_metric = [pair for pair in comparison.pairs if pair.metric == metric]
     known = {(pair.a, pair.b): pair for pair in (*of_metric, *(pair.turned() for pair in of_metric))}
-    rows = tuple(tuple(_cell(known.get((a, b)), same=a == b) for b in labels) for a in labels)
+    rows = tuple(tuple(_cell(comparison, known.get((a, b)), same=a == b) for b in labels) for a in labels)
     quality = f"{metric.replace('_', ' ')}, percentage points"
-    title = "Latency, mean milliseconds a question" if metric == LATENCY else quality
-    told = sum(pair.p_holm < LEVEL for pair in of_metric)
+    title = _COSTS.get(metric, quality)
+    told = sum(differ(comparison, pair.a, pair.b, metric) for pair in of_metric)
     return Matrix(title, metric, labels, rows, told, len(of_metric), opened)
 
 
-def _cell(pair: Pair | None, *, same: bool) -> Cell:
+def _cell(comparison: Comparison, pair: Pair | None, *, same: bool) -> Cell:
     if pair is None:
         return Cell("") if same else Cell("even", "not measured")
-    form = signed if pair.metric == LATENCY else points
-    return Cell(*_words(pair), form(pair.difference), _interval(pair, form), probability(pair.p_holm))
+    form = signed if pair.metric in _COSTS else points
+    return Cell(*_words(comparison, pair), form(pair.difference), _interval(pair, form), probability(pair.p_holm))
 
 
-def _words(pair: Pair) -> tuple[str, str]:
-    """The tone and the word: a difference is one only where the corrected test tells it."""
-    if not pair.p_holm < LEVEL or pair.difference == 0:
+def _words(comparison: Comparison, pair: Pair) -> tuple[str, str]:
+    """The tone and the word: a difference is one only where `verdict.differ` tells it."""
+    if not differ(comparison, pair.a, pair.b, pair.metric) or pair.difference == 0:
         return "even", "no difference told"
-    if pair.metric == LATENCY:
-        return ("good", "faster") if pair.difference < 0 else ("bad", "slower")
+    if pair.metric in _COSTS:
+        less, more = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
+        return ("good", less) if pair.difference < 0 else ("bad", more)
     return ("good", "better") if pair.difference > 0 else ("bad", "worse")
 
 

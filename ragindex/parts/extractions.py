@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 from pydantic import BaseModel, WithJsonSchema
 
+from ragindex.errors import DataError
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
 from ragindex.language import rules
 from ragindex.language.reshaping import reshaped
@@ -185,6 +186,8 @@ def _notes(records: Collection) -> list[str]:
 def _import_notes(records: Collection, file: OpenIE) -> list[str]:
     contents = [key for batch in records.scan(("content",)) for key in batch.column("content").to_pylist()]
     found = sum(key in file.passages for key in contents)
+    if contents and not found:
+        raise DataError("extractions of passages of this corpus", f"{len(file.passages):,} others and none of them")
     unused = len(file.passages.keys() - set(contents))
     sentences = [
         f"Imported: {found:,} of {len(contents):,} passages are in the file; the others have no triples. "
