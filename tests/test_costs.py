@@ -177,6 +177,7 @@ def test_the_key_is_in_no_file_and_costs_are_in_the_report(
     page = report.html(study)
     assert "tokens a question" in page
     assert "$ a question" in page
+    assert "R@1 against money" in page
     back = results.read(tmp_path / "out").comparisons[0].methods[1]
     assert (back.index_usage, back.calls) == (comparison.methods[1].index_usage, 1.0)
     assert back.query_usage.money == comparison.methods[1].query_usage.money

@@ -12,6 +12,7 @@ from eval.showing import many
 from eval.significance import Interval
 
 _FEW = 10  # questions of a group: drawn again with replacement, fewer hardly vary, and look surer than they are
+_MONEY = Axis("dollars a question (logarithmic)", log=True)
 _LATENCY = Axis("p50 latency, milliseconds a question (logarithmic)", log=True)
 
 
@@ -25,11 +26,13 @@ class Plot:
 
 
 def section(comparison: Comparison) -> tuple[Plot, ...] | None:
-    """Quality, quality against latency, recall over k, and by kind of question, as far as these were measured."""
+    """Quality; quality against latency and, where any was paid, money; recall over k; by kind: as far as measured."""
     if not comparison.dataset.judged:
         return _without_gold(comparison)
     metric = f"R@{comparison.ks[0]}"
     found = [_ranked(comparison, metric), _against_latency(comparison, metric)]
+    if any(method.query_usage.money for method in comparison.methods):
+        found.append(_against_money(comparison, metric))
     if any("F1" in method.metrics for method in comparison.methods):
         found.append(_ranked(comparison, "F1"))
     if len(comparison.ks) > 1:
@@ -64,6 +67,22 @@ def _against_latency(comparison: Comparison, metric: str) -> Plot:
     ]
     caption = "The better a method finds, the higher it stands; the faster it answers, the further left."
     return _plot(title, caption, plots.scatter(title, points, _LATENCY, _percent(metric)))
+
+
+def _against_money(comparison: Comparison, metric: str) -> Plot:
+    """A method whose money is not known is left out; one that costs nothing stands apart."""
+    title = f"{metric} against money"
+    points = [
+        Point(
+            method.label,
+            number,
+            Figure(method.query_usage.money if method.priced else None, method.ci95.get("money")),
+            _shares(method.metrics.get(metric), method.ci95.get(metric)),
+        )
+        for number, method in enumerate(comparison.methods)
+    ]
+    caption = "What finding costs a question, when its calls are first made; indexing is in the table."
+    return _plot(title, caption, plots.scatter(title, points, _MONEY, _percent(metric)))
 
 
 def _over_k(comparison: Comparison) -> Plot:
