@@ -8,7 +8,7 @@ from typing import Any
 
 from ragindex.errors import LanguageError, ServiceError
 from ragindex.language import ledger
-from ragindex.language.limits import stopping
+from ragindex.language.limits import StoppedError, stopping
 from ragindex.language.tasks import Failure, Output
 
 _MOST_IN_A_ROW = 20
@@ -35,8 +35,14 @@ def in_threads(
     pool = ThreadPoolExecutor(min(workers + workers // 4 + 1, len(inputs)) or 1, thread_name_prefix=name)
 
     def work(number: int) -> Output | Failure:
-        with lanes.item(number):
-            return attempted(one, name, inputs[number])
+        if stop.is_set():
+            raise StoppedError
+        try:
+            with lanes.item(number):
+                return attempted(one, name, inputs[number])
+        except BaseException:
+            stop.set()  # at once: whoever watches may be late
+            raise
 
     try:
         futures = [pool.submit(copy_context().run, work, number) for number in range(len(inputs))]
@@ -62,6 +68,8 @@ def attempted(one: Callable[[Mapping[str, Any]], Output], name: str, each: Mappi
 def _watch(futures: "list[Future[Output | Failure]]", progress: Callable[[int], None]) -> None:
     in_a_row = 0
     for future in as_completed(futures):
+        if isinstance(future.exception(), StoppedError):
+            continue  # another one says why
         result = future.result()
         progress(1)
         failed = isinstance(result, Failure) and result.kind in _ENDPOINT
