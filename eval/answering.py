@@ -24,6 +24,8 @@ from ragindex.types import Hit, Query, Retrieval, Step, Usage
 
 _USAGE = tuple(field.name for field in fields(Usage))
 _THREADS = min(4, os.cpu_count() or 1)
+BATCH = 32
+"""Questions that are asked together, of a method that asks no language model."""
 
 Read: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[Reading]]
 """Answers questions from what was found for them, in order."""
@@ -49,14 +51,14 @@ def answer_all(
     label: str,
     *,
     strict: bool = False,
-    size: int = 32,
+    size: int = BATCH,
     reader: Read | None = None,
 ) -> tuple[Answer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
     A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
     `strict`, the first such question raises QuestionError. Questions are asked in batches of `size`; what a batch
-    pays for is shared evenly, so methods that ask a language model are asked one by one. With a `reader`, what was
+    pays for is shared out evenly, so methods that ask a language model are asked one by one. With a `reader`, what was
     found is read while it is whole; one that was not read counts as failed, and what the reader raises ends all, as
     BudgetError does. Raises StoreError where the file cannot be written.
     """
@@ -102,10 +104,9 @@ def _answer(retriever: Retriever, batch: Sequence[Query], k: int, reader: Read |
     try:
         with ledger.attributed(phase="query"), ledger.recording() as asked:
             found = retrieve(retriever, batch, k)
-        usage, calls = _shared(asked, len(batch))
         answers = [
             replace(_reduced(query, retrieval), usage=usage, calls=calls)
-            for query, retrieval in zip(batch, found, strict=True)
+            for query, retrieval, (usage, calls) in zip(batch, found, _shared(asked, len(batch)), strict=True)
         ]
     except BudgetError:
         raise
@@ -118,11 +119,18 @@ def _answer(retriever: Retriever, batch: Sequence[Query], k: int, reader: Read |
     return [replace(answer, reading=read) for answer, read in zip(answers, reader(batch, found), strict=True)]
 
 
-def _shared(asked: ledger.Tally, questions: int) -> tuple[Usage, int]:
-    """An even share of what a batch paid; whole tokens and calls, for a batch of one exactly its own."""
+def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
+    """For each question of a batch its share of what was paid, and of the calls.
+
+    Tokens and calls stay whole: the first questions have one more where they do not go round.
+    """
     whole, made = asked.first, sum(not entry.rule and entry.task != EMBEDDING for entry in asked.entries)
-    tokens = whole.input_tokens // questions, whole.output_tokens // questions
-    return Usage(whole.seconds / questions, *tokens, whole.money / questions), made // questions
+    for number in range(questions):
+        read, written, calls = (
+            count // questions + (number < count % questions)
+            for count in (whole.input_tokens, whole.output_tokens, made)
+        )
+        yield Usage(whole.seconds / questions, read, written, whole.money / questions), calls
 
 
 def _failure(answer: Answer) -> str | None:
@@ -161,6 +169,8 @@ def _reduced_step(step: Step) -> Step:
         ids=step.ids[:_STEP_IDS],
         triples=step.triples[:_STEP_TRIPLES],
         paths=tuple(path[:_STEP_TRIPLES] for path in step.paths[:_STEP_TRIPLES]),
+        scores=step.scores[:_STEP_TRIPLES],
+        note=step.note[:_NOTE],
     )
 
 

@@ -99,12 +99,13 @@ def _approximate(results: Sequence[MethodResult]) -> list[str]:
 
 
 def _notes(dataset: Dataset) -> tuple[str, ...]:
-    """What was not read, and why."""
+    """What was not read, and why, and what the dataset has to say."""
     corpus = dataset.corpus
     ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
     repeats = f"{corpus.repeats} repeated documents are kept once"
     return (
         *(f"skipped: {sentence}" for sentence in dataset.skipped),
+        *dataset.notes,
         *([repeats] if corpus.repeats else []),
         *([f"files that no reader takes: {ignored}"] if ignored else []),
     )

@@ -82,6 +82,10 @@ class Latency:
         return {**self.total.to_json(), **{name: value.to_json() for name, value in split.items()}}
 
 
+_NOTHING = Percentiles(None, None)
+NOT_TIMED = Latency(_NOTHING, _NOTHING, _NOTHING, _NOTHING, {})
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
     """What was searched and asked. `judged` questions have gold documents; means are over these."""

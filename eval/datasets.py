@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from ragindex.documents import metadata_json
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
 
-__all__ = ["Dataset", "Gold", "ask", "fingerprint", "load"]
+__all__ = ["Dataset", "Gold", "ask", "fingerprint", "load", "origin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Dataset:
     """A corpus with questions. `gold` is by query id, None where nobody said what is right.
 
     `fingerprint` depends on what the documents, questions and gold hold, not on where they lie; `skipped` says what
-    was left out of the corpus and of the questions, and why; `source` is where the documents came from, "" for
-    documents that a program made.
+    was left out of the corpus and of the questions, and why, `notes` what else is to be known of them; `source` is
+    where the documents came from, "" for documents that a program made.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Dataset:
     fingerprint: str
     skipped: tuple[str, ...] = ()
     source: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def load(
@@ -64,8 +66,12 @@ def load(
     path, file = Path(path), None if questions is None else Path(questions)
     corpus = _without(read(path, format=format, skip_bad=skip_bad), path, file)
     problems = Problems(skip_bad)
-    dataset = _dataset(corpus, _asked(path, file, corpus, problems), problems, file or path, limit, seed)
-    return replace(dataset, source=corpus.name if corpus.format == "world" else str(path.resolve()))
+    asked = list(_asked(path, file, corpus, problems))
+    dataset = _dataset(corpus, asked, problems, file or path, limit, seed)
+    if corpus.format != "world":
+        return replace(dataset, source=str(path.resolve()))
+    fewer = worlds.shortfall(asked) if file is None else None
+    return replace(dataset, source=corpus.name, notes=(fewer,) if fewer else ())
 
 
 def ask(
@@ -73,15 +79,21 @@ def ask(
 ) -> Dataset:
     """A corpus that is there already with the questions of a `.csv` or `.txt` file; otherwise as `load`."""
     problems, file = Problems(skip_bad), Path(questions)
-    return _dataset(corpus, _asked_in_file(file, Finder(corpus), problems), problems, file, limit, seed)
+    return _dataset(corpus, list(_asked_in_file(file, Finder(corpus), problems)), problems, file, limit, seed)
+
+
+def origin(written: Path | str) -> str:
+    """What documents or questions are known by, however they are written: the path in full, a world's name."""
+    if os.path.exists(written):
+        return os.path.realpath(written)
+    return worlds.name(*worlds.parse(str(written))) if str(written).startswith("world:") else str(written)
 
 
 def _dataset(
-    corpus: Corpus, found: Iterator[Asked], problems: Problems, file: Path, limit: int | None, seed: int
+    corpus: Corpus, asked: list[Asked], problems: Problems, file: Path, limit: int | None, seed: int
 ) -> Dataset:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
-    asked = list(found)
     if not asked:
         reason = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
         raise DataError("at least one question", reason, path=file)
@@ -99,20 +111,13 @@ def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) ->
     if corpus.format == "beir":
         return beir_questions(path, finder, problems)
     if corpus.format == "world":
-        return _asked_of_a_world(str(path), problems)
+        return iter(worlds.questions(*worlds.parse(str(path))))
     if corpus.format in ("folder", "jsonl"):
         raise UsageError(
             f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
             "question,answer,documents or a .txt with one question a line."
         )
     return benchmark_questions(pair_of_files(path)[0] if corpus.format == "hipporag" else path, finder, problems)
-
-
-def _asked_of_a_world(written: str, problems: Problems) -> Iterator[Asked]:
-    """What the world is too small for is said among what was left out."""
-    found = worlds.questions(*worlds.parse(written))
-    problems.sentences.extend(filter(None, [worlds.shortfall(found)]))
-    return iter(found)
 
 
 def _asked_in_file(file: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:

@@ -10,11 +10,12 @@ from ragindex import registry
 from ragindex.console import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption, emit, out, table
 from ragindex.corpus import read
 from ragindex.estimating import Estimate, estimate, estimate_reading
-from ragindex.language.budget import Budget
+from ragindex.language.budget import limited
 from ragindex.language.cache import Cache, NoCache
 from ragindex.language.opened import CALLS
 from ragindex.language.setting import Setting
 from ragindex.reading import DEFAULT_TOKENS
+from ragindex.settings import require_apart
 from ragindex.specs import parse_many
 
 
@@ -51,9 +52,10 @@ def estimate_command(
     corpus = read(data, format=format, skip_bad=skip_bad) if dataset is None else dataset.corpus
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if workspace is not None:
+        require_apart(workspace, data, corpus)
         workspace.mkdir(parents=True, exist_ok=True)
     cache = NoCache() if workspace is None else Cache(workspace / CALLS)
-    setting = Setting(cache=cache, budget=None if budget is None else Budget(budget), seed=seed)
+    setting = Setting(cache=cache, budget=limited(budget), seed=seed)
     model = registry.llm(llm)
     found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
     if dataset is not None:

@@ -6,38 +6,36 @@ are kept under that name in the workspace's folder `runs`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import regex
 
 from eval import datasets, latency, metrics, outputs, reader
-from eval.answering import answer_all
+from eval.answering import BATCH, answer_all
 from eval.assembling import assembled
-from eval.comparison import Answer, Comparison, MethodResult, Study
+from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Study
 from eval.datasets import Dataset
 from eval.grid import variants
-from eval.methods import Method, chosen
+from eval.latency import OpenedLater, Timing
+from eval.methods import Method, chosen, twinned
 from eval.reader import Reader
 from eval.scoring import scores
 from eval.tracking import track
-from ragindex import registry
+from ragindex import imports, registry
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError, UsageError
-from ragindex.identity import in_order
 from ragindex.interfaces import AskingPart, IndexingScheme, Retriever
 from ragindex.language import ledger
-from ragindex.language.budget import Budget
+from ragindex.language.budget import Budget, limited
 from ragindex.language.setting import Setting
 from ragindex.reading import DEFAULT_TOKENS
 from ragindex.registry import Written
+from ragindex.settings import require_apart
 from ragindex.tracing import traced_where_on
-from ragindex.types import Query, Retrieval
+from ragindex.types import Query
 from ragindex.workspace import PartFigures, Workspace
-
-_BATCH = 32
 
 
 def compare(
@@ -57,7 +55,8 @@ def compare(
     workspace: Path | str | Workspace | None = None,
     strict: bool = False,
     grid: Sequence[str] = (),
-    budget: float | None = None,
+    with_rerank: Written | bool = False,
+    budget: float | Budget | None = None,
     keep_calls: bool = True,
     triples: Path | str | None = None,
     read: bool = False,
@@ -68,21 +67,25 @@ def compare(
     """Build `methods` (by default every one that can be made) over `data`, ask its questions and measure.
 
     `workspace` is a folder (default: ragindex-workspaces/NAME) or an open workspace, whose own encoder, store,
-    language and seed count then. Without `data`, the documents that the workspace holds are searched. `grid` makes
-    variants of methods, as ["hybrid:rrf_k=10,60"]. `out` is a folder for the report, the rankings and the figures.
-    With `tracking`, the comparison is recorded in MLflow. `llm` is a language model, as openai:MODEL; `budget` the
-    most that its calls may cost, in dollars; without `keep_calls` no answer of it is kept. `triples` is a file of
-    published extractions (HippoRAG's OpenIE format), used in place of asking. With `read`, the language model (or the
-    rules) answers each question from `reader_tokens` tokens of what each method found, and EM and F1 are measured.
+    language, seed, language model, budget and call cache count then. Without `data`, the documents that the workspace
+    holds are searched. `grid` makes variants of methods, as ["hybrid:rrf_k=10,60"]. `with_rerank` adds each method's
+    twin, reranked by the default reranker (True) or the one named. `out` is a folder for the report, the rankings and
+    the figures. With `tracking`, the comparison is recorded in MLflow. `llm` is a language model, as openai:MODEL;
+    `budget` the most that its calls may cost, in dollars, or one Budget for several comparisons; without `keep_calls`
+    no answer of it is kept. `triples` is a file of published extractions (HippoRAG's OpenIE format), used in place of
+    asking. With `read`, the language model (or the rules) answers each question from `reader_tokens` tokens of what
+    each method found, and EM and F1 are measured.
 
     Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError. A question on which a method raises is
     counted as unanswered and scores 0; with `strict` it raises QuestionError.
     """
     cutoffs, (asked, left_out) = _cutoffs(ks), chosen(methods)
-    asked = variants(asked, grid)
+    asked = twinned(variants(asked, grid), with_rerank)
+    if triples is not None:
+        imports.require_reader(method.scheme for method in asked)
     loading = {"questions": questions, "format": format, "skip_bad": skip_bad, "limit": limit, "seed": seed}
     dataset = None if data is None else _loaded(data, loading)
-    asking = Setting(budget=None if budget is None else Budget(budget))
+    asking = Setting(budget=limited(budget))
     settings: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "language": language, "seed": seed}
     settings |= {"asking": asking, "keep_calls": keep_calls}
     with _opened(workspace, dataset, settings) as opened:
@@ -91,13 +94,12 @@ def compare(
         else:
             opened.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
         _require_questions(dataset)
-        if triples is not None and not _imports(asked):
-            raise UsageError("--triples is given, and no method reads triples: 'bm25(over=triples)' would.")
         if triples is not None:
-            opened.import_part("extractions", Path(triples))
+            opened.import_part(imports.TRIPLES, Path(triples))
         reads = reader.opened(opened, reader_tokens) if read else None
-        results = [_measured(opened, method, dataset, Asking(cutoffs, strict, reads), left_out) for method in asked]
-        comparison = assembled(opened, dataset, cutoffs, [result for result in results if result], left_out, asked)
+        found = [_measured(opened, method, dataset, Asking(cutoffs, strict, reads), left_out) for method in asked]
+        results = _timed(opened, [one for one in found if one], dataset, cutoffs[-1])
+        comparison = assembled(opened, dataset, cutoffs, results, left_out, asked)
         if reads is not None:
             comparison = reader.with_bounds(comparison, opened, dataset, reads)
     study = Study(comparison.dataset.name, (comparison,))
@@ -149,11 +151,6 @@ def _held(workspace: Workspace, loading: Mapping[str, Any]) -> Dataset:
     return datasets.ask(corpus, **asking)
 
 
-def _imports(methods: Sequence[Method]) -> bool:
-    """Whether a part of one of them can come from a file."""
-    return any("import" in part.uses for method in methods for part in in_order(method.scheme.parts()))
-
-
 def _require_questions(dataset: Dataset) -> None:
     if not dataset.queries:
         raise UsageError(
@@ -166,15 +163,22 @@ def _require_questions(dataset: Dataset) -> None:
 def _opened(
     workspace: Path | str | Workspace | None, dataset: Dataset | None, settings: Mapping[str, Any]
 ) -> Iterator[Workspace]:
+    if workspace is None and dataset is None:
+        raise UsageError("compare needs DATA, or --workspace with documents and --questions FILE.")
+    folder = _folder(workspace, dataset)
+    if dataset is not None:
+        require_apart(folder, dataset.source, dataset.corpus)
     if isinstance(workspace, Workspace):
         yield workspace
         return
-    if workspace is None and dataset is None:
-        raise UsageError("compare needs DATA, or --workspace with documents and --questions FILE.")
-    folder = Path(workspace) if workspace is not None else default_workspace(dataset.name if dataset else "")
-    whole = dataset is not None and dataset.corpus.whole
-    with Workspace.open(folder, cutting=None if whole else "default", **settings) as opened:
+    with Workspace.open(folder, cutting="default" if dataset is None else dataset.corpus.cutting, **settings) as opened:
         yield opened
+
+
+def _folder(workspace: Path | str | Workspace | None, dataset: Dataset | None) -> Path:
+    if isinstance(workspace, Workspace):
+        return workspace.folder
+    return Path(workspace) if workspace is not None else default_workspace(dataset.name if dataset else "")
 
 
 # ---------------------------------------------------------------- one method
@@ -191,14 +195,18 @@ class Asking:
 
 def _measured(
     workspace: Workspace, method: Method, dataset: Dataset, asking: Asking, left_out: list[str]
-) -> MethodResult | None:
-    """The figures of one method; None where it is left out because an extra is missing and nobody asked for it."""
+) -> tuple[MethodResult, Timing] | None:
+    """The figures of one method, but for its latency, and how to take that.
+
+    None where the method is left out because an extra is missing and nobody asked for it.
+    """
     try:
         with ledger.attributed(method=method.label), ledger.recording() as paid:
             workspace.sync([method.scheme])
-            measured = _asked(workspace, method, dataset, asking)
+            measured, timing = _asked(workspace, method, dataset, asking)
         priced = workspace.model.priced or not workspace.asks(method.scheme)
-        return replace(measured, spent=paid.spent, stages=paid.stages, priced=priced)
+        timing.tallies.append(paid)
+        return replace(measured, priced=priced), timing
     except MissingExtraError as error:
         if method.asked_for:
             raise
@@ -208,20 +216,21 @@ def _measured(
         workspace.close()  # each method has the whole memory budget
 
 
-def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Asking) -> MethodResult:
+def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Asking) -> tuple[MethodResult, Timing]:
     scheme, queries, ks = method.scheme, dataset.queries, asking.ks
     retriever = OpenedLater(scheme, workspace)
     fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
     folder = workspace.folder / "runs" / fingerprint
-    traced = traced_where_on(retriever, method.label)  # the latency below is without it
+    traced = traced_where_on(retriever, method.label)  # what is timed is without it
     answers = _answers(traced, method, queries, asking, folder)
     failed = {answer.query_id for answer in answers[ks[-1]] if answer.error is not None}
-    timed = [query for query in latency.sample(queries, workspace.seed) if query.id not in failed]
+    kept = folder / f"latency-{ks[-1]}.json"
+    timing = Timing(method.label, OpenedLater(scheme, workspace), kept, failed, retriever.searches())
     per_query = scores(answers, dataset.gold, ks)
     if asking.reader is not None:
         per_query = reader.with_scores(per_query, answers[ks[-1]], dataset.gold)
     described = registry.describe(scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
-    return MethodResult(
+    measured = MethodResult(
         described["name"],
         method.label,
         described["params"],
@@ -229,9 +238,20 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
         answers,
         per_query,
         metrics.means(list(per_query.values())),
-        latency.measure(retriever, timed, ks[-1], folder / f"latency-{ks[-1]}.json", method.label),
+        NOT_TIMED,
         _parts(workspace, scheme),
     )
+    return measured, timing
+
+
+def _timed(
+    workspace: Workspace, found: Sequence[tuple[MethodResult, Timing]], dataset: Dataset, k: int
+) -> list[MethodResult]:
+    """The results with their latency, and all that was paid."""
+    latency.measure([timing for _, timing in found], latency.sample(dataset.queries, workspace.seed), k)
+    return [
+        replace(result, latency=timing.latency, spent=timing.spent, stages=timing.stages) for result, timing in found
+    ]
 
 
 def _answers(
@@ -248,26 +268,10 @@ def _answers(
             folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl"),
             method.label,
             strict=asking.strict,
-            size=1 if isinstance(method.scheme, AskingPart) else _BATCH,
+            size=1 if isinstance(method.scheme, AskingPart) else BATCH,
             reader=None if reads is None else reads.read,
         )
     return found
-
-
-@dataclass(slots=True)
-class OpenedLater:
-    """A scheme's retriever, opened when the first question comes: what was answered before needs no open index."""
-
-    scheme: IndexingScheme
-    workspace: Workspace
-    opened: Retriever | None = None
-    lock: Lock = field(default_factory=Lock)
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Passed on."""
-        with self.lock:
-            self.opened = self.opened or self.scheme.open(self.workspace)
-        return self.opened.retrieve(queries, k)
 
 
 def questions_fingerprint(queries: Sequence[Query]) -> str:

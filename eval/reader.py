@@ -12,7 +12,7 @@ from pathlib import Path
 
 from eval import answer_metrics, metrics
 from eval.answering import answer_all
-from eval.comparison import Answer, Comparison, Latency, MethodResult, Percentiles
+from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult
 from eval.datasets import Dataset, Gold
 from eval.inference import with_intervals
 from eval.readings import ReaderFacts, Reading
@@ -29,7 +29,6 @@ from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
 from ragindex.workspace import Workspace
 
 NO_PASSAGES, GOLD_PASSAGES = "no-passages", "gold-passages"
-_NOTHING = Percentiles(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ def _bound(
         {k: answers},
         per_query,
         metrics.means(list(per_query.values())),
-        Latency(_NOTHING, _NOTHING, _NOTHING, _NOTHING, {}),
+        NOT_TIMED,
         {},
         spent=paid.spent,
     )

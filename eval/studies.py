@@ -12,9 +12,10 @@ from eval.comparison import Comparison, Study
 from eval.config import CorpusSettings, Settings
 from eval.datasets import Dataset
 from eval.grid import require_methods, threshold, variants
-from eval.methods import chosen
+from eval.methods import chosen, twinned
 from ragindex.console import seed_of
 from ragindex.errors import UsageError
+from ragindex.language.budget import Budget, limited
 from ragindex.reading import DEFAULT_TOKENS
 from ragindex.settings import checked_seed
 
@@ -22,34 +23,50 @@ DEFAULT_KS = (5, 10, 20)
 
 
 def run(settings: Settings, command: str = "") -> Study:
-    """Every comparison that the settings ask for, one after the other. Raises as `evaluator.compare` does.
+    """Every comparison that the settings ask for, one after the other, all of one budget.
 
-    What can be checked before any work, is: names, labels, grids and thresholds.
+    What can be checked before any work, is: names, labels, grids, thresholds and corpora. Raises as `evaluator.compare`
+    does.
     """
     _check(settings)
     corpora = settings.each_corpus()
     seeds = _seeds(settings)
-    found: list[Comparison] = []
+    budget, found = limited(settings.budget), list[Comparison]()
     for corpus in corpora:
         dataset = None if corpus is None else _dataset(corpus, settings, seeds[0])
-        found += _over(dataset, corpus, settings, seeds, several=len(corpora) > 1)
+        found += _over(dataset, corpus, settings, seeds, budget, several=len(corpora) > 1)
     names = list(dict.fromkeys(comparison.dataset.name for comparison in found))
     return Study(settings.name or ", ".join(names), tuple(found), command)
 
 
 def _check(settings: Settings) -> None:
     methods, _ = chosen(settings.written_methods())
-    labels = [method.label for method in variants(methods, settings.grid or [])]
+    labels = [method.label for method in twinned(variants(methods, settings.grid or []), settings.twins())]
     ks = settings.cutoffs() or DEFAULT_KS
     thresholds = [threshold(written, ks) for written in settings.fail_below or []]
     require_methods(thresholds, labels)
     for one in thresholds:
         if one.metric in answer_metrics.NAMES and not settings.read:
             raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
+    _require_different(settings)
     for seed in (*(settings.seeds or ()), settings.seed or 0):
         checked_seed(seed)
     if settings.seeds is not None and len(set(settings.seeds)) < len(settings.seeds):
         raise UsageError(f"'seeds' must be different. Got {settings.seeds}.")
+
+
+def _require_different(settings: Settings) -> None:
+    """Raises UsageError where a corpus comes twice with the same questions."""
+    seen: dict[object, str] = {}
+    for corpus in filter(None, settings.each_corpus()):
+        questions = corpus.questions or settings.questions
+        asked = datasets.origin(corpus.data), questions and datasets.origin(questions)
+        if asked in seen:
+            raise UsageError(
+                f"'corpora' must be different. Got {seen[asked]!r} and {corpus.data!r}, which are the same documents "
+                "with the same questions. Leave one of them out."
+            )
+        seen[asked] = corpus.data
 
 
 def _seeds(settings: Settings) -> list[int]:
@@ -73,7 +90,13 @@ def _dataset(corpus: CorpusSettings, settings: Settings, seed: int) -> Dataset:
 
 
 def _over(
-    dataset: Dataset | None, corpus: CorpusSettings | None, settings: Settings, seeds: Sequence[int], *, several: bool
+    dataset: Dataset | None,
+    corpus: CorpusSettings | None,
+    settings: Settings,
+    seeds: Sequence[int],
+    budget: Budget | None,
+    *,
+    several: bool,
 ) -> Iterator[Comparison]:
     """The comparisons over one corpus: every encoder with every seed."""
     asking = {} if dataset is not None else {"questions": settings.questions, "limit": settings.limit}
@@ -82,6 +105,7 @@ def _over(
             yield evaluator.compare(
                 dataset,
                 settings.written_methods(),
+                with_rerank=settings.twins(),
                 **asking,  # type: ignore[arg-type]  # a question file and a limit
                 skip_bad=bool(settings.skip_bad),
                 language=(corpus and corpus.language) or settings.language,
@@ -93,7 +117,7 @@ def _over(
                 strict=bool(settings.strict),
                 grid=settings.grid or [],
                 llm=settings.llm,
-                budget=settings.budget,
+                budget=budget,
                 keep_calls=not settings.no_cache,
                 triples=settings.triples,
                 read=bool(settings.read),

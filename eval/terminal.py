@@ -9,6 +9,7 @@ from rich.table import Table
 from eval import answer_metrics, verdict
 from eval.comparison import LATENCY, Comparison, MethodResult, Study
 from ragindex.console import plain
+from ragindex.language.offline import called
 from ragindex.types import Usage
 
 _SHOWN_REASONS = 3
@@ -135,8 +136,8 @@ def _facts(comparison: Comparison) -> list[str]:
         f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
         f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
         f"over {_many(timed, 'question')}, one by one",
-        f"encoder {comparison.encoder}; {_model(comparison)}; store {comparison.store}; seed {comparison.seed}; "
-        f"fingerprint {comparison.fingerprint}",
+        f"encoder {comparison.encoder}; language model {called(comparison.llm)}; store {comparison.store}; "
+        f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *_reader(comparison),
     ]
 
@@ -148,16 +149,11 @@ def _reader(comparison: Comparison) -> list[str]:
     read = [method.reading_costs for method in comparison.methods]
     tokens = [one.input_tokens + one.output_tokens for one in read if one]
     money = [one.money for one in read if one]
-    who = "the rules, no model" if comparison.reader.llm == "offline" else comparison.reader.llm
     dollars = f" and ${max(money):.5f}" if any(money) else ""
     paid = f"; {max(tokens):,.0f} tokens{dollars} a question at most" if any(tokens) else ""
     estimated = " (estimated)" if comparison.reader.estimated else ""
-    return [f"answers read by {who}, from {comparison.reader.tokens:,} tokens{estimated} of what was found{paid}"]
-
-
-def _model(comparison: Comparison) -> str:
-    rules = comparison.llm == "offline"
-    return "language model none: rules" if rules else f"language model {comparison.llm}"
+    found = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
+    return [f"answers read by {called(comparison.reader.llm)}, from {found}{paid}"]
 
 
 def _intervals(comparison: Comparison) -> str:

@@ -14,8 +14,9 @@ FEW = 30  # questions; with fewer, intervals are wide and the bootstrap is itsel
 def differ(comparison: Comparison, a: str, b: str, metric: str) -> bool:
     """Whether two methods can be told apart by a metric: the corrected p is under 0.05.
 
-    By latency, one must besides take DRIFT times as long as the other: the methods are timed one after the other, and
-    a machine that is busy in one block and idle in the next is certain, question by question, of what is not so.
+    By latency, one must besides take DRIFT times as long as the other: methods that do not fit into memory together, or
+    that another run has timed, are timed one after the other, and a machine that is busy in one block and idle in the
+    next is certain, question by question, of what is not so.
     """
     try:
         pair = comparison.pair(a, b, metric)

@@ -8,9 +8,27 @@
 `eval.evaluator.compare` is the comparison; the command line does the same.
 """
 
-from ragindex.corpus import Corpus, Cutting, read
-from ragindex.errors import RagindexError
-from ragindex.types import Document, Hit, Query, Retrieval
-from ragindex.workspace import Workspace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ragindex.corpus import Corpus, Cutting, read
+    from ragindex.errors import RagindexError
+    from ragindex.types import Document, Hit, Query, Retrieval
+    from ragindex.workspace import Workspace
 
 __all__ = ["Corpus", "Cutting", "Document", "Hit", "Query", "RagindexError", "Retrieval", "Workspace", "read"]
+
+_FROM = {
+    **dict.fromkeys(("Corpus", "Cutting", "read"), "ragindex.corpus"),
+    **dict.fromkeys(("Document", "Hit", "Query", "Retrieval"), "ragindex.types"),
+    **{"RagindexError": "ragindex.errors", "Workspace": "ragindex.workspace"},
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """The names above, imported when they are asked for: the command line must catch Ctrl-C before anything is."""
+        if name not in _FROM:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_FROM[name]), name)

@@ -23,7 +23,8 @@ from ragindex.console import (
 )
 from ragindex.errors import UsageError
 from ragindex.language import ledger
-from ragindex.language.budget import Budget
+from ragindex.language.budget import limited
+from ragindex.language.offline import called
 from ragindex.language.setting import Setting
 from ragindex.reading import Answered, Context
 from ragindex.types import Query, Retrieval
@@ -56,7 +57,7 @@ def ask(
     if not question.strip():
         raise UsageError("The question is empty. Ask something.")
     scheme, asked_seed = registry.scheme(method), seed_of(existing(workspace), seed)
-    asking = Setting(budget=None if budget is None else Budget(budget))
+    asking = Setting(budget=limited(budget))
     with (
         Workspace.open(
             workspace,
@@ -75,7 +76,7 @@ def ask(
         answer, by_rules = _read(opened, question, seen)
         name = opened.llm_name
     value = _as_json(question, answer, seen, found) | {"llm": name, "rules": by_rules}
-    emit(value, json, lambda: _show(answer, seen, found, "the rules, no model" if by_rules else name))
+    emit(value, json, lambda: _show(answer, seen, found, called(name)))
 
 
 def _read(opened: Workspace, question: str, seen: Context) -> tuple[Answered, bool]:

@@ -3,11 +3,11 @@
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ragindex import answers, filters, opening, registry
+from ragindex import answers, filters, imports, opening, registry
 from ragindex.console import (
     BudgetOption,
     EncoderOption,
@@ -35,8 +35,9 @@ from ragindex.describing import Parameter, description, parameters
 from ragindex.doctor import findings
 from ragindex.errors import RagindexError, UsageError
 from ragindex.interfaces import IndexingScheme
-from ragindex.language.budget import Budget
+from ragindex.language.budget import limited
 from ragindex.language.setting import Setting
+from ragindex.settings import require_apart
 from ragindex.site import MeteredCollection
 from ragindex.specs import parse_many
 from ragindex.types import Query
@@ -103,17 +104,18 @@ def index(
     Example: ragindex index my-documents/ --workspace my-index --methods bm25,hybrid
     """
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
-    corpus = None if data is None else _read(data, format, skip_bad)
-    cutting: Any = "default" if corpus is None or not corpus.whole else None
+    if triples is not None:
+        imports.require_reader(schemes)
+    corpus = None if data is None else _read(data, workspace, format, skip_bad)
     folder = workspace if corpus is not None else existing(workspace)
-    asking = Setting(budget=None if budget is None else Budget(budget))
+    asking = Setting(budget=limited(budget))
     with Workspace.open(
         folder,
         encoder=encoder,
         llm=llm,
         store=store,
         language=language,
-        cutting=cutting,
+        cutting="default" if corpus is None else corpus.cutting,
         seed=seed_of(folder, seed),
         asking=asking,
         keep_calls=not no_cache,
@@ -122,7 +124,7 @@ def index(
             where = str(Path(data).resolve()) if Path(data).exists() else corpus.name  # a world lies nowhere
             opened.replace(corpus.documents, source=where)
         if triples is not None:
-            opened.import_part("extractions", triples)
+            opened.import_part(imports.TRIPLES, triples)
         opened.sync(schemes)
         figures, counts = _figures(opened, schemes), opened.counts()
     value = {
@@ -192,7 +194,7 @@ def add(
 
     Example: ragindex add new-documents/ --workspace my-index
     """
-    corpus = _read(data, format, skip_bad)
+    corpus = _read(data, workspace, format, skip_bad)
     with Workspace.open(workspace, encoder=encoder, store=store, seed=seed_of(workspace, None)) as opened:
         changed = opened.add(corpus.documents)
         opened.sync()
@@ -273,8 +275,9 @@ def _listed(name: str) -> tuple[str, str, str]:
     return name, point.dist.name if point.dist else "", point.value
 
 
-def _read(data: str, format: str | None, skip_bad: bool) -> Corpus:
+def _read(data: str, workspace: Path, format: str | None, skip_bad: bool) -> Corpus:
     corpus = read(data, format=format, skip_bad=skip_bad)
+    require_apart(workspace, data, corpus)
     for sentence in corpus.skipped:
         note(f"skipped: {sentence}")
     for suffix, count in sorted(corpus.ignored.items()):

@@ -7,7 +7,7 @@ scaled up by the ratio of sample and rules, so a prompt that no answer reaches k
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,10 +19,10 @@ from ragindex.errors import ServiceError, UsageError
 from ragindex.identity import in_order
 from ragindex.interfaces import IndexingScheme, LanguagePlugin, Part
 from ragindex.language import ledger, tokens
-from ragindex.language.mapping import attempted
+from ragindex.language.offline import OfflineRules
 from ragindex.language.prices import Prices
 from ragindex.language.setting import Setting
-from ragindex.language.tasks import Failure, Language, Output, Task, render
+from ragindex.language.tasks import Language, Output, Task, render
 from ragindex.plugin import Plugin
 from ragindex.types import Document, Query
 from ragindex.workspace import Workspace
@@ -105,11 +105,10 @@ def estimate_reading(
     name = _named(llm)
     own = tokens.in_text("word", name).estimated is False
     chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
-    cutting: Any = None if corpus.whole else "default"
     found: list[Estimate] = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        Workspace.open(Path(folder), llm=Counting(model=name), language=language, cutting=cutting) as workspace,
+        Workspace.open(Path(folder), llm=Counting(model=name), language=language, cutting=corpus.cutting) as workspace,
     ):
         workspace.add(corpus.documents)
         workspace.sync(schemes.values())
@@ -155,12 +154,14 @@ def _asked(
     language: str | None,
 ) -> dict[str, _Counts]:
     """What every task was asked while the parts were built in a folder of their own."""
-    with tempfile.TemporaryDirectory() as folder, ledger.recording() as tally:
-        cutting: Any = None if corpus.whole else "default"
-        with Workspace.open(Path(folder), llm=llm, language=language, cutting=cutting, asking=setting) as workspace:
-            workspace.add(documents)
-            if parts:
-                workspace.sync(parts)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ledger.recording() as tally,
+        Workspace.open(Path(folder), llm=llm, language=language, cutting=corpus.cutting, asking=setting) as workspace,
+    ):
+        workspace.add(documents)
+        if parts:
+            workspace.sync(parts)
     return dict(_by_task(tally))
 
 
@@ -198,16 +199,12 @@ class Counting(Plugin):
         return CountingRules(self.model)
 
 
-@dataclass(frozen=True)
-class CountingRules:
+class CountingRules(OfflineRules):
     """See Counting."""
 
-    model: str
-
-    @property
-    def id(self) -> str:
-        """Never of an index that anybody keeps."""
-        return f"counting for {self.model}"
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.id = f"counting for {model}"  # never of an index that anybody keeps
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """The rule's answer. Raises UsageError for a task without a rule."""
@@ -222,15 +219,3 @@ class CountingRules:
         entry = ledger.Entry(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
         ledger.book(entry, 0.0)
         return output
-
-    def map(
-        self,
-        task: Task[Output],
-        many: Iterable[Mapping[str, Any]],
-        *,
-        repeat: int = 0,
-        again: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> list[Output | Failure]:
-        """`run` for each input."""
-        return [attempted(lambda each: self.run(task, each), task.name, inputs) for inputs in many]

@@ -2,9 +2,23 @@
 
 import hashlib
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-from ragindex.errors import DataError, StoreError
+from ragindex import registry
+from ragindex.errors import DataError, StoreError, UsageError
+from ragindex.identity import in_order, model
+from ragindex.interfaces import IndexingScheme
+
+TRIPLES = "extractions"
+"""The name of the part that --triples fills."""
+
+
+def require_reader(schemes: Iterable[IndexingScheme]) -> None:
+    """Raises UsageError where no part of `schemes` is made from what --triples gives: before any work."""
+    parts = in_order([part for scheme in schemes for part in scheme.parts()])
+    if TRIPLES not in [registry.name_of(model(part)) for part in parts]:
+        raise UsageError("--triples is given, and no method reads triples: 'bm25(over=triples)' would.")
 
 
 def taken(file: Path, folder: Path) -> str:

@@ -1,10 +1,11 @@
 """What is fixed when a workspace is made, and what may be asked of it afterwards."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from ragindex import registry
-from ragindex.corpus import Cutting
+from ragindex.corpus import Corpus, Cutting
 from ragindex.errors import UsageError
 from ragindex.manifest import Manifest, Settings
 from ragindex.text import analyse
@@ -15,6 +16,23 @@ def checked_seed(seed: int) -> int:
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise UsageError(f"The seed must be an int in the range [0, 2**32). Got {seed!r} instead.")
     return seed
+
+
+def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
+    """Raises UsageError where a workspace lies in the folder whose files are its documents, or the other way round.
+
+    `source` is where `corpus` was read from. A workspace there would be read as documents the next time.
+    """
+    if corpus.format != "folder" or not os.path.isdir(source):
+        return
+    workspace, documents = folder.resolve(), Path(source).resolve()
+    if workspace.is_relative_to(documents) or documents.is_relative_to(workspace):
+        inside = f"The workspace {folder} lies in the folder of its documents, {source}"
+        around = f"The documents {source} lie in the folder of their workspace, {folder}"
+        raise UsageError(
+            f"{inside if workspace.is_relative_to(documents) else around}: they must lie apart. "
+            "Name another folder with --workspace."
+        )
 
 
 def settled(

@@ -57,7 +57,7 @@ def test_the_rules_answer_and_say_so(workspace: Path) -> None:
         "Grey Anna",
         "[1] Grey Anna  anna.md",
         "Grey Anna is the highest hill of the north.",
-        "Answered by the rules, no model; 1 of 1 hits read, 15 tokens.",
+        "Answered by rules (no model); 1 of 1 hits read, 15 tokens.",
     ]
 
 
@@ -90,7 +90,7 @@ def test_passages_without_the_answer(workspace: Path) -> None:
     assert lines(run("When was the river found?", "--workspace", workspace, "--method", "bm25", "-k", 1)) == [
         "The passages that were found do not hold the answer.",
         "[1] Orla  orla.md",
-        "Answered by the rules, no model; 1 of 1 hits read, 14 tokens.",
+        "Answered by rules (no model); 1 of 1 hits read, 14 tokens.",
     ]
 
 

@@ -137,6 +137,33 @@ def test_index_says_what_was_built_and_how_to_ask() -> None:
     assert again["parts"]["passages"] == value["parts"]["passages"]
 
 
+def test_extractions_that_nothing_reads_are_refused() -> None:
+    write(Path(), {"openie.json": '{"docs": []}'})
+    said = failed(2, "index", "notes", "--workspace", "w", "--methods", "bm25,dense", "--triples", "openie.json")
+    assert said == "--triples is given, and no method reads triples: 'bm25(over=triples)' would."
+    assert not Path("w").exists()
+    built = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25,bm25(over=triples)")
+    assert built.code == 0
+    assert failed(3, "index", "--workspace", "w", "--methods", "bm25(over=triples)", "--triples", "questions.csv")
+
+
+def test_a_workspace_among_its_documents_is_refused() -> None:
+    for command in ("index", "add"):
+        assert failed(2, command, "notes", "--workspace", "notes/w") == (
+            "The workspace notes/w lies in the folder of its documents, notes: they must lie apart. "
+            "Name another folder with --workspace."
+        )
+        assert failed(2, command, "notes", "--workspace", ".") == (
+            "The documents notes lie in the folder of their workspace, .: they must lie apart. "
+            "Name another folder with --workspace."
+        )
+    estimated = ("--methods", "bm25", "--llm", "openai:small", "--workspace", "notes/w")
+    assert "lies in the folder of its documents" in failed(2, "estimate", "notes", *estimated)
+    assert not Path("notes/w").exists()
+    write(Path("set"), {"corpus.jsonl": '{"_id": "a", "text": "slate"}\n'})
+    assert ragindex("index", "set", "--workspace", "set/w", "--methods", "bm25").code == 0  # one file is read, by name
+
+
 def test_search(built: Path) -> None:
     done = ragindex("search", "Which town is of slate?", "--workspace", built, "--method", "bm25", "-k", 1, "--explain")
     first, text, step = done.out.splitlines()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
     assert (stopped.code, stopped.out) == (130, "")
     assert stopped.err == "Stopped. What was done is kept: the same command goes on from here.\n"
     kept = {path: path.read_bytes() for path in Path("ragindex-workspaces/notes/runs").rglob("*") if path.is_file()}
-    assert {path.name for path in kept} == {"answers-20.jsonl", "latency-20.json"}
+    assert {path.name for path in kept} == {"answers-20.jsonl"}
     done = ragindex(*arguments).json
     assert all(path.read_bytes() == content for path, content in kept.items())
     undisturbed = ragindex(*arguments, "--workspace", "other").json
@@ -182,6 +183,34 @@ def test_a_comparison_that_was_killed_goes_on() -> None:
     value = ragindex(*arguments).json
     assert kept.stat().st_mtime_ns == before
     assert [(method["label"], method["metrics"]["R@5"]) for method in value["methods"]] == [("bm25", 1), ("hybrid", 1)]
+
+
+_STOPPED_WHILE_IMPORTING = """
+import signal, sys
+
+class Hook:
+    def find_spec(self, name, *rest):
+        if name == "pydantic":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Hook())
+from {module} import {function}
+{function}()
+"""
+
+
+def test_ctrl_c_while_it_is_still_importing() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, function = project["scripts"]["ragindex"].partition(":")
+    program = _STOPPED_WHILE_IMPORTING.format(module=module, function=function)
+    done = subprocess.run([sys.executable, "-c", program, "methods"], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Stopped.\n")
+
+
+def test_the_program_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "ragindex", "methods"], capture_output=True, timeout=60, check=True)
+    assert b"bm25" in done.stdout
+    assert done.stderr == b""
 
 
 def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:

@@ -206,4 +206,4 @@ def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:
     assert comparison.llm == "offline"
     method = comparison.methods[1]
     assert (method.calls, method.index_usage.input_tokens, method.query_usage.money) == (0.0, 0, 0.0)
-    assert "none: rules" in report.html(Study("tiny", (comparison,)))
+    assert "rules (no model)" in report.html(Study("tiny", (comparison,)))

@@ -4,22 +4,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import ir_measures
 import pytest
+from command_line import write
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from eval import answering, latency, outputs
-from eval.comparison import Answer, Comparison, MethodResult, Percentiles, Ranked, Study
+from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Percentiles, Ranked, Study
 from eval.datasets import Dataset, Gold
 from eval.evaluator import compare
 from eval.terminal import table
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, QuestionError, RagindexError, StoreError, UsageError, WorkspaceError
 from ragindex.interfaces import Part
+from ragindex.language.ledger import EMBEDDING, Entry, book
 from ragindex.meter import add
 from ragindex.parts.passages import Passages
+from ragindex.parts.vectors import Vectors
 from ragindex.plugin import Plugin
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
 from ragindex.workspace import Workspace
@@ -58,6 +64,7 @@ class Scripted(Plugin):
     fails_on: tuple[str, ...] = ()
     stops_at: str = ""
     journal: str = ""
+    mark: str = ""
 
     def parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
@@ -78,7 +85,7 @@ class ScriptedRetriever:
                 raise ValueError(f"nothing is known of [bold]{query.text}")
         if self.scheme.journal:
             with Path(self.scheme.journal).open("a") as file:
-                file.writelines(f"{k} {query.id}\n" for query in queries)
+                file.writelines(f"{k} {self.scheme.mark}{query.id}\n" for query in queries)
         return [Retrieval(tuple(hit(*doc_ids) for doc_ids in self.scheme.ranking)[:k])] * len(queries)
 
 
@@ -262,6 +269,28 @@ def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
     assert second.fingerprint == first.fingerprint
 
 
+@given(st.integers(1, 70), st.integers(0, 200), st.integers(0, 200), st.integers(0, 3))
+def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read: int, written: int, calls: int) -> None:
+    class Paying(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            book(Entry(EMBEDDING, "encoder", input_tokens=read, money=0.5), 0.0)
+            for _ in range(calls):
+                book(Entry("task", "model", output_tokens=written), 0.0)
+            return super().retrieve(queries, k)
+
+    queries = [Query(f"q{number}", "?") for number in range(questions)]
+    with TemporaryDirectory() as folder:
+        answers = answering.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", "paying")
+    batches = math.ceil(questions / answering.BATCH)
+    assert sum(answer.usage.input_tokens for answer in answers) == batches * read
+    assert sum(answer.usage.output_tokens for answer in answers) == batches * calls * written
+    assert sum(answer.calls for answer in answers) == batches * calls
+    assert math.fsum(answer.usage.money for answer in answers) == pytest.approx(batches * 0.5)
+    for first in range(0, questions, answering.BATCH):
+        tokens = [answer.usage.input_tokens for answer in answers[first : first + answering.BATCH]]
+        assert max(tokens) - min(tokens) <= 1
+
+
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "_THREADS", 1)
     kept, queries = tmp_path / "answers.jsonl", dataset().queries
@@ -365,6 +394,7 @@ def test_extractions_that_nobody_reads_are_refused(tmp_path: Path) -> None:
     file.write_text('{"docs": [{"title": "x", "text": "y", "extracted_entities": [], "extracted_triples": []}]}')
     with pytest.raises(UsageError, match="--triples is given, and no method reads triples"):
         run(tmp_path / "w", "bm25", triples=file)
+    assert not (tmp_path / "w").exists()
     with pytest.raises(DataError, match="expected extractions of passages of this corpus; found 1 others"):
         run(tmp_path / "w", "bm25(over=triples)", triples=file)
 
@@ -410,6 +440,22 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         run(tmp_path / "w", "bm25", data=other)
 
 
+def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "notes", {"a.md": "slate", "questions.txt": "Slate?"})
+    asked = {"questions": tmp_path / "notes" / "questions.txt", "tracking": False}
+    inside, notes = tmp_path / "notes" / "w", tmp_path / "notes"
+    with pytest.raises(UsageError, match="The workspace .*w lies in the folder of its documents, .*notes: they must"):
+        compare(notes, ["bm25"], workspace=inside, **asked)
+    with pytest.raises(UsageError, match="The workspace .*notes lies in the folder of its documents"):
+        compare(notes, ["bm25"], workspace=notes, **asked)
+    with pytest.raises(UsageError, match="The documents .*notes lie in the folder of their workspace, .*: they must"):
+        compare(notes, ["bm25"], workspace=tmp_path, **asked)
+    assert {path.name for path in tmp_path.rglob("*")} == {"notes", "a.md", "questions.txt"}
+    with Workspace.open(inside) as workspace, pytest.raises(UsageError, match="lies in the folder of its documents"):
+        compare(notes, ["bm25"], workspace=workspace, **asked)
+    compare(notes / "a.md", ["bm25"], workspace=notes / "w", **asked)  # one file, and nothing beside it
+
+
 def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path) -> None:
     with Workspace.open(tmp_path, cutting=None, seed=9) as workspace:
         comparison = compare(dataset(), ["bm25"], workspace=workspace, tracking=False)
@@ -433,29 +479,90 @@ def quality(method: MethodResult) -> dict[str, tuple[float, float, float]]:
     return {name: (value, *method.ci95[name]) for name, value in method.metrics.items()}
 
 
-def test_latency_is_split_and_kept(tmp_path: Path) -> None:
-    class Metered(ScriptedRetriever):
-        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-            add("encoder", 0.25)
-            add("store", 0.5)
-            return super().retrieve(queries, k)
+class Metered(Scripted):
+    """A fake scheme that says how long encoder and store took."""
 
-    kept = tmp_path / "latency.json"
-    measured = latency.measure(Metered(Scripted()), dataset().queries, 5, kept, "metered")
+    def open(self, workspace: Workspace) -> "MeteredRetriever":
+        return MeteredRetriever(self)
+
+
+class MeteredRetriever(ScriptedRetriever):
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        add("encoder", 0.25)
+        add("store", 0.5)
+        return super().retrieve(queries, k)
+
+
+def test_latency_is_split_and_kept(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    scheme = Metered(journal=str(journal))
+    measured = run(tmp_path / "w", scheme).methods[0].latency
     assert measured.encoder == Percentiles(250.0, 250.0)
     assert measured.store == Percentiles(500.0, 500.0)
     assert measured.own == Percentiles(0.0, 0.0)
     assert measured.questions == 3
-    never_asked = ScriptedRetriever(Scripted(fails_on=QUESTIONS))
-    assert latency.measure(never_asked, dataset().queries, 5, kept, "metered") == measured
+    asked = journal.read_text()
+    (kept,) = (tmp_path / "w" / "runs").rglob("latency-20.json")
+    assert run(tmp_path / "w", scheme).methods[0].latency == measured
+    assert journal.read_text() == asked
+    kept.unlink()
+    run(tmp_path / "w", scheme)
+    assert journal.read_text().count("\n") == asked.count("\n") + 5 + 3  # five to warm up
+
+
+def test_methods_take_turns_at_being_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "_TURN", 2)
+    journal = tmp_path / "journal"
+    first, second = (Scripted(journal=str(journal), mark=mark) for mark in ("a-", "b-"))
+    asked = dataset([*QUESTIONS, "What is slate?", "Who printed cheap books?"], None)
+    failing = second.model_copy(update={"fails_on": (QUESTIONS[1],)})
+    comparison = run(tmp_path / "w", first, failing, data=asked, ks=(5,))
+    lines = journal.read_text().replace("5 ", "").split()
+    in_turns = ["a-q1", "a-q2", "b-q1", "b-q3", "b-q4", "a-q3", "a-q4", "a-q5", "b-q5"]
+    assert lines[-len(in_turns) :] == in_turns
+    warming = [f"{mark}{id}" for mark, ids in (("a-", "12345"), ("b-", "13451")) for id in (f"q{id}" for id in ids)]
+    assert lines[-len(in_turns) - len(warming) : -len(in_turns)] == warming
+    assert [list(method.latency.per_query) for method in comparison.methods] == [
+        ["q1", "q2", "q3", "q4", "q5"],
+        ["q1", "q3", "q4", "q5"],
+    ]
+
+
+def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing, groups = latency._in_turns, list[list[str]]()
+
+    def watched(timings: Sequence[latency.Timing], *rest: Any) -> Any:
+        groups.append([one.label for one in timings])
+        rows = timing(timings, *rest)
+        assert all(one.retriever.searches() == one.alone for one in timings)
+        return rows
+
+    monkeypatch.setattr(latency, "_in_turns", watched)
+    with Workspace.open(tmp_path / "large", cutting=None) as workspace:
+        roomy = compare(dataset(), ["bm25", "dense"], workspace=workspace, tracking=False)
+        sizes = [workspace.open_part(part).inner.estimate() for part in (Passages(), Vectors())]
+    assert groups == [["bm25", "dense"]]
+    room = (max(sizes) + sum(sizes)) / 2 / 2**30
+    tight = compare(
+        dataset(), ["bm25", "dense"], store=f"lancedb(memory_gib={room:.12f})", workspace=tmp_path / "w", tracking=False
+    )
+    assert groups[1:] == [["bm25"], ["dense"]]
+    for comparison in (roomy, tight):
+        bm25, dense = (method.parts for method in comparison.methods)
+        assert bm25["passages"].search == dense["vectors"].search == "exact, from memory"
+    assert [rankings(method) for method in tight.methods] == [rankings(method) for method in roomy.methods]
 
 
 def test_latency_percentiles_are_numpys(tmp_path: Path) -> None:
     kept = tmp_path / "latency.json"
+    with Workspace.open(tmp_path / "w") as workspace:
+        timing = latency.Timing("kept", latency.OpenedLater(Scripted(), workspace), kept)
+    assert timing.latency == NOT_TIMED
     kept.write_text(json.dumps({"seconds": {f"q{n}": [n / 1000, 0, 0, n / 1000] for n in range(1, 101)}}))
-    measured = latency.measure(ScriptedRetriever(Scripted()), (), 5, kept, "kept")
-    assert measured.total.p50 == pytest.approx(50.5)
-    assert measured.total.p95 == pytest.approx(95.05)
+    assert timing.latency.total.p50 == pytest.approx(50.5)
+    assert timing.latency.total.p95 == pytest.approx(95.05)
 
 
 def test_latency_sample_is_drawn_by_the_seed() -> None:

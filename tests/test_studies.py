@@ -1,16 +1,19 @@
 """Several corpora, encoders and seeds as one result."""
 
+import json
 from pathlib import Path
 
 import pytest
 from command_line import QUESTIONS, TEXTS
 from made_comparisons import made
+from openai_server import KEY, OpenAIServer
 
 from eval import studies
 from eval.comparison import Study
 from eval.config import CorpusSettings, Settings
 from eval.spread import repeated
-from ragindex.errors import UsageError
+from ragindex.errors import BudgetError, UsageError
+from ragindex.language import accepting
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +55,47 @@ def test_a_workspace_for_each_corpus(working_folder: Path) -> None:
     assert sorted(path.name for path in (working_folder / "all").iterdir()) == ["notes", "other"]
     studies.run(settings(data="notes", workspace="one", methods="bm25"))
     assert (working_folder / "one" / "workspace.json").is_file()
+
+
+def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (working_folder / "prices.yaml").write_text("models:\n  small: {input: 1000.0, output: 0.0}\n")
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGINDEX_PRICES", "prices.yaml")
+
+    def paid(workspace: str, **more: object) -> float:
+        """Dollars: a thousandth a word."""
+        server.requests.clear()
+        asked = {"data": "notes", "methods": "bm25", "llm": "openai:small", "read": True, "no_cache": True, **more}
+        try:
+            studies.run(settings(**asked, workspace=workspace))
+        finally:
+            texts = [message["content"] for one in server.requests for message in one.body["messages"]]
+            money.append(sum(len(text.split()) for text in texts) / 1000)
+        return money[-1]
+
+    money: list[float] = []
+    with OpenAIServer() as server:
+        server.write = lambda body: json.dumps({"answer": "Grey Anna", "passages": [1], "found": True})
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        once = paid("unlimited")
+        for seed in (0, 1):
+            assert paid(f"alone-{seed}", seed=seed, budget=1.9 * once) == once
+        with pytest.raises(BudgetError, match="The budget of"):
+            paid("both", seeds=[0, 1], budget=1.9 * once)
+    assert once < money[-1] <= 1.9 * once
+
+
+def test_one_corpus_is_listed_once(working_folder: Path) -> None:
+    said = "'corpora' must be different. Got 'notes' and 'other/../notes', which are the same documents with the same"
+    with pytest.raises(UsageError, match=said):
+        studies.run(settings(corpora=["notes", {"data": "other/../notes", "limit": 1}]))
+    with pytest.raises(UsageError, match="Got 'world:0060' and 'world:60:0', which are the same documents"):
+        studies.run(settings(corpora=["world:0060", "other", "world:60:0"]))
+    assert not (working_folder / "ragindex-workspaces").exists()
+    (working_folder / "others.csv").write_text(QUESTIONS.replace("Slate?", "Which town is made of slate?"))
+    study = studies.run(settings(corpora=["notes", {"data": "notes", "questions": "others.csv"}], methods="bm25"))
+    assert [one.queries[1].text for one in study.comparisons] == ["Slate?", "Which town is made of slate?"]
 
 
 def test_the_spread_over_seeds_by_hand() -> None:

@@ -70,7 +70,8 @@ def test_load() -> None:
     assert [query.text for query in dataset.queries] == [one.text for one in asked]
     assert dataset.gold is not None
     assert list(dataset.gold.values()) == [one.gold for one in asked]
-    assert dataset.skipped == (worlds.shortfall(asked),)
+    assert (dataset.skipped, dataset.notes) == ((), (worlds.shortfall(asked),))
+    assert datasets.load("world:300").notes == ()
     assert dataset.source == dataset.name == "world-60-seed0"
     assert len(datasets.load("world:60", limit=7).queries) == 7
 
@@ -81,7 +82,7 @@ def test_load_with_other_questions(tmp_path: Path) -> None:
     dataset = datasets.load("world:60", questions=tmp_path / "q.csv")
     assert dataset.gold is not None
     assert [gold.doc_ids for gold in dataset.gold.values()] == [frozenset({one.id})]
-    assert dataset.skipped == ()
+    assert (dataset.skipped, dataset.notes) == ((), ())
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +95,8 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "world-200-seed0",
         1000,
     )
+    small = ragindex("compare", "world:60", "--limit", "5", "--methods", "bm25", "--json", "-")
+    assert small.json["notes"] == [worlds.shortfall(worlds.questions(60))]
     assert ragindex("add", "world:60", "--workspace", desk / "other").out == "60 added, 0 changed, 0 as they were\n"
     assert failed(2, "index", "world:10", "--workspace", "v").startswith("A world has 50 to 1,000,000 passages.")
     assert "holds the documents of world-200-seed0, not the documents of world-60-seed0" in failed(

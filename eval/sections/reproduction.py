@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from eval.comparison import Comparison
 from eval.showing import many, shown, without_folders
+from ragindex.language.offline import called
 
 _PARAMETERS = 400  # characters
 
@@ -39,7 +40,7 @@ def section(comparison: Comparison) -> Reproduction:
         "k": ", ".join(map(str, comparison.ks)),
         "encoder": comparison.encoder,
         "encoder identity": comparison.encoder_id or "none was used",
-        "language model": "none: rules" if comparison.llm == "offline" else comparison.llm,
+        "language model": called(comparison.llm),
         **_reader(comparison),
         "store": comparison.store,
         "language of the texts": comparison.language,
@@ -56,9 +57,9 @@ def section(comparison: Comparison) -> Reproduction:
 def _reader(comparison: Comparison) -> dict[str, str]:
     if comparison.reader is None:
         return {}
-    who = "the rules, no model" if comparison.reader.llm == "offline" else comparison.reader.llm
     how = "estimated" if comparison.reader.estimated else "by the model's own vocabulary"
-    return {"reader": f"{who}, from at most {comparison.reader.tokens:,} tokens ({how}) of what was found"}
+    read = f"at most {comparison.reader.tokens:,} tokens ({how}) of what was found"
+    return {"reader": f"{called(comparison.reader.llm)}, from {read}"}
 
 
 def _made(comparison: Comparison, at: int) -> Made:

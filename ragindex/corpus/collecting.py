@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ragindex.corpus.json_items import Item, Problems, shown
 from ragindex.errors import DataError
@@ -28,6 +28,11 @@ class Corpus:
     skipped: tuple[str, ...]
     whole: bool
     ignored: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def cutting(self) -> Literal["default"] | None:
+        """How a workspace cuts these documents into passages, where nothing else is asked for; None: not at all."""
+        return None if self.whole else "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,3 +66,8 @@ class Budget:
             f"The budget of ${self.limit:.4f} is used up: ${self._spent:.4f} are spent and the next call could cost "
             f"${most:.4f}. All answers so far are kept: the same command with a larger --budget goes on from here."
         )
+
+
+def limited(to: float | Budget | None) -> Budget | None:
+    """A budget of so many dollars, None without one; a budget that is there already goes on."""
+    return to if to is None or isinstance(to, Budget) else Budget(to)

@@ -12,6 +12,11 @@ from ragindex.language.tasks import Failure, Output, Task
 from ragindex.plugin import Plugin
 
 
+def called(llm: str) -> str:
+    """A language model, by its written name, as a person reads who answered: `offline` is none."""
+    return "rules (no model)" if llm == "offline" else llm
+
+
 class Offline(Plugin):
     """`offline`: no language model; every task by its rule."""
 
