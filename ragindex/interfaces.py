@@ -243,6 +243,14 @@ class Found:
     records: RecordBatch
 
 
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Vectors held in memory, (n, dimensions) in float32 or float16: row i is that of the record `ids[i]`."""
+
+    ids: pa.Array
+    vectors: Floats
+
+
 class Collection(Protocol):
     """Records of one schema in a store."""
 
@@ -278,6 +286,10 @@ class Collection(Protocol):
 
     def search(self, requests: Sequence[Request]) -> list[Found]:
         """Many requests in one round trip, answered in order."""
+        ...
+
+    def resident(self) -> Resident | None:
+        """All vectors, where the engine holds them in memory; None where it does not. Never to be written to."""
         ...
 
     def count(self) -> int:

@@ -13,7 +13,7 @@ from ragindex.documents import Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.errors import MissingPartError
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Schema, Store, TokenEncoder
+from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Resident, Schema, Store, TokenEncoder
 from ragindex.language.tasks import Language
 from ragindex.types import Usage
 
@@ -141,6 +141,10 @@ class MeteredCollection:
         found = self.inner.search(requests)
         meter.add("store", time.perf_counter() - start)
         return found
+
+    def resident(self) -> Resident | None:
+        """Passed on: no engine works when memory is read."""
+        return self.inner.resident()
 
     def count(self) -> int:
         """How many records there are."""

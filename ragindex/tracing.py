@@ -148,6 +148,8 @@ def _child(parent: "LiveSpan", step: Step, at: int) -> int:
 
     until = at + round(step.ms * 1e6)
     attributes: dict[str, Any] = {"iteration": step.iteration, "ms": step.ms}
+    if step.input_tokens or step.output_tokens:
+        attributes |= {"input_tokens": step.input_tokens, "output_tokens": step.output_tokens}
     span = mlflow.start_span_no_context(
         f"{step.iteration} {step.index}",
         span_type="TASK",  # not RETRIEVER: its documents would be counted twice
@@ -161,6 +163,10 @@ def _child(parent: "LiveSpan", step: Step, at: int) -> int:
         outputs["triples"] = [[one.subject, one.predicate, one.object] for one in step.triples]
     if step.paths:
         outputs["paths"] = [[[one.subject, one.predicate, one.object] for one in path] for path in step.paths]
+    if step.scores:
+        outputs["scores"] = list(step.scores)
+    if step.note:
+        outputs["note"] = step.note
     span.end(outputs=outputs, end_time_ns=until)
     return until
 

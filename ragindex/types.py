@@ -81,15 +81,23 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a retrieval, for explanation: what was asked of which index, and what came back, in `ms`."""
+    """One step of a retrieval, for explanation: what was asked of which index, and what came back, in `ms`.
+
+    `scores` are those of the `paths`. `note` is what a person should know besides: a thought, why a loop ended. The
+    tokens are those of language models and paid encoders, as first paid.
+    """
 
     iteration: int
     index: str
     query: str
-    ids: tuple[str, ...]
+    ids: tuple[str, ...] = ()
     triples: tuple[Triple, ...] = ()
     paths: tuple[tuple[Triple, ...], ...] = ()
     ms: float = 0.0
+    scores: tuple[float, ...] = ()
+    note: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def test_neighbours_by_hand(part: TripleGraph, tmp_path: Path) -> None:
         [],
     ]
     assert graph.of_entities(["Rhine"], limit=2) == [["A#t0000", "A#t0001"]]
+    assert graph.of_passages(["B", "A", "D"], limit=2) == [["B#t0000", "B#t0001"], ["A#t0000", "A#t0001"], []]
     assert (graph.neighbours([]), graph.of_entities([])) == ([], [])
 
 
@@ -85,8 +86,10 @@ NAMES = st.sampled_from(["a", "b", "B", "é", "z", "ｚ", "\U0001f35e", "\uffff"
 @given(st.dictionaries(st.text(max_size=3), st.tuples(NAMES, NAMES), max_size=12), st.none() | st.integers(0, 4))
 def test_against_a_plain_count(triples: dict[str, tuple[str, str]], limit: int | None) -> None:
     ids, sides = list(triples), list(triples.values())
-    columns = [pa.array(column, pa.string()) for column in (ids, [s for s, _ in sides], [o for _, o in sides])]
-    table = pa.table(columns, names=["id", "subject_key", "object_key"])
+    passages = [id[:1] for id in ids]
+    texts = (ids, [s for s, _ in sides], [o for _, o in sides], passages)
+    columns = [pa.array(column, pa.string()) for column in texts]
+    table = pa.table(columns, names=["id", "subject_key", "object_key", "passage_id"])
     graph = sparse_graph.sparse_graph(table)
     expected = [
         sorted(other for other in ids if other != id and {*triples[other]} & {*triples[id]})[:limit] for id in ids
@@ -96,19 +99,28 @@ def test_against_a_plain_count(triples: dict[str, tuple[str, str]], limit: int |
     assert graph.of_entities(names, limit) == [
         sorted(id for id in ids if name in triples[id])[:limit] for name in names
     ]
+    assert graph.of_passages([*passages, "no such"], limit) == [
+        *(sorted(id for id in ids if id[:1] == passage)[:limit] for passage in passages),
+        [],
+    ]
 
 
 def test_a_hub(tmp_path: Path) -> None:
     n = 50_000
     ids = [f"t{number:05d}" for number in range(n)]
     table = pa.table(
-        {"id": ids[::-1], "subject_key": ["hub"] * n, "object_key": [f"e{number % 7}" for number in range(n)]}
+        {
+            "id": ids[::-1],
+            "subject_key": ["hub"] * n,
+            "object_key": [f"e{number % 7}" for number in range(n)],
+            "passage_id": ["p"] * n,
+        }
     )
     graph = sparse_graph.load(tmp_path / sparse_graph.save(sparse_graph.sparse_graph(table), tmp_path))
     assert graph.neighbours(["t00001", "t49999"], 3) == [["t00000", "t00002", "t00003"], ["t00000", "t00001", "t00002"]]
     assert graph.neighbours(["t00002"]) == [[id for id in ids if id != "t00002"]]
-    assert graph.members.dtype == graph.sides.dtype == "int32"
-    assert not graph.members.flags.writeable
+    assert graph.entities.members.dtype == graph.sides.dtype == "int32"
+    assert not graph.entities.members.flags.writeable
 
 
 # ---------------------------------------------------------------- over several syncs
@@ -180,7 +192,7 @@ def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
 def test_files_that_are_lost(tmp_path: Path) -> None:
     workspace = made(tmp_path, A)
     folder = next((tmp_path / "w" / "parts").glob("triple_graph-*/*"))
-    (folder / "members.npy").write_bytes(b"")
+    (folder / "entities.members.npy").write_bytes(b"")
     with pytest.raises(StoreError, match="cannot be read: .*Run: ragindex index --workspace OTHER"):
         Workspace.open(tmp_path / "w").open_part(IN_FILES)
     shutil.rmtree(folder)
@@ -193,6 +205,6 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    table = pa.table({"id": ["1"], "subject_key": ["a"], "object_key": ["b"]})
+    table = pa.table({"id": ["1"], "subject_key": ["a"], "object_key": ["b"], "passage_id": ["p"]})
     with pytest.raises(StoreError, match="could not be written to .*file"):
         sparse_graph.save(sparse_graph.sparse_graph(table), tmp_path / "file")

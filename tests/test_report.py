@@ -208,7 +208,7 @@ def test_what_was_found_stands_beside_what_is_right() -> None:
         "2 The letter A gold 0.5 A is first.",
     ]
     assert words(one(first, "p.text")) == "note: a thought"
-    assert rows(one(first, ".steps table")) == [["2", "triples", "who?", "t1, t2", "(Anna, is, a hill)", "1.25"]]
+    assert rows(one(first, ".steps table")) == [["2", "triples", "who?", "t1, t2", "Anna –is→ a hill", "1.25", ""]]
 
 
 def test_a_failure_is_shown_where_it_happened_and_warned_of() -> None:

@@ -12,7 +12,8 @@ from eval.metrics import ranking
 from eval.plots import svg
 from eval.scoring import judgements
 from eval.showing import percent, short, shown, without_folders
-from ragindex.types import Query, Step, Triple
+from ragindex.answers import path_text
+from ragindex.types import Query, Step
 
 _MOST, _MOST_WITHOUT_GOLD = 20, 50
 _HITS = 5
@@ -42,6 +43,8 @@ class Line:
     ids: str
     triples: str
     ms: str
+    tokens: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,19 +215,18 @@ def _hit(rank: int, hit: Ranked, grades: Mapping[str, int], counts: Mapping[str,
 
 
 def _line(step: Step) -> Line:
-    every = [*step.triples, *(triple for path in step.paths for triple in path)]
+    paths = [(triple,) for triple in step.triples] + list(step.paths)
+    tokens = step.input_tokens + step.output_tokens
     return Line(
         step.iteration,
         shown(step.index, _ID),
         shown(step.query, _QUERY),
         _joined(step.ids, _IDS),
-        _joined(map(_written, dict.fromkeys(every)), _TRIPLES, longest=_QUERY),
+        _joined(map(path_text, dict.fromkeys(paths)), _TRIPLES, longest=_QUERY),
         short(step.ms),
+        f"{tokens:,}" if tokens else "",
+        shown(step.note, _QUERY),
     )
-
-
-def _written(triple: Triple) -> str:
-    return f"({triple.subject}, {triple.predicate}, {triple.object})"
 
 
 def _joined(texts: Iterable[str], most: int, longest: int = _ID) -> str:

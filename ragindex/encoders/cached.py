@@ -1,6 +1,6 @@
 """Vectors of the index, kept in SQLite by encoder and text: no text of the index is encoded twice.
 
-Each vector keeps its share of what its batch first cost. Questions never come here.
+Each vector keeps its share of what its batch first cost. Questions never come here, nor what is compared with them.
 """
 
 import hashlib
@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -34,6 +35,19 @@ CREATE TABLE IF NOT EXISTS vectors (
 )"""
 _READ = "SELECT text, vector, seconds, input_tokens, output_tokens, money FROM vectors WHERE encoder = ? AND text IN "
 _WRITE = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+_questions: ContextVar[dict[tuple[str, str], Floats] | None] = ContextVar("ragindex_questions", default=None)
+
+
+@contextmanager
+def shared_questions() -> Iterator[None]:
+    """Inside, a question is encoded once, whoever asks: a method and its base have one vector. Outermost wins."""
+    token = _questions.set({} if (held := _questions.get()) is None else held)
+    try:
+        yield
+    finally:
+        _questions.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +83,23 @@ class CachedEncoder:
         return self._encoder.dimensions
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Passed on, never kept; its seconds are booked on `ragindex.meter`, tokens and money on the ledger."""
+        """Passed on, kept no longer than `shared_questions` says."""
+        held = _questions.get()
+        if held is None:
+            return self._asked(self._encoder.encode_queries, texts)
+        missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in held]
+        made = self._asked(self._encoder.encode_queries, missing) if missing else self._none()
+        held.update({(self.id, text): vector for text, vector in zip(missing, made, strict=True)})
+        return np.stack([held[self.id, text] for text in texts]) if texts else self._none()
+
+    def encode_passing(self, texts: Sequence[str]) -> Floats:
+        """Texts that are compared with a question and are not of the index (chains of triples): never kept."""
+        return self._asked(self._encoder.encode_documents, texts) if texts else self._none()
+
+    def _asked(self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
+        """Seconds are booked on `ragindex.meter`, tokens and money on the ledger."""
         start = time.perf_counter()
-        vectors = _metered(self._encoder.encode_queries)(texts)
+        vectors = _metered(encode)(texts)
         if isinstance(self._encoder, CountingEncoder):
             seconds, paid = time.perf_counter() - start, self._encoder.usage(texts)
             entry = ledger.Entry(ledger.EMBEDDING, self.id, input_tokens=paid.input_tokens, money=paid.money)

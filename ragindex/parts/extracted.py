@@ -3,10 +3,20 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import WithJsonSchema
 
 from ragindex.encoders.common import encodable
 from ragindex.types import Triple
+
+_TRIPLES = {
+    "type": "array",
+    "items": {"type": "array", "items": {"type": "string"}},
+    "description": "each a list of exactly three texts: subject, predicate, object",
+}
+TripleLists: TypeAlias = Annotated[list[Any], WithJsonSchema(_TRIPLES)]
+"""The type of a model's answer that lists triples: they are looked at one by one (`well_formed`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
-from pydantic import BaseModel, WithJsonSchema
+from pydantic import BaseModel
 
 from ragindex.errors import DataError
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
@@ -14,16 +14,11 @@ from ragindex.language import rules
 from ragindex.language.reshaping import reshaped
 from ragindex.language.tasks import Task
 from ragindex.parts.asking import answers
-from ragindex.parts.extracted import Extracted, names, to_json, well_formed
+from ragindex.parts.extracted import Extracted, TripleLists, names, to_json, well_formed
 from ragindex.parts.openie import OpenIE, passage_key, read_openie
 from ragindex.parts.units import TEXTS
 from ragindex.plugin import Plugin
 
-_TRIPLES = {
-    "type": "array",
-    "items": {"type": "array", "items": {"type": "string"}},
-    "description": "each a list of exactly three texts: subject, predicate, object",
-}
 _SHOWN_NOTES = 3
 
 
@@ -31,7 +26,7 @@ class Answer(BaseModel):
     """What a model answers. Its triples are looked at one by one: a malformed one does not spoil the others."""
 
     entities: list[str]
-    triples: Annotated[list[Any], WithJsonSchema(_TRIPLES)]
+    triples: TripleLists
 
     def extracted(self) -> Extracted:
         """Names, triples, and how many of the triples are none in any known form."""

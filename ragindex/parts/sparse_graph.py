@@ -1,14 +1,11 @@
-"""Which triples share an entity, as sparse rows on disk: one row an entity, holding its triples.
+"""Which triples share an entity or a passage, as sparse rows on disk: one row an entity, or a passage, of its triples.
 
 A triple's neighbours are the union of two rows. So a hub costs its own length once, and nothing grows with the number
-of pairs.
+of pairs. Triples, entities and passages go by their places among the sorted ids and keys: small integers.
 """
 
-import hashlib
-import os
-import shutil
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,82 +15,136 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.errors import StoreError
+from ragindex.parts import kept_files
 
 Integers: TypeAlias = npt.NDArray[np.integer[Any]]
-_TEXTS = ("triples", "entities")
-_NUMBERS = ("sides", "starts", "members")
+_ROWS = ("entities", "passages")
+_NUMBERS = ("sides", "owners")
+_WHAT = "triple graph"
+NONE = -1
+"""The place of what is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`members[starts[i] : starts[i + 1]]` are the places of the triples with `keys[i]`, ascending, each once."""
+
+    keys: pa.Array
+    starts: Integers
+    members: Integers
+
+    def of(self, place: int, limit: int | None = None) -> Integers:
+        """The first `limit` triples of one key; none for NONE."""
+        if place == NONE:
+            return self.members[:0]
+        return self.members[self.starts[place] : self.starts[place + 1]][:limit]
 
 
 @dataclass(frozen=True, slots=True)
 class SparseGraph:
-    """`triples` (n ids) and `entities` (m keys) are sorted; all else are their places.
+    """`triples` (n ids) and the keys of the rows are sorted; all else are their places.
 
-    `sides` (n, 2) are the subject and object of each triple; `members[starts[e] : starts[e + 1]]` the triples with the
-    entity e, ascending, each once. Read from memory-mapped files. Thread-safe.
+    `sides` (n, 2) are the subject and object of each triple, NONE where that is no node; `owners` (n,) its passage.
+    Read from memory-mapped files. Thread-safe.
     """
 
     triples: pa.Array
-    entities: pa.Array
     sides: Integers
-    starts: Integers
-    members: Integers
+    owners: Integers
+    entities: Rows
+    passages: Rows
 
     def neighbours(self, triple_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
         """For each triple the ids of those that share its subject or object in either role, itself left out.
 
         Sorted by id, the first `limit`. A triple that is not in the graph has none.
         """
-        return [self._neighbours(place, limit) for place in _places(self.triples, triple_ids)]
+        return [self.ids(self.around(place, limit)) for place in places(self.triples, triple_ids).tolist()]
 
     def of_entities(self, keys: Sequence[str], limit: int | None = None) -> list[list[str]]:
         """For each key, as `Triples.key` makes it, the ids of the triples with it: sorted, the first `limit`."""
-        places = _places(self.entities, keys)
-        return [[] if place is None else self._ids(self._row(place, limit)) for place in places]
+        return [self.ids(self.entities.of(place, limit)) for place in places(self.entities.keys, keys).tolist()]
 
-    def _neighbours(self, place: int | None, limit: int | None) -> list[str]:
-        if place is None:
-            return []
+    def of_passages(self, passage_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
+        """For each passage the ids of its triples: sorted, the first `limit`."""
+        return [self.ids(self.passages.of(place, limit)) for place in places(self.passages.keys, passage_ids).tolist()]
+
+    def joining(self, triple_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """By id, the keys of the entities that join a triple with others; only of triples that are there."""
+        found = zip(triple_ids, places(self.triples, triple_ids).tolist(), strict=True)
+        return {id: self._keys(self.sides[place]) for id, place in found if place != NONE}
+
+    def _keys(self, sides: Integers) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.entities.keys[int(side)].as_py() for side in sides if side != NONE))
+
+    def around(self, place: int, limit: int | None = None) -> Integers:
+        """The places of the neighbours of the triple at `place`, ascending, the first `limit`."""
+        if place == NONE:
+            return np.empty(0, np.int32)
         longest = None if limit is None else limit + 1  # itself may be among the first
-        subject, object = (self._row(int(side), longest) for side in self.sides[place])
-        both = np.union1d(subject, object)
-        return self._ids(both[both != place][:limit])
+        subject, object = (self.entities.of(int(side), longest) for side in self.sides[place])
+        both: Integers = np.union1d(subject, object)
+        found: Integers = both[both != place][:limit]
+        return found
 
-    def _row(self, entity: int, limit: int | None) -> Integers:
-        return self.members[self.starts[entity] : self.starts[entity + 1]][:limit]
-
-    def _ids(self, places: Integers) -> list[str]:
-        ids: list[str] = self.triples.take(pa.array(places)).to_pylist()
+    def ids(self, triples: Integers) -> list[str]:
+        """The ids at these places."""
+        ids: list[str] = self.triples.take(pa.array(triples)).to_pylist()
         return ids
 
 
-def _places(column: pa.Array, texts: Sequence[str]) -> Iterator[int | None]:
-    """Where each text stands in a sorted column, by bisection: nothing is read but what is compared."""
-    for text in texts:
+def places(column: pa.Array, texts: Sequence[str]) -> Integers:
+    """Where each text stands in a sorted column, else NONE; by bisection: nothing is read but what is compared."""
+    found = np.full(len(texts), NONE, np.int64)
+    for number, text in enumerate(texts):
         place = bisect_left(range(len(column)), text, key=lambda row: column[row].as_py())
-        yield place if place < len(column) and column[place].as_py() == text else None
+        if place < len(column) and column[place].as_py() == text:
+            found[number] = place
+    return found
 
 
 # ---------------------------------------------------------------- building
 
 
-def sparse_graph(triples: pa.Table) -> SparseGraph:
-    """The graph of a table with the columns id, subject_key, object_key (texts); n log n in the number of triples."""
+def sparse_graph(triples: pa.Table, nodes: pa.Array | None = None) -> SparseGraph:
+    """The graph of a table with the columns id, subject_key, object_key, passage_id (texts); n log n in their number.
+
+    `nodes` are the keys by which triples are joined; without it, all are.
+    """
     triples = triples.take(pc.sort_indices(triples.column("id")))
     n = len(triples)
     ends = pa.concat_arrays([_text(triples.column(name)) for name in ("subject_key", "object_key")])
-    encoded = ends.dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    entity = rank[encoded.indices.to_numpy()]
-    sides = np.ascontiguousarray(entity.reshape(2, n).T)
+    keys, codes = _coded(ends, None if nodes is None else nodes.cast(pa.large_string()))
+    sides = np.ascontiguousarray(codes.reshape(2, n).T)
+    twice = sides[:, 0] == sides[:, 1]
     triple = np.tile(np.arange(n, dtype=np.int32), 2)
-    once = np.concatenate([np.ones(n, bool), sides[:, 0] != sides[:, 1]])
-    entity, triple = entity[once], triple[once]
-    members = triple[np.lexsort((triple, entity))]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(entity, minlength=len(order)))])
-    return SparseGraph(_text(triples.column("id")), encoded.dictionary.take(pa.array(order)), sides, starts, members)
+    counted = (codes != NONE) & ~np.concatenate([np.zeros(n, bool), twice])
+    passages, owners = _coded(_text(triples.column("passage_id")), None)
+    return SparseGraph(
+        _text(triples.column("id")),
+        sides,
+        owners,
+        _rows(keys, codes[counted], triple[counted]),
+        _rows(passages, owners, np.arange(n, dtype=np.int32)),
+    )
+
+
+def _coded(texts: pa.Array, wanted: pa.Array | None) -> tuple[pa.Array, Integers]:
+    """The distinct texts, sorted, and the place of each text among them; NONE for those not `wanted`."""
+    encoded = texts.dictionary_encode()
+    among = encoded.dictionary
+    kept = np.ones(len(among), bool) if wanted is None else pc.is_in(among, wanted).to_numpy(zero_copy_only=False)
+    order = pc.sort_indices(among).to_numpy()
+    order = order[kept[order]]
+    place = np.full(len(among), NONE, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return among.take(pa.array(order)), place[encoded.indices.to_numpy()]
+
+
+def _rows(keys: pa.Array, key: Integers, triple: Integers) -> Rows:
+    members = triple[np.lexsort((triple, key))]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=len(keys)))])
+    return Rows(keys, starts, members)
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
@@ -104,54 +155,30 @@ def _text(column: pa.ChunkedArray) -> pa.Array:
 
 
 def save(graph: SparseGraph, folder: Path) -> str:
-    """Write the graph into a folder of `folder` that is named by what it holds; that name. Raises StoreError.
-
-    Files that are there are never changed, so readers of an earlier graph keep it.
-    """
-    partial = folder / f"partial-{os.getpid()}"
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        for name in _TEXTS:
-            _write_texts(partial / f"{name}.arrow", getattr(graph, name))
-        for name in _NUMBERS:
-            np.save(partial / f"{name}.npy", getattr(graph, name), allow_pickle=False)
-        digest = _settled(partial)
-        if not (folder / digest).exists():
-            partial.replace(folder / digest)
-        shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        raise StoreError(f"The triple graph could not be written to {folder}: {error.strerror or error}.") from error
-    return digest
+    """Write the graph into a folder of `folder` that is named by what it holds; that name. Raises StoreError."""
+    return kept_files.save(_WHAT, folder, lambda partial: _write(graph, partial))
 
 
 def load(folder: Path) -> SparseGraph:
     """The graph in `folder`, memory-mapped. Raises StoreError."""
-    try:
-        texts = [_read_texts(folder / f"{name}.arrow") for name in _TEXTS]
-        numbers = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _NUMBERS]
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(
-            f"The triple graph in {folder} cannot be read: {error}. Run: ragindex index --workspace OTHER"
-        ) from error
-    return SparseGraph(*texts, *numbers)
+    with kept_files.reading(_WHAT, folder):
+        triples = kept_files.read_texts(folder / "triples.arrow")
+        sides, owners = (kept_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS)
+        entities, passages = (_read_rows(folder, name) for name in _ROWS)
+    return SparseGraph(triples, sides, owners, entities, passages)
 
 
-def _write_texts(path: Path, column: pa.Array) -> None:
-    batch = pa.RecordBatch.from_arrays([column], names=["text"])
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+def _write(graph: SparseGraph, folder: Path) -> None:
+    kept_files.write_texts(folder / "triples.arrow", graph.triples)
+    for name in _NUMBERS:
+        kept_files.write_numbers(folder / f"{name}.npy", getattr(graph, name))
+    for name in _ROWS:
+        rows: Rows = getattr(graph, name)
+        kept_files.write_texts(folder / f"{name}.arrow", rows.keys)
+        kept_files.write_numbers(folder / f"{name}.starts.npy", rows.starts)
+        kept_files.write_numbers(folder / f"{name}.members.npy", rows.members)
 
 
-def _read_texts(path: Path) -> pa.Array:
-    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column(0)
-
-
-def _settled(folder: Path) -> str:
-    """Bring the files to the disk, for they are named by what they hold and never written again; their hash."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]
+def _read_rows(folder: Path, name: str) -> Rows:
+    numbers = [kept_files.read_numbers(folder / f"{name}.{kind}.npy") for kind in ("starts", "members")]
+    return Rows(kept_files.read_texts(folder / f"{name}.arrow"), *numbers)

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
+import regex
+from pydantic import field_validator
 
 from ragindex.hits import KEYWORDS, STORED, searchable
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
@@ -15,21 +17,31 @@ from ragindex.plugin import Plugin
 from ragindex.registry import PartField
 from ragindex.types import Triple
 
+_SIDES = ("{subject}", "{predicate}", "{object}")
+_PLACE = regex.compile("|".join(map(regex.escape, _SIDES)))
 KEYS = ("subject_key", "object_key", "entity_keys")
 
 
 class Triples(Plugin):
     """One record a triple and passage: the same triple in two passages is two records (reading G1).
 
-    Text is subject, predicate, object, joined by spaces. `subject_key`, `object_key` and both as `entity_keys` are for
-    exact look-up. `entity_key`: names are the same entity when they are the same text (exact), or when they are in
-    folded case with single spaces (casefold; reading G3).
+    Text is made by `template`, which names subject, predicate and object (reading G4). `subject_key`, `object_key` and
+    both as `entity_keys` are for exact look-up. `entity_key`: names are the same entity when they are the same text
+    (exact), or when they are in folded case with single spaces (casefold; reading G3).
     """
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
     of: PartField = Extractions()
     entity_key: Literal["exact", "casefold"] = "exact"
+    template: str = "{subject} {predicate} {object}"
+
+    @field_validator("template")
+    @classmethod
+    def _names_all(cls, template: str) -> str:
+        if not all(side in template for side in _SIDES):
+            raise ValueError(f"a text with {', '.join(_SIDES)}")
+        return template
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The extractions."""
@@ -38,6 +50,11 @@ class Triples(Plugin):
     def key(self, name: str) -> str:
         """What the names of one entity have in common."""
         return name if self.entity_key == "exact" else " ".join(name.casefold().split())
+
+    def text(self, triple: Triple) -> str:
+        """A triple as it is indexed, linked and encoded everywhere."""
+        values = {"{subject}": triple.subject, "{predicate}": triple.predicate, "{object}": triple.object}
+        return _PLACE.sub(lambda match: values[match[0]], self.template)  # one pass: names may hold braces
 
     def apply(self, change: Change, site: Site) -> None:
         """Replace the triples of the batch's passages; ids are by passage and place, so twice does no harm."""
@@ -63,7 +80,7 @@ class Triples(Plugin):
         subjects = [self.key(one.subject) for _, one in triples]
         objects = [self.key(one.object) for _, one in triples]
         sides = zip(subjects, objects, strict=True)
-        texts = [triple_text(one) for _, one in triples]
+        texts = [self.text(one) for _, one in triples]
         columns = {
             **unit_columns("triple", _ids(triples), texts, [passages[id] for id, _ in triples]),
             "subject": pa.array([one.subject for _, one in triples], pa.string()),
@@ -77,7 +94,7 @@ class Triples(Plugin):
 
 
 def triple_text(triple: Triple) -> str:
-    """A triple as it is indexed, linked and encoded everywhere (reading G4)."""
+    """A triple in its own words."""
     return f"{triple.subject} {triple.predicate} {triple.object}"
 
 

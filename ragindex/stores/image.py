@@ -148,14 +148,14 @@ class Image:
 
     def _records(self, rows: Rows, fields: Sequence[str]) -> pa.RecordBatch:
         indices = pa.array(rows)
-        columns = [self._column(name).take(indices) for name in fields]
+        columns = [self._vectors_of(rows) if name == "vector" else self._column(name).take(indices) for name in fields]
         return pa.RecordBatch.from_arrays(columns, names=list(fields))
 
+    def _vectors_of(self, rows: Rows) -> pa.Array:
+        taken = self._vectors[rows].astype(np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(taken.ravel()), taken.shape[1])
+
     def _column(self, name: str) -> pa.Array:
-        if name == "vector":
-            return pa.FixedSizeListArray.from_arrays(
-                pa.array(self._vectors.astype(np.float32).ravel()), self._vectors.shape[1]
-            )
         if name in self.columns:
             return self.columns[name]
         if name.startswith("meta."):

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from ragindex.errors import StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
-from ragindex.interfaces import Found, Request, Schema
+from ragindex.interfaces import Found, Request, Resident, Schema
 from ragindex.plugin import Plugin
 from ragindex.stores import lance_index, lance_sql
 from ragindex.stores.image import Image
@@ -259,6 +259,11 @@ class LanceCollection:
             return image.search(requests)
         with _engine(f"search the collection {self.name}"):
             return [lance_index.search(self.table, self.schema, request, self._condition) for request in requests]
+
+    def resident(self) -> Resident | None:
+        """Within the budget."""
+        image = self._in_memory()
+        return None if image is None or image.vectors is None else Resident(image.columns["id"], image.vectors)
 
     def count(self) -> int:
         """How many records there are."""

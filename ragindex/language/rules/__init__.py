@@ -11,6 +11,7 @@ from ragindex.language.rules.nearest import nearest_texts, nearest_triples
 from ragindex.language.rules.relations import ASSOCIATED
 from ragindex.language.rules.sentences import LONGEST_TEXT, normalised, sentences
 from ragindex.language.rules.summarising import summarise
+from ragindex.language.rules.tokens import is_number
 
 __all__ = [
     "ALSO",
@@ -23,6 +24,7 @@ __all__ = [
     "answer",
     "entity_key",
     "extract",
+    "is_number",
     "mentions",
     "nearest_texts",
     "nearest_triples",

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import regex
 
-from ragindex.language.rules.words import MONTHS, UNITS
+from ragindex.language.rules.words import BESIDE_NUMBERS, MONTHS, UNITS
 
 TokenKind = Literal["word", "number", "date", "mark"]
 
@@ -60,3 +60,21 @@ def capitals_say_nothing(held: Sequence[Token]) -> bool:
     """Whether a sentence is written in capitals: nearly all of its longer words are."""
     words = [token.text for token in held if token.kind == "word" and len(token.text) > 1]
     return len(words) > 4 and sum(word.isupper() for word in words) * 3 > len(words) * 2
+
+
+_UNITS = frozenset(UNITS.lower().split("|"))
+_LONGEST_NUMBER = 60  # characters
+
+
+def is_number(name: str) -> bool:
+    """Whether a name is nothing but a date, a year, a number or a measure: "1871", "12 May 1871", "about 40 km"."""
+    return len(name) <= _LONGEST_NUMBER and any(_only_numbers(tokens(text)) for text in (name, name.title()))
+
+
+def _only_numbers(held: Sequence[Token]) -> bool:
+    named = [token for token in held if token.kind != "mark" and token.lower not in BESIDE_NUMBERS]
+    return (
+        bool(named)
+        and all(token.kind in ("date", "number") or token.text in MONTHS or token.lower in _UNITS for token in named)
+        and any(token.kind != "word" or token.text in MONTHS for token in named)
+    )

@@ -247,6 +247,9 @@ COMPANIES = _set("industries inc ltd corporation corp company gmbh plc llc")
 
 # ---------------------------------------------------------------- numbers
 
+BESIDE_NUMBERS = _set(
+    "and or to of the a an in on at by about around circa ca over nearly almost than century early mid late"
+)
 UNITS = (
     "%|percent|per cent|million|billion|trillion|thousand|hundred|km2|km²|sq mi|square miles|square kilometers"
     "|square kilometres|km|kilometers|kilometres|kilometer|kilometre|miles|mile|mi|meters|metres|metre|meter|m|feet"
