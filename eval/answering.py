@@ -16,6 +16,7 @@ from eval.comparison import Answer, Ranked
 from eval.readings import Reading
 from ragindex.answers import step_as_json, step_from_json
 from ragindex.errors import BudgetError, QuestionError, RagindexError, StoreError
+from ragindex.explaining import IF_STOPPED, KEPT_IDS
 from ragindex.interfaces import Retriever
 from ragindex.language import ledger
 from ragindex.language.ledger import EMBEDDING
@@ -40,7 +41,7 @@ SURVIVED = (
 # What is kept of a hit for a person to read, and of a step: enough to see what happened, however much was found.
 _READ_HITS = 5
 _TITLE, _TEXT, _QUERY, _NOTE = 200, 300, 500, 2_000  # characters
-_STEPS, _STEP_IDS, _STEP_TRIPLES = 50, 20, 20
+_STEPS, _STEP_TRIPLES = 50, 20
 
 
 def answer_all(
@@ -154,7 +155,8 @@ def _reduced(query: Query, retrieval: Retrieval) -> Answer:
         Ranked(hit.id, tuple(hit.doc_ids), float(hit.score), *_read_by_a_person(hit, rank))
         for rank, hit in enumerate(retrieval.hits)
     )
-    trace = tuple(_reduced_step(step) for step in retrieval.trace[:_STEPS])
+    told = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]
+    trace = tuple(_reduced_step(step) for step in told[: 2 * _STEPS])
     return Answer(query.id, ranked, None, trace, tuple(note[:_NOTE] for note in retrieval.notes[:_STEPS]))
 
 
@@ -166,7 +168,7 @@ def _reduced_step(step: Step) -> Step:
     return replace(
         step,
         query=step.query[:_QUERY],
-        ids=step.ids[:_STEP_IDS],
+        ids=step.ids[:KEPT_IDS],
         triples=step.triples[:_STEP_TRIPLES],
         paths=tuple(path[:_STEP_TRIPLES] for path in step.paths[:_STEP_TRIPLES]),
         scores=step.scores[:_STEP_TRIPLES],

@@ -76,13 +76,13 @@ def _unpriced(workspace: Workspace, results: Sequence[MethodResult]) -> list[str
 
 
 def _of_parts(workspace: Workspace, methods: Sequence[Method]) -> list[str]:
-    """What the parts have to say, and the passages that could not be made; each once."""
+    """What the parts have to say, and the records that could not be made; each once."""
     said: dict[str, None] = {}
     for method in methods:
         said |= dict.fromkeys(workspace.notes(method.scheme))
         for name, failed in workspace.failures(method.scheme).items():
             reasons = "; ".join(list(dict.fromkeys(failed.values()))[:_SHOWN_REASONS])
-            said[f"{name}: {len(failed)} passages could not be made and are tried again the next time: {reasons}"] = (
+            said[f"{name}: {len(failed)} records could not be made and are tried again the next time: {reasons}"] = (
                 None
             )
     return list(said)

@@ -26,7 +26,8 @@ from eval.tracking import track
 from ragindex import imports, registry
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError, UsageError
-from ragindex.interfaces import AskingPart, IndexingScheme, Retriever
+from ragindex.identity import tasks_of
+from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.language.budget import Budget, limited
 from ragindex.language.setting import Setting
@@ -204,7 +205,7 @@ def _measured(
         with ledger.attributed(method=method.label), ledger.recording() as paid:
             workspace.sync([method.scheme])
             measured, timing = _asked(workspace, method, dataset, asking)
-        priced = workspace.model.priced or not workspace.asks(method.scheme)
+        priced = (workspace.model.priced or not workspace.asks(method.scheme)) and not paid.unpriced
         timing.tallies.append(paid)
         return replace(measured, priced=priced), timing
     except MissingExtraError as error:
@@ -268,7 +269,7 @@ def _answers(
             folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl"),
             method.label,
             strict=asking.strict,
-            size=1 if isinstance(method.scheme, AskingPart) else BATCH,
+            size=1 if tasks_of(method.scheme) else BATCH,
             reader=None if reads is None else reads.read,
         )
     return found

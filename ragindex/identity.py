@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import regex
 from pydantic import BaseModel
@@ -11,6 +11,9 @@ from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.interfaces import AskingPart, IndexingScheme, Part, SharingPart
 from ragindex.text import VERSION as ANALYSIS
+
+if TYPE_CHECKING:
+    from ragindex.language.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,19 @@ def model(plugin: Any) -> BaseModel:
     if not isinstance(plugin, BaseModel):
         raise UsageError(f"A plugin must be a frozen pydantic model. Got {type(plugin).__name__} instead.")
     return plugin
+
+
+def tasks_of(scheme: IndexingScheme) -> tuple["Task[Any]", ...]:
+    """What a scheme asks a language model while it answers: its own tasks and those of the schemes it wraps, each once.
+
+    What its parts ask while they are built does not belong here.
+    """
+    fields = model(scheme)
+    own = scheme.tasks() if isinstance(scheme, AskingPart) else ()
+    values = [getattr(fields, name) for name in type(fields).model_fields]
+    members = [one for value in values for one in (value if isinstance(value, tuple | list) else (value,))]
+    wrapped = [one for one in members if isinstance(one, BaseModel) and hasattr(one, "parts")]
+    return tuple(dict.fromkeys((*own, *(task for one in wrapped for task in tasks_of(cast(IndexingScheme, one))))))
 
 
 def uses_encoder(part: Part[Any]) -> bool:

@@ -18,7 +18,10 @@ from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
 FORMAT = 1
 _FILE = "workspace.json"
-_LIBRARIES = ("ragindex", "lancedb", "numpy", "pyarrow", "scikit-learn", "pystemmer", "sentence-transformers", "openai")
+_LIBRARIES = (
+    *("ragindex", "lancedb", "numpy", "pyarrow", "scikit-learn", "pystemmer", "sentence-transformers", "openai"),
+    "graspologic-native",
+)
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):

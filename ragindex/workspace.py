@@ -17,8 +17,8 @@ from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
 from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
-from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, uses_encoder
-from ragindex.interfaces import AskingPart, Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
+from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, tasks_of, uses_encoder
+from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
 from ragindex.language.opened import Model
 from ragindex.language.setting import Setting
 from ragindex.language.tasks import Language
@@ -294,7 +294,7 @@ class Workspace:
     def asks(self, scheme: IndexingScheme) -> bool:
         """Whether the scheme or one of its parts asks a language model, or the rules in its place; no imported one."""
         asking = [part for part in self.all_parts(scheme) if "model" in part.uses and self._imported(part) is None]
-        return isinstance(scheme, AskingPart) or bool(asking)
+        return bool(tasks_of(scheme) or asking)
 
     def failures(self, scheme: IndexingScheme) -> dict[str, dict[str, str]]:
         """The passages that a scheme's parts could not be made for, with the reason, by the part's name."""
@@ -331,8 +331,7 @@ class Workspace:
     def _asked(self, scheme: IndexingScheme) -> dict[str, Any]:
         """What a ranking depends on besides, where a language model is asked: by parts that failed, by the scheme."""
         failed = self.failures(scheme)
-        tasks = scheme.tasks() if isinstance(scheme, AskingPart) else ()
-        asked = [[task.name, task.version, task.hash] for task in tasks]
+        asked = [[task.name, task.version, task.hash] for task in tasks_of(scheme)]
         return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": asked} if asked else {})}
 
     def _key(self, part: Part[Any], encoder: str | None) -> str:

@@ -20,6 +20,8 @@ _THOUGHTS = regex.compile(r"\s*<think>.*?</think>", regex.DOTALL)
 _FENCE = regex.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", regex.MULTILINE | regex.DOTALL)
 _OPENING = regex.compile(r"""\{|(?:^|:|```\w*)[ \t]*\[|^[ \t]*\((?=\s*["'(\[])""", regex.MULTILINE)
 
+_FURTHER = regex.compile(r"\s*,\s*[\[{]")
+
 
 class UnusableError(Exception):
     """Why an answer cannot be used; `kind` as `LanguageError` has it."""
@@ -125,7 +127,8 @@ def _found(text: str) -> tuple[list[Any], bool]:
     values: list[Any] = []
     at, whole = 0, True
     for _ in range(_MOST_OPENINGS):
-        opening = _OPENING.search(text, at)
+        beside = _FURTHER.match(text, at) if values else None  # lists side by side on one line
+        opening = beside or _OPENING.search(text, at)
         if opening is None:
             return values, whole
         try:

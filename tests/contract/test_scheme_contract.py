@@ -13,6 +13,9 @@ WRITTEN = [
     "composed(composed_score=weighted, weight=0.3)",
     "composed(composed_score=sum)",
     "composed(composed_score=rrf, candidate_factor=3)",
+    "gear.naive(base=bm25, scoring=composed, graph=triple_graph(memory_gib=0, numbers=false))",
+    "gear.sync(base=composed, link_base=bm25, scoring=exact, beam_length=3)",
+    "gear(base=dense, iterations=2, sync_query=original, sync_memory=true, gist_source=expanded)",
 ]
 
 

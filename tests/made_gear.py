@@ -1,0 +1,262 @@
+"""GeAR's dialogues: a corpus in which one passage leads to the next, a server that answers task by task, Eq. 9."""
+
+import json
+import shutil
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from made_extractions import openie, spelt
+from made_language import PRICES, QUICK
+from openai_server import KEY, OpenAIServer
+
+from ragindex import registry
+from ragindex.interfaces import Floats
+from ragindex.language import accepting, ledger
+from ragindex.language.budget import limited
+from ragindex.language.openai_compatible import OpenAICompatibleChat
+from ragindex.language.setting import Setting
+from ragindex.language.tasks import Task, render
+from ragindex.plugin import Plugin
+from ragindex.registry import Written
+from ragindex.types import Document, Query, Retrieval, Step, Triple
+from ragindex.workspace import Workspace
+from retrievers.gear.tasks import READ, REASON, REWRITE
+
+DESIGNED = Triple("Ostra Bridge", "was designed by", "Ilse Harrow")
+SPANS = Triple("Ostra Bridge", "spans", "River Sarn")
+HELD = Triple("Ostra Fair", "is held on", "Callan Meadow")
+BORN = Triple("Ilse Harrow", "was born in", "Port Callan")
+MEADOW = Triple("Callan Meadow", "lies in", "Port Callan")
+SARN = Triple("River Sarn", "ends in", "Grey Sea")
+LIES = Triple("Port Callan", "lies on", "River Arl")
+ENDS = Triple("River Arl", "ends in", "White Lake")
+KEEPS = Triple("Rye bread", "keeps for", "one week")
+
+
+def _passage(id: str, *triples: Triple) -> Document:
+    return spelt(id, *(f"{one.subject}|{one.predicate}|{one.object}" for one in triples))
+
+
+CHAIN = (
+    _passage("bridge", DESIGNED, SPANS),
+    _passage("fair", HELD),
+    _passage("ilse", BORN),
+    _passage("meadow", MEADOW),
+    _passage("sarn", SARN),
+    _passage("town", LIES),
+)
+DOCUMENTS = (*CHAIN, _passage("arl", ENDS), _passage("bread", KEEPS))
+
+
+# ---------------------------------------------------------------- a server with a script
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request: its task, the last message, and what it cost as the server counts.
+
+    Reading with a memory is called `read on`: its instructions are others.
+    """
+
+    task: str
+    shown: str
+    read: int
+    written: int
+
+
+def triples(*found: Triple) -> dict[str, Any]:
+    """What a model answers that has read."""
+    return {"triples": [[one.subject, one.predicate, one.object] for one in found]}
+
+
+def no(why: str) -> dict[str, Any]:
+    """What a model answers that has not enough."""
+    return {"answerable": False, "answer": "", "why": why}
+
+
+YES = {"answerable": True, "answer": "the River Arl", "why": ""}
+
+
+def ask(question: str) -> dict[str, Any]:
+    """What a model answers that has rewritten."""
+    return {"question": question}
+
+
+@contextmanager
+def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    """A running server, and the key to it."""
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        yield running
+
+
+def script(
+    server: OpenAIServer, read: Sequence[Any] = (), reason: Sequence[Any] = (), rewrite: Sequence[Any] = ()
+) -> list[Call]:
+    """What the server says to each task in turn: texts as they are, all else as JSON. The requests are kept."""
+    left = {"read": deque(read), "read on": deque[Any](), "reason": deque(reason), "rewrite": deque(rewrite)}
+    left["read on"] = left["read"]
+    calls: list[Call] = []
+
+    def write(body: Mapping[str, Any]) -> str:
+        task = task_of(body)
+        turn = left[task].popleft()
+        text = turn if isinstance(turn, str) else json.dumps(turn)
+        read = sum(server.count(each["content"]) for each in body["messages"])
+        calls.append(Call(task, str(body["messages"][-1]["content"]).strip(), read, server.count(text)))
+        return text
+
+    server.write = write
+    return calls
+
+
+def always_no(server: OpenAIServer) -> Counter[str]:
+    """The server reads one triple, never has enough, and always finds another question; the calls by task."""
+    asked: Counter[str] = Counter()
+
+    def write(body: Mapping[str, Any]) -> str:
+        task = task_of(body)
+        asked[task] += 1
+        answers = {"reason": no("It is never enough."), "rewrite": ask(f"Which bridge is number {asked[task]}?")}
+        return json.dumps(answers.get(task) or triples(DESIGNED))
+
+    server.write = write
+    return asked
+
+
+def task_of(body: Mapping[str, Any]) -> str:
+    """The task that a request is about, by its first message."""
+    return _tasks()[body["messages"][0]["content"]]
+
+
+def _tasks() -> dict[str, str]:
+    kinds: Sequence[tuple[str, Task[Any], list[Triple]]]
+    kinds = (("read", READ, []), ("read on", READ, [DESIGNED]), ("reason", REASON, []), ("rewrite", REWRITE, []))
+    empty = {"question": "", "passages": [], "triples": [], "reason": ""}
+    return {render(task, {**empty, "memory": memory})[0].content: name for name, task, memory in kinds}
+
+
+# ---------------------------------------------------------------- workspaces and questions
+
+
+def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: Written = "lsa") -> Path:
+    """A workspace folder with the triples that the texts spell out, and all parts of `gear`."""
+    with Workspace.open(folder / "w", cutting=None, encoder=encoder) as workspace:
+        workspace.import_part("extractions", openie(folder / "openie.json", documents))
+        workspace.add(documents)
+        workspace.sync([registry.scheme("gear")])
+    return folder / "w"
+
+
+def opened(
+    made: Path, folder: Path, server: OpenAIServer | None, budget: float | None = None, encoder: Written = "lsa"
+) -> Workspace:
+    """The workspace `made`, copied unless it is in `folder` already; it asks the server, or the rules without one."""
+    if not (folder / "w").exists():
+        shutil.copytree(made, folder / "w")
+    llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
+    asking = Setting(prices=PRICES, clock=QUICK, budget=limited(budget))
+    return Workspace.open(folder / "w", llm=llm, asking=asking, cutting=None, encoder=encoder)
+
+
+def asked(workspace: Workspace, scheme: Written, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
+    """One question, and its calls."""
+    retriever = workspace.retriever(scheme)
+    with ledger.recording() as tally:
+        (found,) = retriever.retrieve([Query("q", question)], k)
+    return found, tally
+
+
+def ids(found: Retrieval) -> list[str]:
+    return [hit.id for hit in found.hits]
+
+
+def ended(found: Retrieval) -> tuple[list[Triple], str]:
+    """The memory, and why it stopped."""
+    last = found.trace[-1]
+    assert last.index == "gist memory"
+    return list(last.triples), last.note
+
+
+def steps(found: Retrieval, *names: str) -> list[Step]:
+    """The steps of these names, in order."""
+    return [step for step in found.trace if step.index in names]
+
+
+def cost(calls: Sequence[Call], *numbers: int) -> tuple[int, int]:
+    """Input and output tokens of some calls."""
+    return sum(calls[number].read for number in numbers), sum(calls[number].written for number in numbers)
+
+
+# ---------------------------------------------------------------- Eqs. 3, 8, 9 and 10, apart from the method
+
+
+def fused(*rankings: Sequence[str]) -> list[str]:
+    """Reciprocal rank fusion in fractions; equal sums: the better best rank, then the id."""
+    ids = {id for ranking in rankings for id in ranking}
+    ranks = {id: [ranking.index(id) + 1 for ranking in rankings if id in ranking] for id in ids}
+    sums = {id: sum(Fraction(1, 60 + rank) for rank in held) for id, held in ranks.items()}
+    return sorted(ids, key=lambda id: (-sums[id], min(ranks[id]), id))
+
+
+def by_equation_9(workspace: Workspace, found: Retrieval, base: str, base_k: int, k: int) -> list[str]:
+    """The ranking that follows from what the trace says was asked, remembered and found by the beams."""
+    passages = workspace.retriever(base)
+    links = workspace.retriever({"name": base, "params": {"over": "triples"}})
+    rankings = []
+    for triple in ended(found)[0]:
+        text = Query("t", f"{triple.subject} {triple.predicate} {triple.object}")
+        linked = [id for hit in links.retrieve([text], 1000)[0].hits for id in hit.passage_ids]
+        near = [hit.id for hit in passages.retrieve([text], k)[0].hits]
+        rankings.append(fused(near, list(dict.fromkeys(linked))[:k])[:k])
+    for beams in steps(found, "triple beams"):
+        listed = passages.retrieve([Query("b", beams.query)], base_k)[0].hits
+        rankings.append(fused(beams.ids, [hit.id for hit in listed]))
+    return fused(*rankings)
+
+
+# ---------------------------------------------------------------- vectors that are written down
+
+
+class WrittenVectors(Plugin):
+    """Each question is an axis: a text's vector holds its `cosines` with the questions, and the rest on a last axis."""
+
+    argument: ClassVar[str] = "name"
+    version: ClassVar[int] = 1
+    questions: tuple[str, ...]
+    cosines: dict[str, dict[str, float]]
+
+    def open(self) -> "WrittenEncoder":
+        return WrittenEncoder(self.questions, self.cosines)
+
+
+@dataclass(frozen=True)
+class WrittenEncoder:
+    """See WrittenVectors. A text or question that is not written down is a KeyError or ValueError."""
+
+    questions: tuple[str, ...]
+    cosines: Mapping[str, Mapping[str, float]]
+    id = "written"
+
+    @property
+    def dimensions(self) -> int:
+        return len(self.questions) + 1
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        rows = np.zeros((len(texts), self.dimensions))
+        for row, text in zip(rows, texts, strict=True):
+            for question, cosine in self.cosines[text].items():
+                row[self.questions.index(question)] = cosine
+            row[-1] = np.sqrt(1 - (row**2).sum())
+        return rows.astype(np.float32)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        return np.eye(self.dimensions, dtype=np.float32)[[self.questions.index(text) for text in texts]]
