@@ -16,10 +16,13 @@ from markupsafe import Markup, escape
 from eval import verdict
 from eval.comparison import Comparison, Study
 from eval.sections import (
+    ablations,
     agreement,
     caveats,
     figures,
     glossary,
+    hops,
+    iterations,
     overview,
     pairs,
     questions,
@@ -95,6 +98,9 @@ def _chosen(comparison: Comparison) -> Sequence[_Section]:
         *middle,
         ("figures", "Plots", figures.section),
         ("pairs", "Differences between methods", pairs.section),
+        ("ablations", "One parameter changed", ablations.section),
+        ("iterations", "By iteration", iterations.section),
+        ("hops", "By kind of question", hops.section),
         *end,
         ("caveats", "Warnings", caveats.section),
         ("reproduction", "What the figures depend on", reproduction.section),

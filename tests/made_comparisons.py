@@ -1,11 +1,13 @@
 """Comparisons from plain numbers: what methods scored and how long they took, without running any."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from eval.comparison import Answer, Comparison, DatasetFacts, Latency, MethodResult, Percentiles, Ranked
 from eval.datasets import Gold
 from eval.inference import pairs, with_intervals
 from eval.metrics import means
+from eval.scoring import scores
 from ragindex.types import Query, Usage
 from ragindex.workspace import PartFigures
 
@@ -27,13 +29,40 @@ def made(
     ids = [f"q{number}" for number in range(1, count + 1)]
     judged = any(recalls.values())
     gold = {id: Gold(frozenset({"a"}), kind=kinds[at] if kinds else "") for at, id in enumerate(ids)}
-    methods = with_intervals(
-        [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()],
-        gold if judged else None,
-        seed,
-    )
+    methods = [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()]
+    return _comparison(methods, ids, gold if judged else None, ks, name=name, encoder=encoder, seed=seed)
+
+
+def answered(
+    answers: Mapping[str, Sequence[Answer]],
+    gold: Mapping[str, Gold] | None,
+    ks: tuple[int, ...],
+    *,
+    written: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
+) -> Comparison:
+    """From what methods answered, by label, scored as it is; `written` are their names and parameters."""
+    ids = [answer.query_id for answer in next(iter(answers.values()))]
+    made = []
+    for label, found in answers.items():
+        name, params = (written or {}).get(label, (label, {}))
+        per_query = scores({ks[-1]: found}, gold, ks)
+        made.append(_result(name, label, params, {ks[-1]: tuple(found)}, per_query, {}))
+    return _comparison(made, ids, gold, ks, name="made", encoder="lsa", seed=0)
+
+
+def _comparison(
+    methods: Sequence[MethodResult],
+    ids: Sequence[str],
+    gold: Mapping[str, Gold] | None,
+    ks: tuple[int, ...],
+    *,
+    name: str,
+    encoder: str,
+    seed: int,
+) -> Comparison:
+    methods = with_intervals(methods, gold, seed)
     return Comparison(
-        dataset=DatasetFacts(name, "made", 3, 3, count, count if judged else 0, f"fingerprint of {name}"),
+        dataset=DatasetFacts(name, "made", 3, 3, len(ids), len(gold or ()), f"fingerprint of {name}"),
         encoder=encoder,
         encoder_id=None,
         llm="none",
@@ -42,7 +71,7 @@ def made(
         seed=seed,
         ks=ks,
         queries=tuple(Query(id, f"What is {id}?") for id in ids),
-        gold=gold if judged else None,
+        gold=gold,
         titles={"a": "The letter A"},
         methods=tuple(methods),
         pairs=pairs(methods, seed),
@@ -64,19 +93,29 @@ def _method(
     per_query = {id: {metric: float(value)} for id, value in zip(ids, recalls, strict=False)}
     times = dict(zip(ids, (milliseconds or {}).get(label, ()), strict=False))
     lists = (found or {}).get(label, [["a"]] * len(ids))
+    answers = tuple(
+        Answer(id, tuple(Ranked(doc, (doc,), 1.0 / rank) for rank, doc in enumerate(documents, start=1)))
+        for id, documents in zip(ids, lists, strict=True)
+    )
+    return _result(label, label, {}, {5: answers}, per_query, times)
+
+
+def _result(
+    name: str,
+    label: str,
+    params: Mapping[str, Any],
+    answers: Mapping[int, tuple[Answer, ...]],
+    per_query: Mapping[str, Mapping[str, float]],
+    times: Mapping[str, float],
+) -> MethodResult:
     middle = sorted(times.values())[len(times) // 2] if times else None
     nothing = Percentiles(None, None)
     return MethodResult(
-        name=label,
+        name=name,
         label=label,
-        params={},
+        params=params,
         fingerprint=f"fingerprint of {label}",
-        answers={
-            5: tuple(
-                Answer(id, tuple(Ranked(doc, (doc,), 1.0 / rank) for rank, doc in enumerate(documents, start=1)))
-                for id, documents in zip(ids, lists, strict=True)
-            )
-        },
+        answers=answers,
         per_query=per_query,
         metrics=means(list(per_query.values())),
         latency=Latency(Percentiles(middle, middle), nothing, nothing, nothing, times),

@@ -1,4 +1,4 @@
-"""Figures over k: a line a method; a panel a method where there are too many for one plot."""
+"""Figures over k, or over iterations: a line a method; a panel a method where there are too many for one plot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _PANEL, _PANEL_TITLE = 96.0, 18.0
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One method's figures by k. `style` is the method's number."""
+    """One method's figures by k, or by iteration. `style` is the method's number."""
 
     label: str
     style: int
@@ -60,7 +60,7 @@ def _together(drawn: Sequence[Curve], ks: Sequence[int], x: Axis, y: Axis) -> tu
     up = _up(drawn, y, bottom, _TOP)
     parts = [frame.down(across, _TOP, bottom), frame.sideways(up, _LEFT, right), frame.axis_below(across, x, bottom)]
     shifts = [number * step - aside for number in range(len(drawn))]
-    parts += [_curve(curve, across, up, shift) for curve, shift in zip(drawn, shifts, strict=True)]
+    parts += [_curve(curve, across, up, shift, x) for curve, shift in zip(drawn, shifts, strict=True)]
     last = [(across.at(max(curve.known)) + shift, _end(curve, up)) for curve, shift in zip(drawn, shifts, strict=True)]
     ends = placing.apart([at for _, at in last], frame.LINE, _TOP + 8, bottom - 4)
     for curve, text, (from_x, from_y), end in zip(drawn, labels, last, ends, strict=True):
@@ -84,12 +84,13 @@ def _end(curve: Curve, up: Scale) -> float:
     return up.at(curve.known[max(curve.known)].value or 0.0)
 
 
-def _curve(curve: Curve, across: Scale, up: Scale, aside: float) -> str:
-    parts = [_line(curve, across, up, aside)]
+def _curve(curve: Curve, across: Scale, up: Scale, aside: float, axis: Axis) -> str:
+    """The line with its marks, which say their numbers; `axis` is called by the first words of its title."""
+    parts, called = [_line(curve, across, up, aside)], axis.title.partition(",")[0]
     for k, figure in curve.known.items():
         x, y, bounds = across.at(k) + aside, up.at(figure.value or 0.0), figure.bounds
         drawn = "" if bounds is None else svg.whisker(x, up.at(bounds[1]), x, up.at(bounds[0]))
-        said = svg.safe(f"{curve.label}, k = {k}: {frame.said(figure)}", 400)
+        said = svg.safe(f"{curve.label}, {called} = {k}: {frame.said(figure)}", 400)
         parts.append(f"<g><title>{said}</title>{drawn}{svg.mark(curve.style, x, y)}</g>")
     return svg.coloured(curve.style, parts)
 
@@ -116,7 +117,7 @@ def _in_panels(drawn: Sequence[Curve], ks: Sequence[int], x: Axis, y: Axis) -> t
         others = "".join(_line(other, across, up) for other in drawn if other is not curve)
         label = svg.words(left, top - 2, svg.fitted(curve.label, wide), full=curve.label)
         grid = frame.sideways(up, left, left + wide, named=column == 0)
-        parts += [label, grid, f'<g class="others">{others}</g>', _curve(curve, across, up, 0.0)]
+        parts += [label, grid, f'<g class="others">{others}</g>', _curve(curve, across, up, 0.0, x)]
         if number + _COLUMNS >= len(drawn):
             parts.append(frame.ticks(across, bottom + 15))
     bottom = _TOP + rows * (_PANEL + _PANEL_TITLE) - 10

@@ -1,0 +1,162 @@
+"""One parameter changed: which methods stand beside which, and what the tables say."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from made_comparisons import made
+
+from eval import report
+from eval.comparison import Comparison, Study
+from eval.sections import ablations
+from eval.sections.ablations import Cell, differences, written
+from ragindex import registry
+from ragindex.types import Usage
+
+UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
+WHOLE = {"a": [1.0] * 10, "b": [0.0] * 10, "c": [1.0] * 9 + [0.0]}
+TIMES = {"a": [4.0] * 10, "b": [2.0] * 10, "c": [8.0] * 10}
+
+
+def named(comparison: Comparison, written: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Comparison:
+    """With the names and parameters of `written`, by label."""
+    methods = [
+        replace(method, name=written[method.label][0], params=written[method.label][1]) for method in comparison.methods
+    ]
+    return replace(comparison, methods=tuple(methods))
+
+
+def described(text: str) -> tuple[str, dict[str, Any]]:
+    found = registry.describe(registry.create("schemes", text))
+    return found["name"], found["params"]
+
+
+def tables(comparison: Comparison) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    found = ablations.section(comparison)
+    assert found is not None
+    return [(one.name, one.parameter, [(row.value, row.label) for row in one.rows]) for one in found.tables]
+
+
+def test_the_difference_to_the_first_of_the_name_with_its_interval_and_p() -> None:
+    # a finds all, b nothing: two of 2^10 sign patterns reach the difference, p = 2/1024; Holm: times 3 pairs.
+    # c misses one of ten: Binomial(10, 0.1) is 0 with p = 0.35, 2 at most with 0.93, 3 at most with 0.987.
+    comparison = named(
+        made(WHOLE, TIMES),
+        {"a": ("gear.naive", {"l": 2}), "b": ("gear.naive", {"l": 3}), "c": ("gear.naive", {"l": 4})},
+    )
+    found = ablations.section(comparison)
+    assert found is not None
+    assert [column.title for column in found.columns] == ["R@5", "p50 ms"]
+    assert [[row.value, row.label, *row.cells] for row in found.tables[0].rows] == [
+        ["2", "a", Cell("100.0", "100.0 – 100.0"), Cell("4.00", "4.00 – 4.00")],
+        ["3", "b", Cell("0.0", "0.0 – 0.0", "−100.0 (−100.0 to −100.0)", "p = 0.006"), Cell("2.00", "2.00 – 2.00")],
+        ["4", "c", Cell("90.0", "70.0 – 100.0", "−10.0 (−30.0 to 0.0)", "p = 1.00"), Cell("8.00", "8.00 – 8.00")],
+    ]
+    assert found.others == ""
+
+
+def test_tokens_where_any_were_paid_and_what_was_not_measured() -> None:
+    comparison = named(made({"a": [1.0], "b": [0.0]}), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
+    paid = tuple(replace(answer, usage=Usage(0.0, 1000, 234)) for answer in comparison.method("a").final)
+    methods = (replace(comparison.methods[0], answers={5: paid}), comparison.methods[1])
+    found = ablations.section(replace(comparison, methods=methods))
+    assert found is not None
+    assert [column.title for column in found.columns] == ["R@5", "tokens a question", "p50 ms"]
+    assert [[cell.text for cell in row.cells] for row in found.tables[0].rows] == [
+        ["100.0", "1,234", "–"],
+        ["0.0", "0", "–"],
+    ]
+    assert found.tables[0].rows[1].cells[0] == Cell("0.0", "", "−100.0", "p = 1.00")  # one question has no interval
+
+
+def test_without_gold_there_are_times_alone() -> None:
+    comparison = named(made({"a": [], "b": []}, TIMES), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
+    found = ablations.section(comparison)
+    assert found is not None
+    assert [[cell.text for cell in row.cells] for row in found.tables[0].rows] == [["4.00"], ["2.00"]]
+
+
+def test_real_methods_are_told_apart_by_their_parameters() -> None:
+    labels = {
+        "gear.naive": "gear.naive",
+        "w/o diversity": "gear.naive(diversity=false)",
+        "longer": "gear.naive(beam_length=3)",
+        "longest": "gear.naive(beam_length=4)",
+        "on bm25": "gear.naive(base=bm25)",
+        "deeper": "gear.naive(base=hybrid(depth=50))",
+        "names alone": "gear.naive(graph=triple_graph(numbers=false))",
+        "both": "gear.naive(beam_length=3, diversity=false)",
+        "bm25": "bm25",
+        "again": "gear.naive",
+    }
+    comparison = named(
+        made({label: [1.0, 0.0] for label in labels}), {label: described(text) for label, text in labels.items()}
+    )
+    found = tables(comparison)
+    assert found == [
+        ("gear.naive", "diversity", [("true", "gear.naive"), ("false", "w/o diversity")]),
+        ("gear.naive", "beam_length", [("2", "gear.naive"), ("3", "longer"), ("4", "longest")]),
+        ("gear.naive", "base", [("hybrid", "gear.naive"), ("bm25", "on bm25")]),
+        ("gear.naive", "base.depth", [(found[3][2][0][0], "gear.naive"), ("50", "deeper")]),
+        ("gear.naive", "graph.numbers", [("true", "gear.naive"), ("false", "names alone")]),
+    ]
+    assert found[3][2][0][0] == written(described("hybrid")[1]["depth"])
+    section = ablations.section(comparison)
+    assert section is not None
+    assert section.others == "1 method more differs from the first of the name in several parameters at once."
+
+
+def test_nothing_is_said_where_no_method_varies_another() -> None:
+    assert ablations.section(made({"a": [1.0], "b": [0.0]})) is None
+    two = {"a": ("x", {"l": 2, "m": 1}), "b": ("x", {"l": 3, "m": 2})}
+    assert ablations.section(named(made({"a": [1.0], "b": [0.0]}), two)) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ({"l": 2}, {"l": 2.0}, []),
+        ({"l": 1}, {"l": True}, [("l", 1, True)]),
+        ({"l": None}, {"l": 5}, [("l", None, 5)]),
+        ({"l": [1, 2]}, {"l": [1, 3]}, [("l", [1, 2], [1, 3])]),
+        ({"m": {"b": 1, "c": 2}}, {"m": {"b": 1, "c": 3}}, [("m.c", 2, 3)]),
+        (
+            {"base": {"name": "x", "params": {"on": {"name": "y", "params": {"k": 1}}}}},
+            {"base": {"name": "x", "params": {"on": {"name": "y", "params": {"k": 2}}}}},
+            [("base.on.k", 1, 2)],
+        ),
+        (
+            {"base": {"name": "x", "params": {"k": 1}}},
+            {"base": {"name": "y", "params": {"k": 2, "m": 3}}},
+            [("base", {"name": "x", "params": {"k": 1}}, {"name": "y", "params": {"k": 2, "m": 3}})],
+        ),
+    ],
+)
+def test_differences(one: dict[str, Any], other: dict[str, Any], found: list[tuple[str, Any, Any]]) -> None:
+    assert differences(one, other) == found
+    assert differences(other, one) == [(path, b, a) for path, a, b in found]
+
+
+def test_values_are_written_as_a_person_writes_them() -> None:
+    name, params = described("dense(over=triples)")
+    assert written({"name": name, "params": params}) == "dense(over=triples)"
+    assert [written(value) for value in (None, True, 2.0, 0.5, "level", "two words", [1, "a"])] == [
+        *("null", "true", "2", "0.5", "level", '"two words"', "[1, a]"),
+    ]
+    elsewhere = {"name": "not-here", "params": {"k": 3, "base": {"name": "bm25", "params": {"no_such": 1}}}}
+    assert written(elsewhere) == "not-here(k=3, base=bm25(no_such=1))"
+
+
+@pytest.mark.parametrize("text", [UGLY, "x" * 1_000_000])
+def test_text_from_data_is_never_markup(text: str) -> None:
+    params = {"a": ("x", {text: text}), "b": ("x", {text: [text]}), "c": ("x", {text: {"name": text, "params": {}}})}
+    html = report.html(Study("s", (named(made(WHOLE, TIMES), params),)))
+    soup = BeautifulSoup(html, "html.parser")
+    assert soup.select("script, img") == []
+    assert len(html.encode()) < 600_000
+    rows = [[cell.get_text() for cell in row.select("th, td")] for row in soup.select("#c1-ablations tbody tr")]
+    assert [row[1] for row in rows] == ["a", "b", "c"]
+    assert soup.select("#c1-ablations h4")[0].get_text()[:20] == f"x: {text}"[:20]
+    assert [one.get_text() for one in soup.select("nav a")].count("One parameter changed") == 1
