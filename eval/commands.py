@@ -40,6 +40,12 @@ def compare(
     methods: Annotated[
         str | None, typer.Option(metavar="a,b", help="As bm25,hybrid(depth=50). Default: all that can be made.")
     ] = None,
+    with_rerank: Annotated[
+        bool | None, typer.Option("--with-rerank", help="Compare each method with its twin, the same reranked.")
+    ] = None,
+    reranker: Annotated[
+        str | None, typer.Option(metavar="R", help="cross-encoder:MODEL, endpoint:MODEL; implies --with-rerank.")
+    ] = None,
     config_file: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with these settings; flags win.")
     ] = None,
@@ -99,6 +105,8 @@ def compare(
         skip_bad=skip_bad,
         language=language,
         methods=methods,
+        with_rerank=with_rerank,
+        reranker=reranker,
         encoder=encoder,
         llm=llm,
         budget=budget,

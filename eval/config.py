@@ -40,6 +40,8 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     skip_bad: bool | None = None
     language: str | None = None
     methods: str | list[str | dict[str, Any]] | None = None
+    with_rerank: bool | None = None
+    reranker: str | dict[str, Any] | None = None
     encoder: str | dict[str, Any] | None = None
     encoders: list[str | dict[str, Any]] | None = Field(default=None, min_length=1)
     llm: str | dict[str, Any] | None = None
@@ -83,6 +85,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         if isinstance(self.methods, str):
             return list(parse_many(self.methods))
         return None if self.methods is None else list(self.methods)
+
+    def twins(self) -> Written | bool:
+        """What reranks the twin of every method: a reranker, True for the default one, False for no twins."""
+        return self.reranker or bool(self.with_rerank)
 
     def cutoffs(self) -> tuple[int, ...] | None:
         """The k's. Raises UsageError where one is no whole number from 1 on."""

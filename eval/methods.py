@@ -28,14 +28,37 @@ def chosen(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
     if not methods:
         raise UsageError("compare needs at least one method. Run: ragindex methods")
     made = [Method(_label(written), registry.scheme(written), True) for written in methods]
-    labels = [method.label for method in made]
+    _require_different([method.label for method in made])
+    return made, []
+
+
+def twinned(methods: Sequence[Method], reranker: Written | bool) -> list[Method]:
+    """Each method followed by its twin, the same one reranked: `LABEL + rerank`; none where `reranker` is False.
+
+    True is the default reranker. A method that is reranked already has no twin, nor has one whose twin is there. Raises
+    UsageError as `chosen` does.
+    """
+    if reranker is False:
+        return list(methods)
+    held, found = [method.scheme for method in methods], []
+    for method in methods:
+        base = registry.describe(method.scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
+        params = {"base": base, **({} if reranker is True else {"reranker": reranker})}
+        found.append(method)
+        twin = registry.scheme({"name": "rerank", "params": params})
+        if base["name"] != "rerank" and twin not in held:
+            found.append(Method(f"{method.label} + rerank", twin, method.asked_for))
+    _require_different([method.label for method in found])
+    return found
+
+
+def _require_different(labels: Sequence[str]) -> None:
     for label in labels:
         if labels.count(label) > 1:
             raise UsageError(
                 f"Two methods have the label {label!r}; labels must differ. "
                 f"Write one of them {{name: …, label: …, params: …}} in --config."
             )
-    return made, []
 
 
 def _registered() -> tuple[list[Method], list[str]]:

@@ -1,0 +1,63 @@
+"""Models of sentence-transformers that are no encoders of a workspace: loaded without noise, named by their files."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet
+from ragindex.errors import UsageError
+from ragindex.registry import require
+
+_SHOWN = 8  # hexadecimal digits of a revision
+
+
+def with_revision(values: Any) -> Any:
+    """The parameters `model` and `revision` of a plugin: for a folder without one, the hash of its files.
+
+    So a result that was made with other weights under the same path goes by another name.
+    """
+    if not isinstance(values, Mapping) or not isinstance(values.get("model"), str) or values.get("revision"):
+        return values
+    folder = Path(values["model"]).expanduser()
+    return {**values, "revision": _revision(folder)} if folder.is_dir() else values
+
+
+def load(kind: str, model: str, revision: str, wanted_by: str, **options: Any) -> Any:
+    """A model of the class `kind`, from a folder or by its name on the Hugging Face hub.
+
+    Raises MissingExtraError without sentence-transformers, UsageError where it is too old, where there is no such
+    model, and where the folder's files have another revision.
+    """
+    module = require("sentence_transformers", "neural", wanted_by)
+    if not hasattr(module, kind):
+        raise UsageError(f"{wanted_by} needs a newer sentence-transformers. Run: pip install -U sentence-transformers")
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        if revision and revision != (found := _revision(folder)):
+            raise UsageError(
+                f"{wanted_by}: the files in {model} are others than before (revision {revision}, now {found}). "
+                "Leave the revision out to use those that are there."
+            )
+        where = str(folder)
+    else:
+        where, options = model, {**options, **({"revision": revision} if revision else {})}
+    try:
+        with _no_progress_bars(), _quiet("sentence_transformers"):
+            return getattr(module, kind)(where, **options)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"{wanted_by}: sentence-transformers cannot load {model!r} ({str(error).partition(chr(10))[0]}). Give the "
+            "path of a model's folder or a name on the Hugging Face hub."
+        ) from error
+
+
+def _revision(folder: Path) -> str:
+    stated = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
+    return _hashed(folder, tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stated))
+
+
+@lru_cache(maxsize=16)
+def _hashed(folder: Path, stated: tuple[tuple[str, int, int], ...]) -> str:
+    """Hashed again once the system says of a file that it was written."""
+    return _content(folder)[:_SHOWN]

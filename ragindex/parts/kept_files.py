@@ -1,0 +1,123 @@
+"""Files of a part that is made whole: in folders that are named by what they hold and never changed.
+
+Collections have versions, files have none. A small collection says which folder holds and since when the others do
+not, so a reader pinned to an earlier sync opens that sync's folder.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ragindex.errors import StoreError
+from ragindex.interfaces import Collection, Schema
+
+Numbers: TypeAlias = npt.NDArray[Any]
+STATES = Schema(numbers=("replaced",))
+"""One record a folder, named like it: when another took its place, 0 for the one that holds."""
+
+
+# ---------------------------------------------------------------- which folder holds
+
+
+def put_in_place(name: str, states: Collection, now: float) -> None:
+    """One write, so that readers of any version of the collection see exactly one folder that holds."""
+    held = [other for other, replaced in _states(states).items() if not replaced]
+    if held != [name]:
+        ids = [name, *(other for other in held if other != name)]
+        moments = [0.0, *(now for _ in ids[1:])]
+        columns = [pa.array(ids, pa.string()), pa.array(moments, pa.float64())]
+        states.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "replaced"]))
+
+
+def in_place(states: Collection) -> str:
+    """The name of the folder that holds."""
+    (name,) = [name for name, replaced in _states(states).items() if not replaced]
+    return name
+
+
+def clean(states: Collection, folder: Path, before: float) -> None:
+    """Remove folders replaced `before` a time, and what no record names: a sync that was cut short left it."""
+    known = _states(states)
+    expired = [name for name, replaced in known.items() if 0 < replaced < before]
+    for path in folder.iterdir():
+        if path.name in expired or path.name not in known:
+            shutil.rmtree(path, ignore_errors=True)
+    states.delete(expired)
+
+
+def _states(states: Collection) -> dict[str, float]:
+    return {row["id"]: row["replaced"] for batch in states.scan(("replaced",)) for row in batch.to_pylist()}
+
+
+# ---------------------------------------------------------------- writing and reading one
+
+
+def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
+    """Let `write` fill a folder of `folder`, which is then named by what it holds; that name. Raises StoreError.
+
+    Files that are there are never changed, so readers of an earlier folder keep it.
+    """
+    partial = folder / f"partial-{os.getpid()}"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        write(partial)
+        digest = _settled(partial)
+        if not (folder / digest).exists():
+            partial.replace(folder / digest)
+        shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise StoreError(f"The {what} could not be written to {folder}: {error.strerror or error}.") from error
+    return digest
+
+
+@contextmanager
+def reading(what: str, folder: Path) -> Iterator[None]:
+    """Raises StoreError where the files of `folder` cannot be read inside."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(
+            f"The {what} in {folder} cannot be read: {error}. Run: ragindex index --workspace OTHER"
+        ) from error
+
+
+def write_numbers(path: Path, numbers: Numbers) -> None:
+    """One npy file."""
+    np.save(path, numbers, allow_pickle=False)
+
+
+def read_numbers(path: Path) -> Numbers:
+    """Mapped into memory; never to be written to."""
+    numbers: Numbers = np.load(path, mmap_mode="r", allow_pickle=False)
+    return numbers
+
+
+def write_texts(path: Path, column: pa.Array) -> None:
+    """One Arrow file."""
+    batch = pa.RecordBatch.from_arrays([column], names=["text"])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def read_texts(path: Path) -> pa.Array:
+    """Mapped into memory."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column(0)
+
+
+def _settled(folder: Path) -> str:
+    """Bring the files to the disk, for they are named by what they hold and never written again; their hash."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]

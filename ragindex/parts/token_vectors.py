@@ -1,0 +1,274 @@
+"""Vectors of the tokens of another part's records, for late interaction: compressed, in files, mapped into memory."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import model_validator
+
+from ragindex.corpus import passage_text
+from ragindex.encoders import multi_vector
+from ragindex.encoders.local_models import with_revision
+from ragindex.errors import UsageError
+from ragindex.filters import Terms
+from ragindex.identity import shares_records
+from ragindex.interfaces import Change, Collection, Encoder, Floats, Part, Schema, Site, TokenEncoder, Uses
+from ragindex.parts import kept_files, token_segments
+from ragindex.parts.passages import Passages
+from ragindex.parts.token_segments import Places, Rows, Scores
+from ragindex.parts.units import TEXTS
+from ragindex.plugin import Plugin
+from ragindex.registry import PartField
+
+SCHEMA = Schema(stored=("segment",), keywords=("passage_ids",), numbers=("start", "count"))
+"""A record of `of`: the folder its vectors lie in, the first row there and how many. Without any, `segment` is ""."""
+_KEEP = 86_400.0  # seconds that readers who were opened before may still need a segment
+_SMALL = 1 << 20
+"""Rows below which a segment is small; more than so many small ones are joined, so that few files are open."""
+_MOST_SMALL = 8
+
+
+class TokenVectors(Plugin):
+    """A vector for each token of title, newline, text of the records of `of`, by the workspace's encoder.
+
+    A number takes a byte, a vector four more. Every text is encoded alone, so that its vectors depend on nothing else.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset({"encoder"})
+    of: PartField = Passages()
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The part whose records are encoded."""
+        return (self.of,)
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Encode the records that the batch's passages hold now, forget those they no longer hold."""
+        records = site.collection("records", SCHEMA)
+        site.collection("segments", kept_files.STATES)
+        _forget(records, change.remove)
+        if not change.upsert:
+            return
+        source: Collection = site.inputs[0]
+        touched = Terms("passage_ids", tuple(change.upsert))
+        rows = pa.Table.from_batches(source.scan(("title", "text", "passage_ids"), touched), _SOURCE).sort_by("id")
+        held = {id for batch in records.scan((), touched) for id in batch.column("id").to_pylist()}
+        records.delete(sorted(held - set(rows.column("id").to_pylist())))
+        if len(rows):
+            pairs = zip(rows.column("title").to_pylist(), rows.column("text").to_pylist(), strict=True)
+            vectors = self.coding(site).documents([passage_text(title, text) for title, text in pairs])
+            records.upsert(_kept(rows, vectors, site))
+
+    @property
+    def shares(self) -> bool:
+        """Where the records of `of` do."""
+        return shares_records(self.of)
+
+    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+        """Passages that share a record."""
+        shared = site.collection("records", SCHEMA).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+        return {id for batch in shared for id in batch.column("passage_ids").flatten().to_pylist()}
+
+    def finish(self, site: Site) -> None:
+        """Join small segments, leave out what nobody holds any more; segments replaced a day ago are removed."""
+        records, states = site.collection("records", SCHEMA), site.collection("segments", kept_files.STATES)
+        held = _held(records)
+        doomed = _to_join(held, site)
+        if doomed:
+            records.upsert(_joined(held, doomed, site))
+            held = _held(records)
+        _put_in_place([name for name in held.segments if name], states, time.time())
+        kept_files.clean(states, site.folder, time.time() - _KEEP)
+        silent = int((held.places.counts == 0).sum())
+        if silent:
+            site.note(
+                f"{silent:,} of {len(held.ids):,} records have no token that the encoder knows: nothing finds them."
+            )
+
+    def open(self, site: Site) -> "TokenIndex":
+        """The vectors of the sync that the reader is pinned to."""
+        held = _held(site.collection("records"))
+        files = tuple(token_segments.load(site.folder / name) if name else _NOTHING for name in held.segments)
+        return TokenIndex(held.ids, {id: row for row, id in enumerate(held.ids)}, files, held.places, self.coding(site))
+
+    def coding(self, site: Site) -> multi_vector.Coding:
+        """How texts become token vectors. Raises UsageError where the encoder has none."""
+        return _OfEncoder(site.encoder)
+
+
+class MultiVectors(TokenVectors):
+    """The same by a late-interaction model of its own: a folder, or a name on the Hugging Face hub.
+
+    Any that sentence-transformers opens as a MultiVectorEncoder, as the ColBERT models. Prompts, longest inputs and
+    [MASK] tokens are the model's. `revision` is the hash of a folder's files, filled in where it is not given.
+    """
+
+    argument: ClassVar[str] = "model"
+    uses: ClassVar[Uses] = frozenset()
+    model: str
+    revision: str = ""
+    device: str = "cpu"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_its_files(cls, values: Any) -> Any:
+        return with_revision(values)
+
+    def coding(self, site: Site) -> multi_vector.Coding:
+        """The model, loaded once a process."""
+        return multi_vector.opened(self.model, self.revision, self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfEncoder:
+    """The workspace's encoder, one text at a time: what a text is encoded with moves its vectors in the last digits."""
+
+    encoder: Encoder
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.encoder, TokenEncoder):
+            raise UsageError(
+                f"Token vectors need an encoder that gives them; {self.encoder.id} does not. Name another with "
+                "--encoder (lsa, sentence-transformers:NAME), or write colbert(vectors=multi_vectors(model=NAME))."
+            )
+
+    def documents(self, texts: Sequence[str]) -> list[Floats]:
+        """(tokens, dimensions) each, without special tokens."""
+        return [self.question(text) for text in texts]
+
+    def question(self, text: str) -> Floats:
+        """The same."""
+        assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # looked at when this was made
+        return self.encoder.encode_tokens([text])[0].vectors
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIndex:
+    """What the parts open to: records, sorted by id, and where their vectors lie. Thread-safe."""
+
+    ids: tuple[str, ...]
+    rows: Mapping[str, int]
+    files: tuple[Rows, ...]
+    places: Places
+    coding: multi_vector.Coding
+
+    def question(self, text: str) -> Floats:
+        """The token vectors of a question, (tokens, dimensions)."""
+        return self.coding.question(text)
+
+    def scores(self, ids: Sequence[str], questions: Sequence[Floats]) -> Scores:
+        """MaxSim of records and questions, (ids, questions); minus infinity where one of them has no tokens.
+
+        Raises UsageError for an id that is not there.
+        """
+        unknown = next((id for id in ids if id not in self.rows), None)
+        if unknown is not None:
+            raise UsageError(f"There are no token vectors of {unknown!r}: name the part it is of, as `over`.")
+        chosen = self.places.take(np.array([self.rows[id] for id in ids], np.int64))
+        return token_segments.maxsim(self.files, chosen, [token_segments.asked(one) for one in questions])
+
+    def describe(self) -> Mapping[str, str | int | float]:
+        """How searches are answered."""
+        return {"search": "exact, vectors of 8 bits, memory-mapped", "tokens": int(self.places.counts.sum())}
+
+
+# ---------------------------------------------------------------- records
+
+
+_SOURCE = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("passage_ids", TEXTS)])
+_NOTHING: Rows = np.empty((0, token_segments.SCALE_BYTES), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """All records, sorted by id; `places.files` are numbers of `segments`, sorted names."""
+
+    ids: tuple[str, ...]
+    segments: tuple[str, ...]
+    places: Places
+
+
+def _held(records: Collection) -> _Held:
+    fields = ("segment", "start", "count")
+    types = [("id", pa.string()), ("segment", pa.string()), ("start", pa.float64()), ("count", pa.float64())]
+    table = pa.Table.from_batches(records.scan(fields), pa.schema(types)).sort_by("id")
+    segments = tuple(sorted(table.column("segment").unique().to_pylist()))
+    number = pc.index_in(table.column("segment"), value_set=pa.array(segments, pa.string()))
+    files, starts, counts = (
+        column.to_numpy().astype(np.int64) for column in (number, table.column("start"), table.column("count"))
+    )
+    return _Held(tuple(table.column("id").to_pylist()), segments, Places(files, starts, counts))
+
+
+def _forget(records: Collection, removed: Sequence[str]) -> None:
+    """Remove every record that a removed passage shares; `of` touches the passages left, and they make it again."""
+    if removed:
+        shared = records.scan((), Terms("passage_ids", tuple(removed)))
+        records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
+
+
+def _kept(rows: pa.Table, vectors: Sequence[Floats], site: Site) -> pa.RecordBatch:
+    """Write the vectors to a segment; its records."""
+    counts = np.array([len(one) for one in vectors], np.int64)
+    name = ""
+    if counts.any():
+        pieces = (token_segments.compressed(one) for one in vectors if len(one))
+        dimensions = next(one.shape[1] for one in vectors if len(one))
+        name = token_segments.save(site.folder, pieces, int(counts.sum()), dimensions)
+    return _records(rows.column("id"), [name if count else "" for count in counts], rows.column("passage_ids"), counts)
+
+
+def _records(ids: pa.Array, names: Sequence[str], passage_ids: pa.Array, counts: Any) -> pa.RecordBatch:
+    """Records whose vectors lie one after the other, from row 0 on."""
+    starts = np.cumsum(counts) - counts
+    columns = [
+        ids,
+        pa.array(names, pa.string()),
+        passage_ids,
+        *(pa.array(c.astype(np.float64)) for c in (starts, counts)),
+    ]
+    return pa.table(columns, names=["id", "segment", "passage_ids", "start", "count"]).combine_chunks().to_batches()[0]
+
+
+# ---------------------------------------------------------------- segments
+
+
+def _to_join(held: _Held, site: Site) -> list[int]:
+    """The numbers of segments that are to be written anew: those half of which nobody holds, and many small ones."""
+    live = np.bincount(held.places.files, held.places.counts, minlength=len(held.segments))
+    named = [number for number, name in enumerate(held.segments) if name]
+    written = {number: len(token_segments.load(site.folder / held.segments[number])) for number in named}
+    small = [number for number in named if live[number] < _SMALL]
+    wasted = [number for number in named if 2 * live[number] < written[number]]
+    return sorted({*wasted, *(small if len(small) > _MOST_SMALL else ())})
+
+
+def _joined(held: _Held, doomed: Sequence[int], site: Site) -> pa.RecordBatch:
+    """Write the vectors of the segments `doomed` to one; its records."""
+    rows = np.flatnonzero(np.isin(held.places.files, doomed))
+    rows = rows[np.lexsort((held.places.starts[rows], held.places.files[rows]))]
+    chosen = held.places.take(rows)
+    files = {number: token_segments.load(site.folder / held.segments[number]) for number in doomed}
+    pieces = (
+        files[file][start : start + count]
+        for file, start, count in zip(*(c.tolist() for c in (chosen.files, chosen.starts, chosen.counts)), strict=True)
+    )
+    width = files[doomed[0]].shape[1] - token_segments.SCALE_BYTES
+    name = token_segments.save(site.folder, pieces, int(chosen.counts.sum()), width)
+    ids = [held.ids[row] for row in rows.tolist()]
+    found = site.collection("records", SCHEMA).get(ids, ("passage_ids",))
+    return _records(found.column("id"), [name] * len(ids), found.column("passage_ids"), chosen.counts)
+
+
+def _put_in_place(names: Sequence[str], states: Collection, now: float) -> None:
+    """One write: `names` hold from now on, and what held before does not."""
+    known = {row["id"]: row["replaced"] for batch in states.scan(("replaced",)) for row in batch.to_pylist()}
+    wanted = {**{name: now for name, replaced in known.items() if not replaced}, **dict.fromkeys(names, 0.0)}
+    changed = {name: moment for name, moment in wanted.items() if known.get(name) != moment}
+    if changed:
+        columns = [pa.array(list(changed), pa.string()), pa.array(list(changed.values()), pa.float64())]
+        states.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "replaced"]))

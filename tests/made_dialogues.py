@@ -1,0 +1,82 @@
+"""A corpus in which one passage leads to the next, and a server that says in its turns what a script says."""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_language import PRICES, QUICK
+from openai_server import KEY, OpenAIServer
+
+from ragindex.language import accepting
+from ragindex.language.budget import limited
+from ragindex.language.openai_compatible import OpenAICompatibleChat
+from ragindex.language.setting import Setting
+from ragindex.types import Document, Query, Retrieval
+from ragindex.workspace import Workspace
+
+DOCUMENTS = (
+    Document("bread", "Rye bread", "Rye bread keeps for a week.", {"half": "other"}),
+    Document("bridge", "Ostra Bridge", "Ostra Bridge was designed by Ilse Harrow.", {"half": "chain"}),
+    Document("fair", "Ostra Fair", "The fair is held on a meadow every October.", {"half": "other"}),
+    Document("ilse", "Ilse Harrow", "Ilse Harrow was born in Port Callan.", {"half": "chain"}),
+    Document("sarn", "River Sarn", "The River Sarn ends in the Grey Sea.", {"half": "other"}),
+    Document("town", "Port Callan", "Port Callan lies on the River Sarn.", {"half": "chain"}),
+)
+QUESTION = "In which town was the designer of Ostra Bridge born?"
+LONGER = "On which river lies the town in which the designer of Ostra Bridge was born?"
+FIRST, SECOND = "Ostra Bridge was designed by Ilse Harrow.", "Ilse Harrow was born in Port Callan."
+
+
+@contextmanager
+def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    """A running server, and the key to it."""
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        yield running
+
+
+def script(server: OpenAIServer, *turns: Any) -> None:
+    """What the server says, turn by turn: texts as they are, all else as JSON."""
+    left = deque(turns)
+
+    def write(body: Mapping[str, Any]) -> str:
+        turn = left.popleft()
+        return turn if isinstance(turn, str) else json.dumps(turn)
+
+    server.write = write
+
+
+def opened(
+    folder: Path, server: OpenAIServer | None, budget: float | None = None, documents: Sequence[Document] = DOCUMENTS
+) -> Workspace:
+    """A workspace that asks the server, or the rules where there is none."""
+    llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
+    asking = Setting(prices=PRICES, clock=QUICK, budget=limited(budget))
+    workspace = Workspace.open(folder, llm=llm, asking=asking, cutting=None)
+    workspace.add(documents)
+    return workspace
+
+
+def asked(workspace: Workspace, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
+    """One question."""
+    (found,) = workspace.retriever(written).retrieve([Query("q", question)], k)
+    return found
+
+
+def ids(found: Retrieval) -> list[str]:
+    return [hit.doc_ids[0] for hit in found.hits]
+
+
+def shown(server: OpenAIServer, call: int) -> str:
+    """The last message of a call."""
+    return str(server.requests[call].body["messages"][-1]["content"]).strip()
+
+
+def read_tokens(server: OpenAIServer) -> list[int]:
+    """The input tokens of each call, as the server counts them."""
+    return [sum(server.count(each["content"]) for each in one.body["messages"]) for one in server.requests]

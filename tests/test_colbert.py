@@ -1,0 +1,207 @@
+"""ColBERT against plain loops over the encoder's own token vectors, and a late-interaction model against its library's
+scores. The tiny model has random weights from a seed: it says nothing about quality, and everything about arithmetic.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from baselines.colbert import ColBERT, OverAll, OverCandidates
+from ragindex import registry, testing
+from ragindex.errors import UsageError
+from ragindex.filters import meta
+from ragindex.parts.token_segments import compressed, restored
+from ragindex.parts.token_vectors import MultiVectors
+from ragindex.types import Document, Query
+from ragindex.workspace import Workspace
+
+ALL, AMONG = "colbert", "colbert(all_below=0, candidates=bm25, candidate_factor=2)"
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    opened = Workspace.open(tmp_path_factory.mktemp("w"), cutting=None)
+    twins = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
+    opened.add([*testing.DOCUMENTS, *twins])
+    opened.sync([registry.scheme(written) for written in (ALL, AMONG)])
+    return opened
+
+
+def plain(workspace: Workspace, question: str, documents: Sequence[Document], longest: int = 128) -> dict[str, float]:
+    """MaxSim of every document, token by token, over vectors compressed as the part keeps them."""
+    encode = workspace.encoder.encode_tokens
+    asked = encode([question])[0].vectors[:longest].astype(np.float64)
+    scores = {}
+    for document in documents:
+        held = restored(compressed(encode([f"{document.title}\n{document.text}"])[0].vectors)).astype(np.float64)
+        scores[document.id] = sum(max(float(one @ other) for other in held) for one in asked)
+    return scores
+
+
+def first(scores: dict[str, float], k: int) -> list[str]:
+    return sorted(scores, key=lambda id: (-scores[id], id))[:k]
+
+
+@pytest.mark.parametrize("question", [*testing.QUESTIONS, "Who painted glass and climbed the Alps in 1924?"])
+def test_over_all_against_plain_loops(workspace: Workspace, question: str) -> None:
+    retriever = registry.scheme(ALL).open(workspace)
+    assert isinstance(retriever, OverAll)
+    (found,) = retriever.retrieve([Query("q", question)], 7)
+    expected = plain(workspace, question, testing.DOCUMENTS)
+    shown = [hit for hit in found.hits if hit.id not in "yz"]
+    assert [hit.id for hit in shown] == first(expected, len(shown))
+    assert [hit.score for hit in shown] == pytest.approx([expected[hit.id] for hit in shown], abs=1e-4)
+    assert {hit.source for hit in found.hits} == {"colbert"}
+    (step,) = found.trace
+    assert (step.index, step.ids) == ("token vectors", tuple(hit.id for hit in found.hits))
+
+
+def test_over_candidates(workspace: Workspace) -> None:
+    """The four that BM25 puts first, in the order of MaxSim."""
+    retriever = registry.scheme(AMONG).open(workspace)
+    assert isinstance(retriever, OverCandidates)
+    among = registry.scheme("bm25").open(workspace)
+    for question in testing.QUESTIONS:
+        (found,) = retriever.retrieve([Query("q", question)], 2)
+        (candidates,) = among.retrieve([Query("q", question)], 4)
+        named = {hit.id for hit in candidates.hits}
+        scores = plain(workspace, question, [one for one in testing.DOCUMENTS if one.id in named])
+        assert [hit.id for hit in found.hits] == first(scores, 2)
+        assert [step.index for step in found.trace] == ["text", "token vectors"]
+        assert found.trace[0].ids == tuple(hit.id for hit in candidates.hits)
+
+
+def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Workspace) -> None:
+    wide = registry.scheme("colbert(all_below=0, candidate_factor=26)")
+    workspace.sync([wide])
+    queries = [Query("q", question) for question in testing.QUESTIONS]
+    everything = registry.scheme(ALL).open(workspace).retrieve(queries, 26)
+    among = wide.open(workspace).retrieve(queries, 26)
+    for one, other in zip(everything, among, strict=True):
+        assert [(hit.id, hit.score) for hit in one.hits] == [(hit.id, hit.score) for hit in other.hits]
+
+
+@pytest.mark.parametrize(("all_below", "kind"), [(27, OverAll), (26, OverCandidates)])
+def test_how_many_are_few(workspace: Workspace, all_below: int, kind: type) -> None:
+    assert isinstance(ColBERT(all_below=all_below).open(workspace), kind)
+
+
+@pytest.mark.parametrize("written", [ALL, AMONG])
+def test_equal_texts_tie_and_go_by_id(workspace: Workspace, written: str) -> None:
+    (found,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Twins with lime?")], 2)
+    assert [hit.id for hit in found.hits] == ["y", "z"]
+    assert found.hits[0].score == found.hits[1].score
+
+
+@pytest.mark.parametrize("written", [ALL, AMONG])
+def test_a_question_without_a_known_word_finds_nothing(workspace: Workspace, written: str) -> None:
+    retriever = registry.scheme(written).open(workspace)
+    nothing, something = retriever.retrieve([Query("q", "Xyzzy?"), Query("r", "xyzzy glass")], 3)
+    assert nothing.hits == ()
+    assert something.hits == retriever.retrieve([Query("r", "glass")], 3)[0].hits
+
+
+def test_filters_are_kept_beside_questions_without(workspace: Workspace) -> None:
+    retriever = registry.scheme(ALL).open(workspace)
+    question = testing.QUESTIONS[0]
+    queries = [
+        Query("a", question),
+        Query("b", question, meta("half", "second")),
+        Query("c", question, meta("half", "no")),
+    ]
+    free, held, none = retriever.retrieve(queries, 26)
+    second = {document.id for document in testing.DOCUMENTS if document.metadata["half"] == "second"}
+    assert [(hit.id, hit.score) for hit in held.hits] == [(h.id, h.score) for h in free.hits if h.id in second]
+    assert none.hits == ()
+
+
+def test_the_first_tokens_of_a_question_count(workspace: Workspace) -> None:
+    """Stop words have no vectors here: the first three are curling, stones, cut."""
+    (found,) = ColBERT(query_tokens=3).open(workspace).retrieve([Query("q", testing.QUESTIONS[1])], 3)
+    expected = plain(workspace, testing.QUESTIONS[1], testing.DOCUMENTS, 3)
+    shown = [hit for hit in found.hits if hit.id not in "yz"]
+    assert [hit.score for hit in shown] == pytest.approx([expected[hit.id] for hit in shown], abs=1e-4)
+
+
+def test_candidates_of_another_part(workspace: Workspace) -> None:
+    scheme = registry.scheme("colbert(all_below=0, candidates=bm25(over=triples))")
+    workspace.sync([scheme])
+    with pytest.raises(UsageError, match="must be records of what it is over. There are no token vectors of 'd"):
+        scheme.open(workspace).retrieve([Query("q", testing.QUESTIONS[0])], 3)
+
+
+def test_vectors_of_another_part() -> None:
+    with pytest.raises(UsageError, match="must be made with `vectors` of the part `over`"):
+        registry.scheme("colbert(vectors=token_vectors(of=triples))")
+
+
+@pytest.mark.parametrize("check", [testing.check_batches, testing.check_filter, testing.check_law])
+def test_the_contract_over_candidates(check: testing.Check, tmp_path: Path) -> None:
+    check(registry.scheme("colbert(all_below=0, candidate_factor=3)"), tmp_path, "lsa")
+
+
+# ---------------------------------------------------------------- a model of its own
+
+WORDS = sorted(
+    {word for one in testing.DOCUMENTS for word in f"{one.title} {one.text}".lower().replace(".", "").split()}
+)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A late-interaction model of 2 layers and 16 numbers, made from a seed."""
+    library = pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
+    if not hasattr(library, "MultiVectorEncoder"):
+        pytest.skip("this sentence-transformers has no late-interaction models")
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny")
+    torch.manual_seed(7)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "?", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder / "bert")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(vocabulary), **sizes)).save_pretrained(folder / "bert")
+    library.MultiVectorEncoder(str(folder / "bert"), device="cpu").save(str(folder / "model"))
+    return folder / "model"
+
+
+def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_path: Path) -> None:
+    from sentence_transformers import MultiVectorEncoder
+
+    scheme = registry.scheme({"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}", "candidates": "bm25"}})
+    workspace = Workspace.open(tmp_path / "w", cutting=None)
+    workspace.add(testing.DOCUMENTS)
+    workspace.sync([scheme])
+    found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
+    model = MultiVectorEncoder(str(tiny), device="cpu")
+    texts = [f"{one.title}\n{one.text}" for one in testing.DOCUMENTS]
+    expected = model.similarity(model.encode_query(list(testing.QUESTIONS)), model.encode_document(texts)).numpy()
+    for row, retrieval in enumerate(found):
+        assert len(retrieval.hits) == 24
+        scores = [retrieval.hits[place].score for place in range(24)]
+        assert scores == pytest.approx([float(expected[row][int(hit.id[1:])]) for hit in retrieval.hits], abs=0.05)
+    assert workspace.encoder_id is None  # the workspace's own was not needed
+
+
+def test_a_model_goes_by_its_files(tiny: Path, tmp_path: Path) -> None:
+    part = MultiVectors(model=str(tiny))
+    assert len(part.revision) == 8
+    assert registry.part(registry.label(part)) == part
+    other = MultiVectors(model=str(tiny), revision="deadbeef")
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add(testing.DOCUMENTS[:1])
+    with pytest.raises(UsageError, match=f"revision deadbeef, now {part.revision}"):
+        workspace.sync([other])
+    with pytest.raises(UsageError, match="cannot load 'no/such/folder'"):
+        workspace.sync([MultiVectors(model="no/such/folder")])
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "config.json").write_text("{}")
+    revision = MultiVectors(model=str(copy)).revision
+    (copy / "config.json").write_text(json.dumps({"changed": True}))
+    assert MultiVectors(model=str(copy)).revision != revision

@@ -1,0 +1,263 @@
+"""Self-ask: dialogues with a scripted server, follow-ups that search, and what the rules ask."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_dialogues import (
+    DOCUMENTS,
+    LONGER,
+    QUESTION,
+    answering,
+    asked,
+    ids,
+    opened,
+    read_tokens,
+    script,
+    shown,
+)
+from openai_server import OpenAIServer
+
+from baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, by_rule, distinct
+from ragindex import reading, registry
+from ragindex.errors import BudgetError, LanguageError, UsageError
+from ragindex.filters import meta
+from ragindex.language import ledger
+from ragindex.language.tasks import render
+from ragindex.reading import ANSWER, Numbered
+from ragindex.testing import check_batches, check_filter, check_hits, check_law
+from ragindex.types import Document, Query
+
+WHO = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
+WHERE = {"question": "Where was Ilse Harrow born?", "answer": "Port Callan"}
+SEA = {"question": "Where does the River Sarn end?", "answer": None}
+NOTES = ("Who designed Ostra Bridge? Ilse Harrow", "Where was Ilse Harrow born? Port Callan")
+SAID = {"answer": "Port Callan", "passages": [2], "found": True}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with answering(monkeypatch) as running:
+        yield running
+
+
+# ---------------------------------------------------------------- dialogues
+
+
+def test_one_call_and_the_candidates_of_the_base(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": [WHO, WHERE]})
+    with opened(tmp_path, server) as workspace:
+        base, found = asked(workspace, "bm25", k=2), asked(workspace, "self-ask(base=bm25, candidates=2)")
+    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert {hit.source for hit in found.hits} == {"self-ask(base=bm25, candidates=2)"}
+    assert found.notes == NOTES
+    search, step = found.trace
+    assert (search.iteration, search.index, search.query) == (1, "text", QUESTION)
+    assert (step.iteration, step.index, step.query, step.note) == (1, "follow-ups", QUESTION, "\n".join(NOTES))
+    assert step.ids == tuple(hit.id for hit in found.hits)
+    assert [step.input_tokens] == read_tokens(server)
+    assert step.output_tokens == len(json.dumps({"follow_ups": [WHO, WHERE]}).split())
+    assert shown(server, 0) == (
+        "[1] Ostra Bridge\nOstra Bridge was designed by Ilse Harrow.\n\n"
+        f"[2] Ilse Harrow\nIlse Harrow was born in Port Callan.\n\nQuestion: {QUESTION}"
+    )
+
+
+def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) -> None:
+    """The same candidates and the follow-ups: what is asked here with `answers` is word for word what a reader asks."""
+    script(server, {"follow_ups": [WHO, WHERE]}, SAID)
+    with opened(tmp_path, server) as workspace:
+        apart = asked(workspace, "self-ask(base=bm25)")
+        seen = reading.context(apart.hits, apart.notes, 4_000, "small")
+        answer = reading.read(workspace.llm, QUESTION, apart, 4_000, model="small")
+        within = asked(workspace, "self-ask(base=bm25, answers=true)")
+    assert len(server.requests) == 2  # both calls of the second retriever are those of the first and of the reader
+    assert (answer.answer, answer.passages) == ("Port Callan", {2: apart.hits[1].id})
+    assert shown(server, 1) == render(ANSWER, reading.inputs(QUESTION, seen))[-1].content.strip()
+    assert within.notes == (*NOTES, "The answer is: Port Callan.")
+    assert [(hit.id, hit.score) for hit in within.hits] == [(hit.id, hit.score) for hit in apart.hits]
+    assert [(one.iteration, one.index, one.note) for one in within.trace[1:]] == [
+        (1, "follow-ups", "\n".join(NOTES)),
+        (1, "answer", "Port Callan"),
+    ]
+    assert [one.input_tokens for one in within.trace[1:]] == read_tokens(server)
+
+
+def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": [WHO, WHERE, SEA]})
+    scheme = "self-ask(base=bm25, candidates=2, searches=true)"
+    question = "On which river is the home of the designer of Ostra Bridge?"
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, scheme, question)
+        texts = (question, *NOTES, "Where does the River Sarn end?")
+        rounds = [asked(workspace, "bm25", text, k=2) for text in texts]
+    assert [ids(one) for one in rounds] == [["bridge", "sarn"], ["bridge", "ilse"], ["ilse", "town"], ["sarn", "town"]]
+    assert [(one.iteration, one.index, one.query) for one in found.trace] == [
+        (1, "text", question),
+        (1, "follow-ups", question),
+        (2, "text", texts[1]),
+        (3, "text", texts[2]),
+        (4, "text", texts[3]),
+    ]
+    assert ids(found) == ["bridge", "ilse", "sarn", "town"]  # bridge, bridge, ilse, sarn; sarn, ilse, town, town
+    assert [hit.score for hit in found.hits] == [1.0, 1 / 2, 1 / 3, 1 / 4]
+    assert found.notes == texts[1:]
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("merge", "expected"), [("rrf", "ilse"), ("score", "ilse"), ("interleave", "bridge")])
+def test_merging_as_ircot_does(server: OpenAIServer, tmp_path: Path, merge: str, expected: str) -> None:
+    script(server, {"follow_ups": [WHERE]})
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, f"self-ask(base=bm25, searches=true, merge={merge})")
+        rounds = [asked(workspace, "bm25", text) for text in (QUESTION, NOTES[1])]
+    assert ids(found)[0] == expected
+    if merge == "score":
+        best = {hit.id: max(h.score for one in rounds for h in one.hits if h.id == hit.id) for hit in found.hits}
+        assert [hit.score for hit in found.hits] == [best[hit.id] for hit in found.hits]
+
+
+def test_a_question_without_parts(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": []})
+    with opened(tmp_path, server) as workspace:
+        base, found = asked(workspace, "bm25"), asked(workspace, "self-ask(base=bm25, searches=true)")
+    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert (found.notes, found.trace[-1].note) == ((), "There is no follow-up question.")
+
+
+def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": [WHO]})
+    with opened(tmp_path, server) as workspace:
+        query = Query("q", QUESTION, meta("half", "no such half"))
+        (found,) = workspace.retriever("self-ask(base=bm25, searches=true)").retrieve([query], 5)
+    assert (found.hits, found.notes) == ((), NOTES[:1])
+    assert shown(server, 0) == f"The search found no passages.\n\nQuestion: {QUESTION}"
+
+
+def test_filters_hold_for_follow_ups(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": [{"question": "Where does the River Sarn end?", "answer": "Grey Sea"}]})
+    with opened(tmp_path, server) as workspace:
+        query = Query("q", LONGER, meta("half", "chain"))
+        (found,) = workspace.retriever("self-ask(base=bm25, searches=true)").retrieve([query], 10)
+    assert sorted(ids(found)) == ["bridge", "ilse", "town"]
+    assert len(found.trace[-1].ids) == 1  # of the two passages that name the river, one passes
+
+
+# ---------------------------------------------------------------- what is no follow-up
+
+
+@pytest.mark.parametrize("broken", ['{"follow_ups": [{"question":', '{"follow_ups": "none"}'])
+def test_follow_ups_that_cannot_be_had_fail_the_question(server: OpenAIServer, tmp_path: Path, broken: str) -> None:
+    script(server, "nothing of the kind", broken)
+    with opened(tmp_path, server) as workspace, pytest.raises(LanguageError, match="follow-ups: small gave no usable"):
+        asked(workspace, "self-ask(base=bm25)")
+    assert len(server.requests) == 2
+
+
+def test_a_failed_answer_fails_the_question(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": [WHO]}, "no", "no")
+    with opened(tmp_path, server) as workspace, pytest.raises(LanguageError, match="answer: small gave no usable"):
+        asked(workspace, "self-ask(base=bm25, answers=true)")
+    assert len(server.requests) == 3
+
+
+def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, "I would rather not", {"follow_ups": [{"question": "How old is it?", "answer": 95}]})
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "self-ask(base=bm25)")
+    assert found.notes == ("How old is it? 95",)
+    assert found.trace[1].input_tokens == sum(read_tokens(server))
+
+
+def test_blank_repeated_and_surplus_follow_ups_go() -> None:
+    asks = [FollowUp(question=text, answer=answer) for text, answer in [("A?", "1"), ("  ", "2")]]
+    more = [FollowUp(question=text, answer="") for text in ("B?", "a? ", "C?", "D?")]
+    assert [one.text for one in distinct([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
+    assert [one.answer for one in distinct([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
+
+
+def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_path: Path) -> None:
+    long = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow " * 200}  # more than half of the budget
+    script(server, {"follow_ups": [long]})
+    with opened(tmp_path, server, budget=2.4) as workspace, pytest.raises(BudgetError, match="are spent"):
+        asked(workspace, "self-ask(base=bm25, answers=true)")
+    assert len(server.requests) == 1
+    script(server, SAID)
+    with opened(tmp_path, server, budget=10.0) as workspace, ledger.recording() as tally:
+        found = asked(workspace, "self-ask(base=bm25, answers=true)")
+    assert (len(server.requests), tally.calls, tally.replayed) == (2, 2, 1)
+    assert found.notes == (f"Who designed Ostra Bridge? {'Ilse Harrow ' * 200}".strip(), "The answer is: Port Callan.")
+
+
+# ---------------------------------------------------------------- the rules
+
+
+def follow_ups(question: str, most: int = 4, documents: Sequence[Document] = DOCUMENTS) -> list[tuple[str, str]]:
+    passages = tuple(Numbered(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
+    inputs = {"question": question, "passages": passages, "most": most, "language": "english"}
+    return [(one.question, one.answer) for one in by_rule(inputs).follow_ups]
+
+
+def test_the_rules_ask_from_name_to_name() -> None:
+    chain = [
+        ("Ostra Bridge was designed by what?", "Ilse Harrow"),
+        ("Ilse Harrow was born in what?", "Port Callan"),
+        ("Port Callan lies on what?", "River Sarn"),
+        ("River Sarn ends in what?", "Grey Sea"),
+    ]
+    assert follow_ups(LONGER) == chain
+    assert follow_ups(LONGER, most=2) == chain[:2]
+
+
+def test_the_rules_ask_for_either_side() -> None:
+    born = [document for document in DOCUMENTS if document.id == "ilse"]
+    asked_for = [("What was born in Port Callan?", "Ilse Harrow")]
+    assert follow_ups("Who was born in Port Callan?", documents=born) == asked_for
+    assert follow_ups("Is there anything about Nowhere Castle?") == []
+
+
+def test_offline_searches_find_what_the_base_does_not(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as workspace:
+        base = asked(workspace, "bm25", k=4)
+        found = asked(workspace, "self-ask(base=bm25, candidates=2, searches=true, answers=true)", k=4)
+    assert ids(base) == ["bridge", "ilse", "fair"]
+    assert ids(found) == ["bridge", "ilse", "town"]
+    assert found.notes == (
+        "Ostra Bridge was designed by what? Ilse Harrow",
+        "Ilse Harrow was born in what? Port Callan",
+        "The answer is: Ilse Harrow.",
+    )
+
+
+# ---------------------------------------------------------------- over any scheme
+
+
+def test_what_it_asks_and_needs() -> None:
+    assert SelfAsk().tasks() == (FOLLOW_UPS,)
+    assert SelfAsk(answers=True).tasks() == (FOLLOW_UPS, ANSWER)
+    assert SelfAsk().parts() == registry.scheme("dense").parts()
+    assert registry.label(SelfAsk()) == "self-ask"
+
+
+def test_the_first_of_more_are_the_same(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as workspace:
+        for merge in ("score", "rrf", "interleave"):
+            written = f"self-ask(base=bm25, candidates=2, searches=true, merge={merge})"
+            whole = asked(workspace, written, LONGER, k=20)
+            assert len(whole.hits) == 3
+            assert asked(workspace, written, LONGER, k=2).hits == whole.hits[:2]
+
+
+@pytest.mark.parametrize("check", [check_hits, check_batches, check_filter, check_law], ids=lambda c: c.__name__)
+def test_the_contract_over_other_bases(check: Any, tmp_path: Path) -> None:
+    check(registry.scheme("self-ask(base=ircot, searches=true, answers=true)"), tmp_path, "lsa")
+
+
+def test_bad_parameters_are_named() -> None:
+    for written in ("self-ask(candidates=0)", "self-ask(most_follow_ups=0)", "self-ask(shown_tokens=0)"):
+        with pytest.raises(UsageError, match="greater than or equal to 1"):
+            registry.scheme(written)
+    with pytest.raises(UsageError, match="self-ask has no parameter 'search'; did you mean searches"):
+        registry.scheme("self-ask(search=true)")
