@@ -82,9 +82,7 @@ def _of_parts(workspace: Workspace, methods: Sequence[Method]) -> list[str]:
         said |= dict.fromkeys(workspace.notes(method.scheme))
         for name, failed in workspace.failures(method.scheme).items():
             reasons = "; ".join(list(dict.fromkeys(failed.values()))[:_SHOWN_REASONS])
-            said[f"{name}: {len(failed)} records could not be made and are tried again the next time: {reasons}"] = (
-                None
-            )
+            said[f"{name}: {len(failed)} records could not be made and are tried again the next time: {reasons}"] = None
     return list(said)
 
 

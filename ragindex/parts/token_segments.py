@@ -114,7 +114,7 @@ def maxsim(files: Sequence[Rows], places: Places, questions: Sequence[Asked]) ->
     for block in _blocks(places):
         best = _best(_gathered(files, places.take(block)), places.counts[block], codes)
         sums = np.add.reduceat(best * scales[:, None], np.concatenate([[0], ends[:-1]]), axis=0)
-        scores[np.ix_(block, some)] = sums.T
+        scores[np.ix_(block, np.array(some))] = sums.T
     return scores
 
 
