@@ -95,8 +95,8 @@ def quality(data: Path, triples: Path, folder: Path) -> None:
     Console(width=180, highlight=False).print(_table(result))
     for other in (1, 2):
         for k in KS:
-            pair = result.pair(ROWS[3], ROWS[other], f"R@{k}")
-            print(f"refined less {ROWS[other]} at R@{k}: {pair.difference * 100:+.1f}, {_bounds(pair.ci95)}")
+            pair = result.pair(result.methods[3].label, result.methods[other].label, f"R@{k}")
+            print(f"refined less {result.methods[other].label} at R@{k}: {pair.difference * 100:+.1f}, {_bounds(pair.ci95)}")
 
 
 def _table(result: Comparison) -> Table:

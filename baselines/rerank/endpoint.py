@@ -193,11 +193,10 @@ class EndpointScoring:
 
     def _sent(self, body: Mapping[str, Any]) -> str:
         """The body of an answer that can be read, asked for again where that may help."""
-        import httpx
 
         def attempt() -> str:
             with self.limits.slot(0):
-                text = asked(lambda: self._client.post("/rerank", cast_to=httpx.Response, body=body).text, self._key)
+                text = asked(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
             text = redacted(text, self._key) if len(self._key) >= _SHORTEST_SECRET else text
             if not read(text).scored(len(body["documents"])):
                 raise TroubleError(Trouble(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}"))
