@@ -4,12 +4,14 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from made_extractions import imported, openie, spelt
 
 from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.filters import meta
+from ragindex.parts.sparse_graph import sparse_graph
 from ragindex.parts.triple_graph import TripleGraph
 from ragindex.parts.triples import Triples
 from ragindex.parts.vectors import Vectors
@@ -17,7 +19,7 @@ from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Triple
 from ragindex.workspace import Workspace
 from retrievers.gear.scheme import Expanding, Gear, Naive, Sync
-from retrievers.gear.space import MemorySpace, StoreSpace, held, unit
+from retrievers.gear.space import Held, MemorySpace, StoreSpace, held, unit
 
 NAMES = ["Rhine", "Alps", "Rotterdam", "Oslo", "1871", "glass", "Ada Miller", "Lindau", "harbour"]
 PREDICATES = ["rises in", "reaches", "was born in", "has", "made"]
@@ -263,3 +265,24 @@ def test_triples_whose_passages_are_gone(tmp_path: Path) -> None:
     workspace.sync([scheme])
     assert [hit.id for hit in scheme.open(workspace).retrieve(query, 5)[0].hits] == ["a", "b"]
     assert {hit.id for hit in before.retrieve(query, 5)[0].hits} == {"a", "b", "d"}  # pinned to what it was opened with
+
+
+def test_a_hub_of_a_hundred_thousand_triples() -> None:
+    count, rng = 100_000, np.random.default_rng(5)
+    ids = [f"t{number:06d}" for number in range(count)]
+    sides = {"subject_key": ["hub"] * count, "object_key": [f"e{number}" for number in range(count)]}
+    graph = sparse_graph(pa.table({"id": ids, **sides, "passage_id": ["p"] * count}))
+    vectors = rng.normal(size=(count, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors[1000:3000] = vectors[1000]  # equally near: ties go by place
+    vectors[77] = 0
+    question = unit(vectors[1000])
+    rows = np.arange(count)[::-1]  # a triple's vector stands in another row than its place
+    space = Held(graph, vectors[::-1], rows, None, "nearest").space(question.astype(np.float32))  # type: ignore[arg-type]
+    near = space.around(np.array([1000, 5]), 100)
+    assert near[0].tolist() == [*range(1001, 1101)]
+    assert near[1].tolist() == [*range(1000, 1100)]
+    wide = space.around(np.array([5]), 3000)[0].tolist()
+    order = np.lexsort((np.arange(count), -np.round(vectors.astype(float) @ space.question, 9)))
+    assert wide == [place for place in order.tolist() if place not in (5, 77)][:3000]
+    assert max(map(len, space.near.values())) < 3100  # what is kept of the hub
