@@ -10,9 +10,8 @@ from eval.methods import Method
 from eval.scoring import judgements
 from ragindex import registry
 from ragindex.errors import UsageError
+from ragindex.said import said_of_parts
 from ragindex.workspace import Workspace
-
-_SHOWN_REASONS = 3
 
 
 def assembled(
@@ -56,7 +55,10 @@ def assembled(
         titles=_titles(dataset),
         methods=tuple(results),
         pairs=pairs(results, workspace.seed),
-        notes=(*_unpriced(workspace, results), *_notes(dataset), *_approximate(results), *_of_parts(workspace, asked)),
+        notes=(
+            *(*_unpriced(workspace, results), *_notes(dataset), *_approximate(results)),
+            *said_of_parts(workspace, [method.scheme for method in asked]),
+        ),
         left_out=tuple(left_out),
         environment=environment(),
         fingerprint=registry.digest(identity),
@@ -73,17 +75,6 @@ def _unpriced(workspace: Workspace, results: Sequence[MethodResult]) -> list[str
     if all(result.priced for result in results):
         return []
     return [f"{workspace.llm_name} has no price, so money is not known: name one in a file, and it in RAGINDEX_PRICES"]
-
-
-def _of_parts(workspace: Workspace, methods: Sequence[Method]) -> list[str]:
-    """What the parts have to say, and the records that could not be made; each once."""
-    said: dict[str, None] = {}
-    for method in methods:
-        said |= dict.fromkeys(workspace.notes(method.scheme))
-        for name, failed in workspace.failures(method.scheme).items():
-            reasons = "; ".join(list(dict.fromkeys(failed.values()))[:_SHOWN_REASONS])
-            said[f"{name}: {len(failed)} records could not be made and are tried again the next time: {reasons}"] = None
-    return list(said)
 
 
 def _approximate(results: Sequence[MethodResult]) -> list[str]:

@@ -37,6 +37,7 @@ from ragindex.errors import RagindexError, UsageError
 from ragindex.interfaces import IndexingScheme
 from ragindex.language.budget import limited
 from ragindex.language.setting import Setting
+from ragindex.said import require_records, said_of_parts
 from ragindex.settings import require_apart
 from ragindex.site import MeteredCollection
 from ragindex.specs import parse_many
@@ -127,11 +128,14 @@ def index(
             opened.import_part(imports.TRIPLES, triples)
         opened.sync(schemes)
         figures, counts = _figures(opened, schemes), opened.counts()
+        said = said_of_parts(opened, schemes)
+        require_records(opened, schemes)
     value = {
         "workspace": str(workspace),
         "documents": counts.documents,
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in figures.items()},
+        "notes": said,
     }
     rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in figures.items()]
     flags = f"--workspace {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"  # type: ignore[arg-type]
@@ -139,6 +143,8 @@ def index(
     def show() -> None:
         out().print(f"{counts.documents} documents, {counts.passages} passages in {plain(str(workspace))}")
         out().print(table(("part", "seconds", "MB", "search"), rows))
+        for sentence in said:
+            out().print(plain(sentence), soft_wrap=True)
         out().print(f'To ask it: ragindex search "…" {flags}', soft_wrap=True)
 
     emit(value, json, show)

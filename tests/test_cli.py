@@ -137,6 +137,16 @@ def test_index_says_what_was_built_and_how_to_ask() -> None:
     assert again["parts"]["passages"] == value["parts"]["passages"]
 
 
+def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25(over=triples)", "--json", "-")
+    assert made.json["notes"] == ["extractions: 4 passages were read by rules, not by a language model."]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    nobody = 'openai(model=x, base_url="http://127.0.0.1:9", retries=0)'
+    refused = ragindex("index", "notes", "--workspace", "v", "--methods", "bm25(over=triples)", "--llm", nobody)
+    assert (refused.code, refused.out) == (6, "")
+    assert "extractions could be made for none of 4 passages: extract: openai:x at http://127.0.0.1:9" in refused.err
+
+
 def test_extractions_that_nothing_reads_are_refused() -> None:
     write(Path(), {"openie.json": '{"docs": []}'})
     said = failed(2, "index", "notes", "--workspace", "w", "--methods", "bm25,dense", "--triples", "openie.json")

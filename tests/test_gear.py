@@ -182,8 +182,14 @@ def test_links_search_the_triples_whatever_they_were_over() -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("gear.sync(link_base=hybrid(bases=[bm25, dense]))", "searches one part `over`"),
-        ("gear.sync(link_base=gear.naive)", "searches one part `over`"),
+        (
+            "gear.sync(link_base=hybrid(bases=[bm25, dense]))",
+            "The 'link_base' parameter of gear.sync must be a method that searches one part `over`",
+        ),
+        (
+            "gear.sync(link_base=gear.naive)",
+            "The 'link_base' parameter of gear.sync must be a method that searches one part `over`",
+        ),
         ("gear.naive(graph=passages)", "a triple_graph over triples"),
         ("gear.naive(graph=triple_graph(over=propositions))", "a triple_graph over triples"),
         ("gear.naive(beam_width=0)", "greater than or equal to 1. Got 0 instead"),

@@ -1,8 +1,8 @@
 """GeAR's three schemes and their parameters (Shen et al., ACL 2025; readings G1 to G9 in docs/methods/gear.md)."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from ragindex import registry
 from ragindex.interfaces import IndexingScheme, Part, Retriever
@@ -98,23 +98,29 @@ class Naive(Expanding):
         return NaiveRetriever(self.base.open(workspace), self.base_k, self.expansion(workspace))
 
 
+def _over(scheme: Any, part: Part[Any]) -> IndexingScheme:
+    """The same scheme over another part."""
+    given = {name: getattr(scheme, name) for name in type(scheme).model_fields}
+    return cast(IndexingScheme, type(scheme).model_validate({**given, "over": part}))
+
+
 class Reading(Expanding):
     """What SyncGE and the agent share: `link_base` is any flat scheme; it searches the triples, whatever its `over`."""
 
     link_base: SchemeField = Field(default_factory=lambda: registry.scheme("hybrid"))
 
-    @model_validator(mode="after")
-    def _link_base_is_flat(self) -> Self:
-        searched = (self.graph.over, Vectors(of=self.graph.over))
-        flat = "over" in type(self.link_base).model_fields
-        if not flat or any(part not in searched for part in self.link().parts()):
-            raise ValueError("a link_base that searches one part `over`: bm25, dense, hybrid, composed")
-        return self
+    @field_validator("link_base")
+    @classmethod
+    def _is_flat(cls, link_base: IndexingScheme) -> IndexingScheme:
+        over = _over(link_base, Triples()) if "over" in type(link_base).model_fields else None  # type: ignore[attr-defined]
+        searched = (Triples(), Vectors(of=Triples()))
+        if over is None or any(part not in searched for part in over.parts()):
+            raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed")
+        return link_base
 
     def link(self) -> IndexingScheme:
         """`link_base` over the triples."""
-        given = {name: getattr(self.link_base, name) for name in type(self.link_base).model_fields}
-        return type(self.link_base).model_validate({**given, "over": self.graph.over})  # type: ignore[no-any-return]
+        return _over(self.link_base, self.graph.over)
 
     def parts(self) -> tuple[Part[Any], ...]:
         """With those of the link."""
