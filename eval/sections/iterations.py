@@ -229,7 +229,7 @@ def _recall_plot(
     series += [_level(method.label, number, figure, _longest(found), 100) for number, method, figure in levels]
     caption = (
         "What each method would have found had it stopped there, with 95 % intervals; a question that had stopped "
-        "keeps its value. Level lines are methods without iterations."
+        "keeps its value. Level lines are methods that tell no ranking of each iteration, the best few of them."
     )
     return _plot(title, caption, series, Axis(f"{metric}, percent", low=0.0, high=100.0))
 
@@ -249,7 +249,7 @@ def _token_plot(found: Sequence[_Measured], others: Sequence[tuple[int, MethodRe
     ]
     caption = (
         "Read (in) and written (out) up to each iteration, the mean a question with 95 % intervals. Level lines are "
-        "methods without iterations."
+        "methods that tell no ranking of each iteration."
     )
     return _plot("Tokens by iteration", caption, series, Axis(f"{unit} a question, cumulative", low=0.0))
 
