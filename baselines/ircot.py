@@ -1,6 +1,5 @@
 """IRCoT: retrieval interleaved with a chain of thought (Trivedi et al., ACL 2023), over any scheme."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -10,9 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, Field
 
 from ragindex import reading, registry
+from ragindex.explaining import Trace
 from ragindex.hits import check
 from ragindex.interfaces import IndexingScheme, Part, Retriever
-from ragindex.language import ledger, rules
+from ragindex.language import rules
 from ragindex.language.rules.chains import facts_of, next_fact
 from ragindex.language.tasks import Language, Task
 from ragindex.plugin import Plugin
@@ -131,21 +131,14 @@ class Thinker:
     model: str
     language: str
 
-    def think(self, question: str, hits: Sequence[Hit], thoughts: Sequence[str]) -> tuple[str, Step]:
-        """The next thought and its step. Raises as `Language.run` does."""
-        start = time.perf_counter()
-        seen = reading.context(hits[: self.shown], (), self.shown_tokens, self.model)
-        inputs = {"question": question, "passages": seen.passages, "thoughts": thoughts, "language": self.language}
-        with ledger.recording() as tally:
-            thought = self.llm.run(THOUGHT, inputs).thought
-        return thought, asked_step("thought", question, seen, thought, start, tally)
-
-
-def asked_step(index: str, question: str, seen: reading.Context, note: str, start: float, tally: ledger.Tally) -> Step:
-    """The step of a call of a language model that was shown `seen`, begun at `start` (seconds of perf_counter)."""
-    ids, ms = tuple(one.hit_id for one in seen.passages), (time.perf_counter() - start) * 1e3
-    read, written = tally.first.input_tokens, tally.first.output_tokens
-    return Step(1, index, question, ids, ms=ms, note=note, input_tokens=read, output_tokens=written)
+    def think(self, chain: "_Chain", hits: Sequence[Hit], iteration: int) -> str:
+        """The next thought, traced. Raises as `Language.run` does."""
+        with chain.trace.step(iteration, "thought", chain.question) as step:
+            seen = reading.context(hits[: self.shown], (), self.shown_tokens, self.model)
+            asked = {"question": chain.question, "passages": seen.passages, "thoughts": chain.thoughts}
+            thought = self.llm.run(THOUGHT, {**asked, "language": self.language}).thought
+            step["ids"], step["note"] = seen.hit_ids, thought
+        return thought
 
 
 @dataclass(slots=True)
@@ -156,17 +149,16 @@ class _Chain:
     rankings: list[tuple[Hit, ...]] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    trace: list[Step] = field(default_factory=list)
+    trace: Trace = field(default_factory=Trace)
 
     def found(self, retrieval: Retrieval, iteration: int) -> None:
         """One more round."""
         self.rankings.append(retrieval.hits)
-        self.trace += [replace(step, iteration=iteration) for step in retrieval.trace]
+        self.trace.of_base(retrieval.trace, iteration)
         self.notes += [note for note in retrieval.notes if note not in self.notes]
 
-    def thought(self, thought: str, step: Step) -> str:
+    def thought(self, thought: str) -> str:
         """One more thought; why it is the last one, "" where it is not."""
-        self.trace.append(step)
         if _key(thought) in map(_key, (self.question, *self.thoughts)):
             return "The thought repeats an earlier one, or the question."
         self.thoughts.append(thought)
@@ -201,12 +193,12 @@ class IRCoTRetriever:
             if iteration == last:
                 why = f"All {last} rounds are done."
                 break
-            asked, step = self.thinker.think(query.text, hits, chain.thoughts)
-            why = chain.thought(asked, replace(step, iteration=iteration))
+            asked = self.thinker.think(chain, hits, iteration)
+            why = chain.thought(asked)
             if why:
                 break
         end = Step(iteration, "end", query.text, tuple(hit.id for hit in hits[:k]), note=why)
-        return Retrieval(hits[:k], (*chain.trace, end), tuple(chain.notes))
+        return Retrieval(hits[:k], (*chain.trace.steps, end), tuple(chain.notes))
 
 
 # ---------------------------------------------------------------- the rounds as one ranking

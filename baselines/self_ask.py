@@ -1,6 +1,5 @@
 """Self-ask (Press et al., Findings of EMNLP 2023) in the set-up of SiReRAG's appendix B, over any scheme."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,16 +7,16 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from baselines.ircot import Merge, asked_step, merged
+from baselines.ircot import Merge, merged
 from ragindex import reading, registry
+from ragindex.explaining import Trace
 from ragindex.hits import check
 from ragindex.interfaces import IndexingScheme, Part, Retriever
-from ragindex.language import ledger
 from ragindex.language.rules.chains import Fact, facts_of, new_name, next_fact
 from ragindex.language.tasks import Language, Task
 from ragindex.plugin import Plugin
 from ragindex.registry import SchemeField, label
-from ragindex.types import Hit, Query, Retrieval, Step
+from ragindex.types import Hit, Query, Retrieval
 from ragindex.workspace import Workspace
 
 # ---------------------------------------------------------------- the follow-up questions
@@ -141,43 +140,39 @@ class SelfAskRetriever:
         return [self._one(query, found, k) for query, found in zip(queries, first, strict=True)]
 
     def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
-        follow_ups, step = self._ask(query.text, found.hits)
+        trace = Trace()
+        trace.of_base(found.trace, 1)
+        follow_ups = self._ask(query.text, found.hits, trace)
         searched = self._search(query, follow_ups) if self.settings.searches else []
+        for iteration, one in enumerate(searched, start=2):
+            trace.of_base(one.trace, iteration)
         rankings = [one.hits for one in (found, *searched)]
         hits = merged(rankings, self.settings.merge, self.settings.rrf_k, self.source)
         notes = [*(note for one in (found, *searched) for note in one.notes), *(one.text for one in follow_ups)]
-        trace = [*_numbered([found]), step, *_numbered(searched, start=2)]
         if self.settings.answers:
-            answer, last = self._answer(query.text, hits, notes)
+            answer = self._answer(query.text, hits, notes, trace, len(searched) + 1)
             notes += [f"The answer is: {answer}."] if answer else []
-            trace.append(replace(last, iteration=len(searched) + 1))
-        return Retrieval(hits[:k], tuple(trace), tuple(dict.fromkeys(notes)))
+        return Retrieval(hits[:k], tuple(trace.steps), tuple(dict.fromkeys(notes)))
 
-    def _ask(self, question: str, hits: Sequence[Hit]) -> tuple[list[FollowUp], Step]:
-        start, most = time.perf_counter(), self.settings.most_follow_ups
-        seen = reading.context(hits, (), self.settings.shown_tokens, self.model)
-        inputs = {"question": question, "passages": seen.passages, "most": most, "language": self.language}
-        with ledger.recording() as tally:
+    def _ask(self, question: str, hits: Sequence[Hit], trace: Trace) -> list[FollowUp]:
+        most = self.settings.most_follow_ups
+        with trace.step(1, "follow-ups", question) as step:
+            seen = reading.context(hits, (), self.settings.shown_tokens, self.model)
+            inputs = {"question": question, "passages": seen.passages, "most": most, "language": self.language}
             asked = distinct(self.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
-        note = "\n".join(one.text for one in asked) or "There is no follow-up question."
-        return asked, asked_step("follow-ups", question, seen, note, start, tally)
+            step["ids"] = seen.hit_ids
+            step["note"] = "\n".join(one.text for one in asked) or "There is no follow-up question."
+        return asked
 
     def _search(self, query: Query, follow_ups: Sequence[FollowUp]) -> list[Retrieval]:
         queries = [replace(query, text=one.text) for one in follow_ups]
         return self.base.retrieve(queries, self.settings.candidates) if queries else []
 
-    def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str]) -> tuple[str, Step]:
-        start = time.perf_counter()
-        candidates = hits[: self.settings.candidates]
-        seen = reading.context(candidates, notes, self.settings.shown_tokens, self.model)
-        with ledger.recording() as tally:
+    def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str], trace: Trace, iteration: int) -> str:
+        with trace.step(iteration, "answer", question) as step:
+            candidates = hits[: self.settings.candidates]
+            seen = reading.context(candidates, notes, self.settings.shown_tokens, self.model)
             said = self.llm.run(reading.ANSWER, reading.inputs(question, seen, self.language))
-        answer = reading.answered(said, seen).answer
-        return answer, asked_step("answer", question, seen, answer, start, tally)
-
-
-def _numbered(found: Sequence[Retrieval], start: int = 1) -> list[Step]:
-    """The steps of retrievals, each retrieval an iteration."""
-    return [
-        replace(step, iteration=iteration) for iteration, one in enumerate(found, start=start) for step in one.trace
-    ]
+            answer = reading.answered(said, seen).answer
+            step["ids"], step["note"] = seen.hit_ids, answer
+        return answer

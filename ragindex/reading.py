@@ -50,6 +50,11 @@ class Context:
     tokens: int = 0
     estimated: bool = True
 
+    @property
+    def hit_ids(self) -> tuple[str, ...]:
+        """The hits that the passages are of, in their order."""
+        return tuple(passage.hit_id for passage in self.passages)
+
 
 def context(hits: Sequence[Hit], notes: Sequence[str] = (), tokens: int = DEFAULT_TOKENS, model: str = "") -> Context:
     """Notes, then passages in order of rank, of at most `tokens` tokens together; the last one is cut after a word.

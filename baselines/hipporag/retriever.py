@@ -14,10 +14,10 @@ from baselines.hipporag.spread_vectors import Spread
 from baselines.hipporag.steps import Values
 from baselines.hipporag.tasks import QUESTION_ENTITIES
 from ragindex.encoders.cached import CachedEncoder
+from ragindex.explaining import Trace
 from ragindex.filters import Filter, Ids, both
 from ragindex.hits import FIELDS, check, hits
 from ragindex.interfaces import Collection, Encoder, Floats, Found, Nearest, Where
-from ragindex.language import ledger
 from ragindex.language.tasks import Language
 from ragindex.parts.phrase_graph import WeightedGraph
 from ragindex.parts.sparse_graph import Integers
@@ -99,7 +99,8 @@ class EntityRetriever:
         return [self._one(query, k) for query in queries]
 
     def _one(self, query: Query, k: int) -> Retrieval:
-        named, asked = self._named(query)
+        trace = Trace()
+        named = self._named(query, trace)
         start = time.perf_counter()
         found = self._linked(named)
         nodes, mass = steps.entity_seeds(self.walked.graph.places(found), self.walked.graph.held)
@@ -108,19 +109,19 @@ class EntityRetriever:
         sums = steps.phrase_sums(self.walked.graph, self.walked.among_phrases(nodes, mass))
         best = self.walked.found(query, np.arange(len(sums)), sums, k)
         reached = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
+        trace.steps.extend((linked, reached))
         if len(best) == k:
-            return Retrieval(best, (asked, linked, reached))
+            return Retrieval(best, tuple(trace.steps))
         others, near = self._by_cosine(query, {hit.id for hit in best}, k)
-        return Retrieval((*best, *others)[:k], (asked, linked, reached, near))
+        return Retrieval((*best, *others)[:k], (*trace.steps, near))
 
-    def _named(self, query: Query) -> tuple[list[str], Step]:
+    def _named(self, query: Query, trace: Trace) -> list[str]:
         """What the question names, each once in any case."""
-        start = time.perf_counter()
-        with ledger.recording() as calls:
+        with trace.step(1, "question entities", query.text) as step:
             answer = self.llm.run(QUESTION_ENTITIES, {"question": query.text})
-        named = list({name.casefold(): name for one in answer.entities if (name := " ".join(one.split()))}.values())
-        step = Step(1, "question entities", query.text, note=", ".join(named), ms=_ms(start))
-        return named, replace(step, input_tokens=calls.first.input_tokens, output_tokens=calls.first.output_tokens)
+            named = list({name.casefold(): name for one in answer.entities if (name := " ".join(one.split()))}.values())
+            step["note"] = ", ".join(named)
+        return named
 
     def _linked(self, named: Sequence[str]) -> list[str]:
         """The phrase nearest each."""

@@ -1,6 +1,5 @@
 """Any scheme's candidates in the order of a reranker: what a method gains beyond it is the method's own."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -10,13 +9,14 @@ from pydantic import Field
 from baselines.rerank.ordering import ordered
 from baselines.rerank.rerankers import LanguageModel, Reranker, RerankerField, Scoring
 from ragindex import registry
+from ragindex.explaining import Trace
 from ragindex.hits import check
 from ragindex.interfaces import Part, Retriever
 from ragindex.language import ledger
 from ragindex.language.tasks import Task
 from ragindex.plugin import Plugin
 from ragindex.registry import SchemeField, label
-from ragindex.types import Query, Retrieval, Step
+from ragindex.types import Query, Retrieval
 from ragindex.workspace import Workspace
 
 
@@ -72,25 +72,16 @@ class RerankRetriever:
     def _reranked(self, query: Query, found: Retrieval, k: int) -> Retrieval:
         if not found.hits:
             return found
-        shown, start = found.hits[: self.depth], time.perf_counter()
-        with ledger.recording() as paid:
+        shown, trace = found.hits[: self.depth], Trace(list(found.trace))
+        with trace.step(max((step.iteration for step in found.trace), default=1), "reranker", query.text) as step:
             said = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
-        order = ordered(said, [hit.id for hit in shown], len(found.hits) - len(shown))
-        for what, count in order.counts.items():
-            for _ in range(count):
-                ledger.count("rerank", what)
-        ranked = tuple(
-            replace(found.hits[place], score=score, source=self.source)
-            for place, score in zip(order.places[:k], order.scores[:k], strict=True)
-        )
-        step = Step(
-            iteration=max((step.iteration for step in found.trace), default=1),
-            index="reranker",
-            query=query.text,
-            ids=tuple(hit.id for hit in ranked),
-            ms=(time.perf_counter() - start + paid.correction) * 1e3,
-            note=order.note,
-            input_tokens=paid.first.input_tokens,
-            output_tokens=paid.first.output_tokens,
-        )
-        return Retrieval(ranked, (*found.trace, step), found.notes)
+            order = ordered(said, [hit.id for hit in shown], len(found.hits) - len(shown))
+            for what, count in order.counts.items():
+                for _ in range(count):
+                    ledger.count("rerank", what)
+            ranked = tuple(
+                replace(found.hits[place], score=score, source=self.source)
+                for place, score in zip(order.places[:k], order.scores[:k], strict=True)
+            )
+            step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
+        return Retrieval(ranked, tuple(trace.steps), found.notes)
