@@ -166,7 +166,7 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path, m
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
     held = {path.name for path in folders.iterdir()}
     assert len(held) == 2
-    monkeypatch.setattr("ragindex.parts.triple_graph._KEEP", -1.0)
+    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
     (folders / "partial-123").mkdir()  # of a process that was killed
     writer.add([C])
     writer.sync()

@@ -210,7 +210,7 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path, m
     assert opened(writer).passages.to_pylist() == ["A"]
     folder = next((tmp_path / "w" / "parts").glob("phrase_graph-*"))
     assert len(list(folder.iterdir())) == 2
-    monkeypatch.setattr("ragindex.parts.phrase_graph._KEEP", -1.0)
+    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
     writer.add([C])
     writer.sync()
     assert len(list(folder.iterdir())) == 1

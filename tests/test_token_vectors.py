@@ -226,7 +226,7 @@ def test_small_segments_are_joined_and_old_ones_kept_for_a_day(tmp_path: Path, m
     assert everything(first) == expected
     found = everything(opened(workspace))
     assert {id: found[id] for id in expected} == expected
-    monkeypatch.setattr(token_vectors, "_KEEP", -1.0)
+    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
     workspace.add(documents(10))
     workspace.sync([PART])
     assert len(segments(workspace)) == len(opened(workspace).files) == 2
@@ -235,7 +235,7 @@ def test_small_segments_are_joined_and_old_ones_kept_for_a_day(tmp_path: Path, m
 
 
 def test_what_nobody_holds_any_more_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_vectors, "_KEEP", -1.0)
+    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
     workspace = made(tmp_path, 0, 1, 2, 3, 4, 5)
     expected = everything(opened(workspace))
     (whole,) = opened(workspace).files

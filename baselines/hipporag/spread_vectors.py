@@ -1,6 +1,5 @@
 """Vectors of passages after a walk over the phrase graph: what makes a walk from all passages at once cost little."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +18,6 @@ from ragindex.parts.vectors import Vectors
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField
 
-_KEEP = 86_400.0  # seconds that readers who were opened before may still need the files
 _WHAT = "spread vectors"
 _COLUMNS = 64
 _TOLERANCE = 1e-6
@@ -51,9 +49,7 @@ class SpreadVectors(Plugin):
         reset = _rows(site.inputs[1], graph.passages)
         spread = Spread(graph.passages, *_spread(graph, reset, self.damping))
         name = kept_files.save(_WHAT, site.folder, lambda partial: _write(spread, partial))
-        states = site.collection("folders", kept_files.STATES)
-        kept_files.put_in_place(name, states, time.time())
-        kept_files.clean(states, site.folder, time.time() - _KEEP)
+        kept_files.hold([name], site, "folders")
 
     def open(self, site: Site) -> "Spread":
         """The vectors of the sync that the reader is pinned to."""
@@ -116,5 +112,5 @@ def _write(spread: Spread, folder: Path) -> None:
 def _read(folder: Path) -> Spread:
     with kept_files.reading(_WHAT, folder):
         passages = kept_files.read_texts(folder / "passages.arrow")
-        vectors, ones = (np.asarray(kept_files.read_numbers(folder / f"{name}.npy")) for name in ("vectors", "ones"))
+        vectors, ones = (kept_files.read_numbers(folder / f"{name}.npy") for name in ("vectors", "ones"))
     return Spread(passages, vectors, ones)

@@ -7,7 +7,8 @@ not, so a reader pinned to an earlier sync opens that sync's folder.
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,9 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ragindex.errors import StoreError
-from ragindex.interfaces import Collection, Schema
+from ragindex.interfaces import Collection, Schema, Site
 
 Numbers: TypeAlias = npt.NDArray[Any]
+KEEP = 86_400.0  # seconds that readers who were opened before may still need files that were replaced
 STATES = Schema(numbers=("replaced",))
 """One record a folder, named like it: when another took its place, 0 for the one that holds."""
 
@@ -27,23 +29,28 @@ STATES = Schema(numbers=("replaced",))
 # ---------------------------------------------------------------- which folder holds
 
 
-def put_in_place(name: str, states: Collection, now: float) -> None:
-    """One write, so that readers of any version of the collection see exactly one folder that holds."""
-    held = [other for other, replaced in _states(states).items() if not replaced]
-    if held != [name]:
-        ids = [name, *(other for other in held if other != name)]
-        moments = [0.0, *(now for _ in ids[1:])]
-        columns = [pa.array(ids, pa.string()), pa.array(moments, pa.float64())]
+def hold(names: Sequence[str], site: Site, collection: str) -> None:
+    """From now on the folders `names` of the part hold, and no others; what was replaced long ago is removed.
+
+    Readers of any version of the collection see exactly the folders that held then: it changes in one write.
+    """
+    states, now = site.collection(collection, STATES), time.time()
+    known = _states(states)
+    wanted = {**{name: now for name, replaced in known.items() if not replaced}, **dict.fromkeys(names, 0.0)}
+    changed = {name: moment for name, moment in wanted.items() if known.get(name) != moment}
+    if changed:
+        columns = [pa.array(list(changed), pa.string()), pa.array(list(changed.values()), pa.float64())]
         states.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "replaced"]))
+    _clean(states, site.folder, now - KEEP)
 
 
 def in_place(states: Collection) -> str:
-    """The name of the folder that holds."""
+    """The name of the one folder that holds."""
     (name,) = [name for name, replaced in _states(states).items() if not replaced]
     return name
 
 
-def clean(states: Collection, folder: Path, before: float) -> None:
+def _clean(states: Collection, folder: Path, before: float) -> None:
     """Remove folders replaced `before` a time, and what no record names: a sync that was cut short left it."""
     known = _states(states)
     expired = [name for name, replaced in known.items() if 0 < replaced < before]
@@ -96,8 +103,8 @@ def write_numbers(path: Path, numbers: Numbers) -> None:
 
 
 def read_numbers(path: Path) -> Numbers:
-    """Mapped into memory; never to be written to."""
-    numbers: Numbers = np.load(path, mmap_mode="r", allow_pickle=False)
+    """Mapped into memory; never to be written to. A plain array: numpy's memmap is slow to slice."""
+    numbers: Numbers = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     return numbers
 
 

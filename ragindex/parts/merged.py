@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ragindex.interfaces import Collection
 from ragindex.language.rules import is_number
+from ragindex.parts.columns import large_text
 from ragindex.parts.extracted import to_json
 from ragindex.parts.triples import triple_text
 from ragindex.parts.units import TEXTS
@@ -59,16 +60,19 @@ def read(triples: Collection, extractions: Collection, key: Callable[[str], str]
     table = _triples(triples)
     table = table.take(pc.sort_indices(table.column("id")))
     listed = _listed(extractions, key)
-    subjects, objects = (_text(table.column(name)) for name in ("subject_key", "object_key"))
-    named = pa.concat_arrays([subjects, objects, _text(listed.column("key"))])
+    subjects, objects = (large_text(table.column(name).chunks) for name in ("subject_key", "object_key"))
+    named = pa.concat_arrays([subjects, objects, large_text(listed.column("key").chunks)])
     keys = _sorted(named.unique())
     if not numbers:
         keys = keys.filter(pa.array([not is_number(each) for each in keys.to_pylist()], pa.bool_()))
     codes = _places(named, keys)
     surfaces = pa.concat_arrays(
-        [_text(table.column(name)) for name in ("subject", "object")] + [_text(listed.column("name"))]
+        [large_text(table.column(name).chunks) for name in ("subject", "object")]
+        + [large_text(listed.column("name").chunks)]
     )
-    owners = pa.concat_arrays([_text(table.column("passage_id")), _text(listed.column("passage_id"))])
+    owners = pa.concat_arrays(
+        [large_text(table.column("passage_id").chunks), large_text(listed.column("passage_id").chunks)]
+    )
     passages = _sorted(owners.unique())
     places, n = _places(owners, passages), len(table)
     sides = np.ascontiguousarray(codes[: 2 * n].reshape(2, n).T)
@@ -113,10 +117,6 @@ _COLUMNS = pa.schema(
 _LISTED = pa.schema([(name, pa.string()) for name in ("passage_id", "name", "key")])
 
 
-def _text(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([pa.array([], pa.large_string()), *(c.cast(pa.large_string()) for c in column.chunks)])
-
-
 def _sorted(texts: pa.Array) -> pa.Array:
     return texts.take(pc.sort_indices(texts))
 
@@ -131,7 +131,7 @@ def _names(codes: Numbers, surfaces: pa.Array, count: int) -> pa.Array:
     counts = written.group_by(["code", "name"]).aggregate([([], "count_all")])
     ordered = counts.sort_by([("code", "ascending"), ("count_all", "descending"), ("name", "ascending")])
     _, first = np.unique(ordered.column("code").to_numpy(), return_index=True)
-    return _text(ordered.column("name")).take(pa.array(first[:count]))
+    return large_text(ordered.column("name").chunks).take(pa.array(first[:count]))
 
 
 def _mentions(sides: Numbers, owners: Numbers, listed: Numbers, listed_owners: Numbers) -> Numbers:

@@ -1,7 +1,6 @@
 """The graph of phrases and passages (HippoRAG): what triples name, where they say it, and what sounds alike."""
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -16,6 +15,7 @@ from scipy import sparse
 from ragindex.interfaces import Change, Collection, Floats, Part, Schema, Site, Uses
 from ragindex.language.rules import is_number
 from ragindex.parts import kept_files
+from ragindex.parts.columns import large_text
 from ragindex.parts.near_pairs import Pairs, near_pairs
 from ragindex.parts.passages import Passages
 from ragindex.parts.sparse_graph import Integers, places
@@ -24,7 +24,6 @@ from ragindex.plugin import Plugin
 from ragindex.progress import bar
 from ragindex.registry import PartField
 
-_KEEP = 86_400.0  # seconds that readers who were opened before may still need a graph's files
 _WHAT = "phrase graph"
 _TEXTS = ("phrases", "passages")
 _NUMBERS = ("starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
@@ -68,9 +67,7 @@ class PhraseGraph(Plugin):
         pairs = near_pairs(_encoded(mentions.phrases, site), self.synonym_cosine, self.synonyms, site.seed)
         graph = connected(passages, mentions, pairs)
         name = kept_files.save(_WHAT, site.folder, lambda partial: _write(graph, partial))
-        states = site.collection("graphs", kept_files.STATES)
-        kept_files.put_in_place(name, states, time.time())
-        kept_files.clean(states, site.folder, time.time() - _KEEP)
+        kept_files.hold([name], site, "graphs")
 
     def open(self, site: Site) -> "Phrases":
         """The graph of the sync that the reader is pinned to, and the vectors of its phrases."""
@@ -196,7 +193,7 @@ def _write(graph: WeightedGraph, folder: Path) -> None:
 def _read(folder: Path) -> WeightedGraph:
     with kept_files.reading(_WHAT, folder):
         texts = [kept_files.read_texts(folder / f"{name}.arrow") for name in _TEXTS]
-        numbers = [np.asarray(kept_files.read_numbers(folder / f"{name}.npy")) for name in _NUMBERS]
+        numbers = [kept_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS]
     return WeightedGraph(*texts, *numbers)
 
 
@@ -205,8 +202,8 @@ def _read(folder: Path) -> WeightedGraph:
 
 def _mentions(triples: Collection, part: PhraseGraph) -> Mentions:
     batches = list(triples.scan(("subject", "object", "passage_ids")))
-    spelt = [_joined(batch.column(name) for batch in batches) for name in ("subject", "object")]
-    passage_ids = _joined(batch.column("passage_ids").flatten() for batch in batches)
+    spelt = [large_text(batch.column(name) for batch in batches) for name in ("subject", "object")]
+    passage_ids = large_text(batch.column("passage_ids").flatten() for batch in batches)
     encoded = pa.concat_arrays(spelt).dictionary_encode()
     keys = [part.key(phrase) for phrase in encoded.dictionary.to_pylist()]
     phrases = _sorted([pa.array(sorted({*keys} - {""}), pa.large_string())])
@@ -215,13 +212,9 @@ def _mentions(triples: Collection, part: PhraseGraph) -> Mentions:
     return Mentions(phrases, np.ascontiguousarray(sides.reshape(2, -1).T), passage_ids)
 
 
-def _joined(columns: Iterator[pa.Array]) -> pa.Array:
-    return pa.concat_arrays([pa.array([], pa.large_string()), *(column.cast(pa.large_string()) for column in columns)])
-
-
 def _sorted(columns: Any) -> pa.Array:
     """Distinct texts in the order of their UTF-8, which is that of Python's texts too."""
-    distinct = _joined(columns).unique()
+    distinct = large_text(columns).unique()
     return distinct.take(pc.sort_indices(distinct))
 
 

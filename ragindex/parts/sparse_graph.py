@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.parts import kept_files
+from ragindex.parts.columns import large_text
 
 Integers: TypeAlias = npt.NDArray[np.integer[Any]]
 _ROWS = ("entities", "passages")
@@ -113,15 +114,15 @@ def sparse_graph(triples: pa.Table, nodes: pa.Array | None = None) -> SparseGrap
     """
     triples = triples.take(pc.sort_indices(triples.column("id")))
     n = len(triples)
-    ends = pa.concat_arrays([_text(triples.column(name)) for name in ("subject_key", "object_key")])
+    ends = pa.concat_arrays([large_text(triples.column(name).chunks) for name in ("subject_key", "object_key")])
     keys, codes = _coded(ends, None if nodes is None else nodes.cast(pa.large_string()))
     sides = np.ascontiguousarray(codes.reshape(2, n).T)
     twice = sides[:, 0] == sides[:, 1]
     triple = np.tile(np.arange(n, dtype=np.int32), 2)
     counted = (codes != NONE) & ~np.concatenate([np.zeros(n, bool), twice])
-    passages, owners = _coded(_text(triples.column("passage_id")), None)
+    passages, owners = _coded(large_text(triples.column("passage_id").chunks), None)
     return SparseGraph(
-        _text(triples.column("id")),
+        large_text(triples.column("id").chunks),
         sides,
         owners,
         _rows(keys, codes[counted], triple[counted]),
@@ -145,10 +146,6 @@ def _rows(keys: pa.Array, key: Integers, triple: Integers) -> Rows:
     members = triple[np.lexsort((triple, key))]
     starts = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=len(keys)))])
     return Rows(keys, starts, members)
-
-
-def _text(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([pa.array([], pa.large_string()), *(c.cast(pa.large_string()) for c in column.chunks)])
 
 
 # ---------------------------------------------------------------- on disk

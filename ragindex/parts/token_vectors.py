@@ -1,6 +1,5 @@
 """Vectors of the tokens of another part's records, for late interaction: compressed, in files, mapped into memory."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,7 +25,6 @@ from ragindex.registry import PartField
 
 SCHEMA = Schema(stored=("segment",), keywords=("passage_ids",), numbers=("start", "count"))
 """A record of `of`: the folder its vectors lie in, the first row there and how many. Without any, `segment` is ""."""
-_KEEP = 86_400.0  # seconds that readers who were opened before may still need a segment
 _SMALL = 1 << 20
 """Rows below which a segment is small; more than so many small ones are joined, so that few files are open."""
 _MOST_SMALL = 8
@@ -75,14 +73,13 @@ class TokenVectors(Plugin):
 
     def finish(self, site: Site) -> None:
         """Join small segments, leave out what nobody holds any more; segments replaced a day ago are removed."""
-        records, states = site.collection("records", SCHEMA), site.collection("segments", kept_files.STATES)
+        records = site.collection("records", SCHEMA)
         held = _held(records)
         doomed = _to_join(held, site)
         if doomed:
             records.upsert(_joined(held, doomed, site))
             held = _held(records)
-        _put_in_place([name for name in held.segments if name], states, time.time())
-        kept_files.clean(states, site.folder, time.time() - _KEEP)
+        kept_files.hold([name for name in held.segments if name], site, "segments")
         silent = int((held.places.counts == 0).sum())
         if silent:
             site.note(
@@ -262,13 +259,3 @@ def _joined(held: _Held, doomed: Sequence[int], site: Site) -> pa.RecordBatch:
     ids = [held.ids[row] for row in rows.tolist()]
     found = site.collection("records", SCHEMA).get(ids, ("passage_ids",))
     return _records(found.column("id"), [name] * len(ids), found.column("passage_ids"), chosen.counts)
-
-
-def _put_in_place(names: Sequence[str], states: Collection, now: float) -> None:
-    """One write: `names` hold from now on, and what held before does not."""
-    known = {row["id"]: row["replaced"] for batch in states.scan(("replaced",)) for row in batch.to_pylist()}
-    wanted = {**{name: now for name, replaced in known.items() if not replaced}, **dict.fromkeys(names, 0.0)}
-    changed = {name: moment for name, moment in wanted.items() if known.get(name) != moment}
-    if changed:
-        columns = [pa.array(list(changed), pa.string()), pa.array(list(changed.values()), pa.float64())]
-        states.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "replaced"]))

@@ -1,6 +1,5 @@
 """The graph of triples: two are neighbours when they share an entity."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -19,7 +18,6 @@ from ragindex.registry import PartField
 _GIB = 1 << 30
 _BUILDING = 5
 """What building takes for each byte of ids and keys (measured, rounded up)."""
-_KEEP = 86_400.0  # seconds that readers who were opened before may still need a graph's files
 _STORE = "store"
 
 
@@ -73,9 +71,7 @@ class TripleGraph(Plugin):
         if triples is None:
             site.note(f"Neighbours are asked from the store: the graph would not fit in {self.memory_gib:g} GiB.")
         name = _STORE if triples is None else sparse_graph.save(self._graph(triples), site.folder)
-        states = site.collection("graphs", kept_files.STATES)
-        kept_files.put_in_place(name, states, time.time())
-        kept_files.clean(states, site.folder, time.time() - _KEEP)
+        kept_files.hold([name], site, "graphs")
 
     def open(self, site: Site) -> Graph:
         """The graph of the sync that the reader is pinned to."""
