@@ -386,6 +386,10 @@ class TokenEncoder(Protocol):
         """Token vectors of each text, in the space of the text vectors."""
         ...
 
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+        """What `encode_queries` gives, and the token vectors of the same pass."""
+        ...
+
 
 @runtime_checkable
 class CountingEncoder(Protocol):

@@ -170,6 +170,7 @@ class BuildEncoder:
     def __post_init__(self) -> None:
         if isinstance(self.inner, TokenEncoder):
             self.encode_tokens = self.inner.encode_tokens
+            self.encode_queries_with_tokens = self.inner.encode_queries_with_tokens
 
     @property
     def id(self) -> str:

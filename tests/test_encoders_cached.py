@@ -18,7 +18,7 @@ import pytest
 
 from ragindex import meter
 from ragindex.encoders import cached
-from ragindex.encoders.cached import CachedEncoder
+from ragindex.encoders.cached import CachedEncoder, shared_questions
 from ragindex.errors import ServiceError, StoreError
 from ragindex.interfaces import Floats, TokenEncoder, TokenVectors
 from ragindex.types import Usage
@@ -58,6 +58,9 @@ class Tokens(Plain):
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         time.sleep(0.01)
         return [TokenVectors(((0, len(text)),), self.encode_documents([text])) for text in texts]
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+        return self.encode_queries(texts), self.encode_tokens(texts)
 
 
 @pytest.fixture
@@ -109,6 +112,18 @@ def test_tokens_only_where_the_encoder_has_them(path: Path) -> None:
     assert isinstance(CachedEncoder(Tokens(), path), TokenEncoder)
     assert not isinstance(CachedEncoder(Plain(), path), TokenEncoder)
     assert (CachedEncoder(Plain(), path).id, CachedEncoder(Plain(), path).dimensions) == ("plain", 4)
+
+
+def test_questions_with_tokens_are_shared(path: Path) -> None:
+    inner = Tokens()
+    encoder = CachedEncoder(inner, path)
+    with shared_questions():
+        vectors, tokens = encoder.encode_queries_with_tokens(["a", "b"])
+        np.testing.assert_array_equal(vectors, Plain().encode_queries(["a", "b"]))
+        assert [one.spans for one in tokens] == [((0, 1),), ((0, 1),)]
+        inner.seen.clear()
+        np.testing.assert_array_equal(encoder.encode_queries(["b", "a", "c"]), Plain().encode_queries(["b", "a", "c"]))
+    assert inner.seen == [["c"]]
 
 
 def test_question_time_is_booked(path: Path) -> None:

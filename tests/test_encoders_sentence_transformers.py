@@ -104,6 +104,11 @@ def test_prompts(encoder: SentenceTransformerEncoder, tmp_path: Path) -> None:
         np.testing.assert_allclose(prompted.encode_queries(TEXTS[:1])[0], expected[0], atol=1e-6)
         np.testing.assert_allclose(prompted.encode_documents(TEXTS[:1])[0], expected[1], atol=1e-6)
         assert len(prompted.encode_tokens(TEXTS[:1])[0].spans) == 8
+        vectors, [tokens] = prompted.encode_queries_with_tokens([f"  {TEXTS[0]}"])
+        np.testing.assert_allclose(vectors[0], expected[0], atol=1e-6)
+        assert tokens.spans == tuple((start + 2, end + 2) for start, end in encoder.encode_tokens(TEXTS[:1])[0].spans)
+        in_prompt = encoder.encode_tokens([f"query: {TEXTS[0]}"])[0].vectors[2:]
+        np.testing.assert_allclose(tokens.vectors, in_prompt, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "empty", "spoilt"])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -61,16 +62,18 @@ class _Row:
 class CachedEncoder:
     """An encoder whose document vectors are kept in the SQLite file `path`. Safe for threads and processes.
 
-    It has `encode_tokens`, and so is a TokenEncoder, where the encoder inside has. Nothing is opened before the first
+    It is a TokenEncoder where the encoder inside is. Nothing is opened before the first
     document is encoded, so questions need no writable folder.
     """
 
     encode_tokens: Callable[[Sequence[str]], list[TokenVectors]]
+    encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]]
 
     def __init__(self, encoder: Encoder, path: Path) -> None:
         self._encoder, self._path, self._lock = encoder, path, Lock()
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = _metered(encoder.encode_tokens)
+            self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
 
     @property
     def id(self) -> str:
@@ -96,7 +99,17 @@ class CachedEncoder:
         """Texts that are compared with a question and are not of the index (chains of triples): never kept."""
         return self._asked(self._encoder.encode_documents, texts) if texts else self._none()
 
-    def _asked(self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
+    def _with_tokens(
+        self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]], texts: Sequence[str]
+    ) -> tuple[Floats, list[TokenVectors]]:
+        """Inside `shared_questions`, the questions need not be encoded again."""
+        vectors, tokens = self._asked(encode, texts)
+        held = _questions.get()
+        if held is not None:
+            held.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})
+        return vectors, tokens
+
+    def _asked(self, encode: Callable[[Sequence[str]], _Made], texts: Sequence[str]) -> _Made:
         """Seconds are booked on `ragindex.meter`, tokens and money on the ledger."""
         start = time.perf_counter()
         vectors = _metered(encode)(texts)

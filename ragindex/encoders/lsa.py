@@ -99,6 +99,10 @@ class LsaEncoder:
         """One vector a word, the one that the word alone would have; words that the fit does not know are left out."""
         return [self._token_vectors(text) for text in texts]
 
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+        """Both; there is no pass to share."""
+        return self.encode_queries(texts), self.encode_tokens(texts)
+
     def _token_vectors(self, text: str) -> TokenVectors:
         found = [
             (self._vocabulary[token], (start, end))

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -106,28 +106,62 @@ class SentenceTransformerEncoder:
                 output_value="token_embeddings",
                 show_progress_bar=False,
             )
-            pieces = self._model.tokenizer(
+            pieces = self._pieces(stripped)
+        return [self._token_vectors(*row, 0) for row in zip(texts, found, *pieces, strict=True)]
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+        """As `encode_queries`, prompt and all, with the vectors of the text's word pieces in it: one pass.
+
+        Raises UsageError where the model's tokens are of another space.
+        """
+        if not texts:
+            return self.encode_queries(texts), []
+        stripped = [encodable(text).strip() for text in texts]
+        prompt = self._query_prompt()
+        with self._lock:
+            found = self._model.encode_query(
                 stripped,
-                truncation=True,
-                max_length=self._model.max_seq_length,
-                return_offsets_mapping=True,
-                return_special_tokens_mask=True,
+                prompt=prompt,
+                batch_size=self._plugin.batch_size,
+                output_value=None,
+                show_progress_bar=False,
             )
-        indents = [len(text) - len(text.lstrip()) for text in texts]
-        columns = (found, pieces["offset_mapping"], pieces["special_tokens_mask"], indents)
-        return [self._token_vectors(*row) for row in zip(*columns, strict=True)]
+            pieces = self._pieces([prompt + text for text in stripped])
+        vectors = of_length_one(np.stack([one["sentence_embedding"].float().cpu().numpy() for one in found]))
+        rows = [one["token_embeddings"][one["attention_mask"].bool()] for one in found]
+        return vectors, [self._token_vectors(*row, len(prompt)) for row in zip(texts, rows, *pieces, strict=True)]
+
+    def _query_prompt(self) -> str:
+        """What stands before a question: the plugin's, else the model's own."""
+        if self._plugin.query_prompt is not None:
+            return self._plugin.query_prompt
+        own: Mapping[str, str] = self._model.prompts
+        return own.get("query") or own.get(self._model.default_prompt_name or "") or ""
+
+    def _pieces(self, texts: list[str]) -> tuple[list[list[tuple[int, int]]], list[list[int]]]:
+        """Of each text the spans of its word pieces, and which of them are special."""
+        pieces = self._model.tokenizer(
+            texts,
+            truncation=True,
+            max_length=self._model.max_seq_length,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+        )
+        return pieces["offset_mapping"], pieces["special_tokens_mask"]
 
     def _token_vectors(
-        self, vectors: Any, offsets: Sequence[tuple[int, int]], special: Sequence[int], indent: int
+        self, text: str, vectors: Any, offsets: Sequence[tuple[int, int]], special: Sequence[int], prompt: int
     ) -> TokenVectors:
+        """`offsets` are places in what was encoded: a prompt of that length, and the text without outer blanks."""
         rows = vectors.float().cpu().numpy()
         if rows.shape != (len(offsets), self.dimensions):
             raise UsageError(
                 f"The model {self._plugin.model!r} gives no vectors of tokens in the space of its texts: expected "
                 f"{len(offsets)} x {self.dimensions}, got {' x '.join(map(str, rows.shape))}. Use another model."
             )
-        kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and start < end]
-        spans = tuple((indent + offsets[i][0], indent + offsets[i][1]) for i in kept)
+        kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
+        moved = len(text) - len(text.lstrip()) - prompt
+        spans = tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in kept)
         return TokenVectors(spans, of_length_one(rows[kept]))
 
 
