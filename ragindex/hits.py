@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from ragindex.errors import UsageError
-from ragindex.filters import term
-from ragindex.interfaces import Found, Schema
+from ragindex.filters import Ids, term
+from ragindex.interfaces import Collection, Found, Schema, Where
 from ragindex.types import Hit, Metadata, Query
 
 STORED = ("kind", "title", "text", "metadata")
@@ -34,6 +34,17 @@ def hits(found: Found, source: str) -> tuple[Hit, ...]:
             found.ids, found.scores.tolist(), *columns, strict=True
         )
     )
+
+
+def looked_up(collection: Collection, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
+    """Those of `ids` that exist, each once, in the order asked, with `id` and `fields`.
+
+    By a search, which an engine may answer from memory; `Collection.get` may read the disk.
+    """
+    wanted = tuple(dict.fromkeys(ids))
+    (found,) = collection.search([Where(Ids(wanted), max(1, len(wanted)), tuple(fields))])
+    rows = {id: row for row, id in enumerate(found.ids)}
+    return found.records.take(pa.array([rows[id] for id in wanted if id in rows], pa.int64()))
 
 
 def check(queries: Sequence[Query], k: int) -> None:

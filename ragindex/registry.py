@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, BeforeValidator, PlainSerializer, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, ValidationError
 
 from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LanguagePlugin, Part, StorePlugin
@@ -149,7 +149,11 @@ def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
 
 def name_of(plugin: BaseModel) -> str:
     """The registered name of a plugin object; `module:Class` where it is not registered."""
-    value = f"{type(plugin).__module__}:{type(plugin).__qualname__}"
+    return _name_of_class(type(plugin))
+
+
+def _name_of_class(plugin: type[BaseModel]) -> str:
+    value = f"{plugin.__module__}:{plugin.__qualname__}"
     for group in GROUPS:
         for name, points in _table(group).items():
             if any(point.value == value for point in points):
@@ -244,3 +248,17 @@ SchemeField: TypeAlias = Annotated[Any, BeforeValidator(scheme), _as_json]
 """The type of a scheme's parameter that is itself a scheme, as `base`."""
 PartField: TypeAlias = Annotated[Any, BeforeValidator(part), _as_json]
 """The type of a scheme's parameter that is a part, as `over`."""
+
+
+def of_class(*classes: type[BaseModel]) -> AfterValidator:
+    """What a PartField (or SchemeField) is annotated with that takes plugins of some classes only, and refuses others.
+
+    As in `over: Annotated[PartField, of_class(Triples)] = Triples()`.
+    """
+
+    def check(plugin: BaseModel) -> BaseModel:
+        if not isinstance(plugin, classes):
+            raise ValueError(" or ".join(_name_of_class(each) for each in classes))
+        return plugin
+
+    return AfterValidator(check)

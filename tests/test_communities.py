@@ -314,9 +314,9 @@ def test_nothing_to_join(tmp_path: Path) -> None:
 
 
 def test_the_parts_say_what_they_can_stand_on() -> None:
-    with pytest.raises(UsageError, match="'of' parameter of communities must be the part entity_graph"):
+    with pytest.raises(UsageError, match="'of' parameter of communities must be entity_graph"):
         part("communities(of=triples)")
-    with pytest.raises(UsageError, match="'of' parameter of entity_graph must be the part triples"):
+    with pytest.raises(UsageError, match="'of' parameter of entity_graph must be triples"):
         part("entity_graph(of=passages)")
     with pytest.raises(UsageError, match="max_size"):
         part("communities(max_size=1)")

@@ -167,7 +167,7 @@ def test_adding_and_removing(workspace: Workspace) -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(UsageError, match="'communities' parameter of graphrag must be the part communities"):
+    with pytest.raises(UsageError, match="'communities' parameter of graphrag must be communities"):
         registry.scheme("graphrag(communities=passages)")
     with pytest.raises(UsageError, match="The 'entities' parameter of graphrag"):
         registry.scheme("graphrag(entities=0)")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from baselines.graphrag.retriever import GraphRAGRetriever
 from ragindex.interfaces import Part, Retriever
@@ -10,14 +10,8 @@ from ragindex.parts.communities import Communities
 from ragindex.parts.entity_graph import EntityVectors
 from ragindex.parts.passages import Passages
 from ragindex.plugin import Plugin
-from ragindex.registry import PartField, label
+from ragindex.registry import PartField, label, of_class
 from ragindex.workspace import Workspace
-
-
-def _of_communities(part: Part[Any]) -> Part[Any]:
-    if not isinstance(part, Communities):
-        raise ValueError("the part communities")
-    return part
 
 
 class GraphRAG(Plugin):
@@ -29,7 +23,7 @@ class GraphRAG(Plugin):
     """
 
     version: ClassVar[int] = 1
-    communities: Annotated[PartField, AfterValidator(_of_communities)] = Communities()
+    communities: Annotated[PartField, of_class(Communities)] = Communities()
     entities: int = Field(default=10, ge=1)
     relations: int = Field(default=10, ge=0, le=50)
     note_tokens: int = Field(default=300, ge=0)

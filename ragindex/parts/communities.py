@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
 from ragindex.language import rules
@@ -21,7 +21,7 @@ from ragindex.parts.units import TEXTS
 from ragindex.plugin import Plugin
 from ragindex.progress import bar
 from ragindex.reading import context
-from ragindex.registry import PartField, digest
+from ragindex.registry import PartField, digest, of_class
 
 _BATCH = 2_000  # communities written at once
 _MEMBER_TOKENS = 500  # of the names that a report's prompt lists
@@ -85,12 +85,6 @@ class Reports:
     memberships: Collection
 
 
-def _of_graph(part: Part[Any]) -> Part[Any]:
-    if not isinstance(part, EntityGraph):
-        raise ValueError("the part entity_graph")
-    return part
-
-
 class Communities(Plugin):
     """Communities of entities by the Leiden algorithm, and a report on each by a language model (GraphRAG).
 
@@ -102,7 +96,7 @@ class Communities(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "seed"})
-    of: Annotated[PartField, AfterValidator(_of_graph)] = EntityGraph()
+    of: Annotated[PartField, of_class(EntityGraph)] = EntityGraph()
     max_size: int = Field(default=10, ge=2)
     level: int = Field(default=2, ge=0)
     largest_component: bool = True

@@ -5,25 +5,19 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from ragindex.corpus import passage_text
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
 from ragindex.parts import merged, whole
 from ragindex.parts.triples import Triples
 from ragindex.plugin import Plugin
-from ragindex.registry import PartField
+from ragindex.registry import PartField, of_class
 
 _ENTITIES = Schema(stored=("name", "text", whole.DIGEST), keywords=("passage_ids", "neighbours"), numbers=("degree",))
 _RELATIONS = Schema(
     stored=("source", "target", "triples", whole.DIGEST), keywords=("passage_ids",), numbers=("weight",)
 )
-
-
-def _of_triples(part: Part[Any]) -> Part[Any]:
-    if not isinstance(part, Triples):
-        raise ValueError("the part triples")
-    return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ class EntityGraph(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
-    of: Annotated[PartField, AfterValidator(_of_triples)] = Triples()
+    of: Annotated[PartField, of_class(Triples)] = Triples()
     numbers: bool = False
     description_tokens: int = Field(default=200, ge=1)
 

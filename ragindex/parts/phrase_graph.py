@@ -12,22 +12,21 @@ import pyarrow.compute as pc
 from pydantic import Field
 from scipy import sparse
 
-from ragindex.interfaces import Change, Collection, Floats, Part, Schema, Site, Uses
+from ragindex.interfaces import Change, Collection, Floats, Part, Site, Uses
 from ragindex.language.rules import is_number
 from ragindex.parts import kept_files
 from ragindex.parts.columns import large_text
+from ragindex.parts.encoded_names import distinct, keep
 from ragindex.parts.near_pairs import Pairs, near_pairs
 from ragindex.parts.passages import Passages
 from ragindex.parts.sparse_graph import Integers, places
 from ragindex.parts.triples import Triples
 from ragindex.plugin import Plugin
-from ragindex.progress import bar
 from ragindex.registry import PartField
 
 _WHAT = "phrase graph"
 _TEXTS = ("phrases", "passages")
 _NUMBERS = ("starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
-_BLOCK = 8192
 Weights: TypeAlias = npt.NDArray[np.float32]
 Sums: TypeAlias = npt.NDArray[np.float64]
 
@@ -63,7 +62,7 @@ class PhraseGraph(Plugin):
     def finish(self, site: Site) -> None:
         """Encode the phrases that are new, forget those that no triple names any more, make the graph anew."""
         mentions = _mentions(site.inputs[0], self)
-        passages = _sorted(batch.column("id") for batch in site.inputs[1].scan(()))
+        passages = distinct(batch.column("id") for batch in site.inputs[1].scan(()))
         pairs = near_pairs(_encoded(mentions.phrases, site), self.synonym_cosine, self.synonyms, site.seed)
         graph = connected(passages, mentions, pairs)
         name = kept_files.save(_WHAT, site.folder, lambda partial: _write(graph, partial))
@@ -206,38 +205,14 @@ def _mentions(triples: Collection, part: PhraseGraph) -> Mentions:
     passage_ids = large_text(batch.column("passage_ids").flatten() for batch in batches)
     encoded = pa.concat_arrays(spelt).dictionary_encode()
     keys = [part.key(phrase) for phrase in encoded.dictionary.to_pylist()]
-    phrases = _sorted([pa.array(sorted({*keys} - {""}), pa.large_string())])
+    phrases = distinct([pa.array(sorted({*keys} - {""}), pa.large_string())])
     place = pc.index_in(pa.array(keys, pa.large_string()), value_set=phrases).fill_null(-1)
     sides = place.to_numpy(zero_copy_only=False)[encoded.indices.to_numpy()]
     return Mentions(phrases, np.ascontiguousarray(sides.reshape(2, -1).T), passage_ids)
 
 
-def _sorted(columns: Any) -> pa.Array:
-    """Distinct texts in the order of their UTF-8, which is that of Python's texts too."""
-    distinct = large_text(columns).unique()
-    return distinct.take(pc.sort_indices(distinct))
-
-
 def _encoded(phrases: pa.Array, site: Site) -> Floats:
-    """(phrases, dimensions). The collection of phrases afterwards holds these and no others.
-
-    All are asked of the encoder, whose cache has most: so what the part cost is that of each phrase, once.
-    """
-    vectors = site.collection("phrases", Schema(dimensions=site.encoder.dimensions))
-    held = {id for batch in vectors.scan(()) for id in batch.column("id").to_pylist()}
+    """(phrases, dimensions). The collection of phrases afterwards holds these and no others."""
     matrix = np.empty((len(phrases), site.encoder.dimensions), np.float32)
-    with bar("phrase_graph: encoding phrases", len(phrases)) as advance:
-        for start in range(0, len(phrases), _BLOCK):
-            keys = phrases.slice(start, _BLOCK).to_pylist()
-            matrix[start : start + len(keys)] = site.encoder.encode_documents(keys)
-            new = [row for row, key in enumerate(keys, start) if key not in held]
-            if new:
-                vectors.upsert(_records(phrases.take(pa.array(new)), matrix[new]))
-            advance(len(keys))
-    vectors.delete(sorted(held.difference(phrases.to_pylist())))
+    keep(phrases, site, "phrases", "phrase_graph", matrix)
     return matrix
-
-
-def _records(keys: pa.Array, rows: Floats) -> pa.RecordBatch:
-    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
-    return pa.RecordBatch.from_arrays([keys.cast(pa.string()), column], names=["id", "vector"])

@@ -103,12 +103,17 @@ def _schema(language: str) -> Schema:
     return replace(searchable(language), stored=stored, keywords=keywords)
 
 
+def triple_id(passage_id: str, number: int) -> str:
+    """The id of a passage's triple by its number among them, from 0."""
+    return f"{passage_id}#t{number:04d}"
+
+
 def _ids(triples: Sequence[tuple[str, Triple]]) -> list[str]:
     """`PASSAGE#t0000`, `PASSAGE#t0001`, …: in the order of the passage."""
     ids: list[str] = []
     number, last = 0, ""
     for passage, _ in triples:
         number = number + 1 if passage == last and ids else 0
-        ids.append(f"{passage}#t{number:04d}")
+        ids.append(triple_id(passage, number))
         last = passage
     return ids

@@ -1,10 +1,11 @@
 """GeAR's three schemes and their parameters (Shen et al., ACL 2025; readings G1 to G9 in docs/methods/gear.md)."""
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from ragindex import registry
+from ragindex.flat import FlatField, over
 from ragindex.interfaces import IndexingScheme, Part, Retriever
 from ragindex.language.tasks import Task
 from ragindex.parts.passages import Passages
@@ -98,29 +99,14 @@ class Naive(Expanding):
         return NaiveRetriever(self.base.open(workspace), self.base_k, self.expansion(workspace))
 
 
-def _over(scheme: Any, part: Part[Any]) -> IndexingScheme:
-    """The same scheme over another part."""
-    given = {name: getattr(scheme, name) for name in type(scheme).model_fields}
-    return cast(IndexingScheme, type(scheme).model_validate({**given, "over": part}))
-
-
 class Reading(Expanding):
     """What SyncGE and the agent share: `link_base` is any flat scheme; it searches the triples, whatever its `over`."""
 
-    link_base: SchemeField = Field(default_factory=lambda: registry.scheme("hybrid"))
-
-    @field_validator("link_base")
-    @classmethod
-    def _is_flat(cls, link_base: IndexingScheme) -> IndexingScheme:
-        over = _over(link_base, Triples()) if "over" in type(link_base).model_fields else None  # type: ignore[attr-defined]
-        searched = (Triples(), Vectors(of=Triples()))
-        if over is None or any(part not in searched for part in over.parts()):
-            raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed")
-        return link_base
+    link_base: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
 
     def link(self) -> IndexingScheme:
         """`link_base` over the triples."""
-        return _over(self.link_base, self.graph.over)
+        return over(self.link_base, self.graph.over)
 
     def parts(self) -> tuple[Part[Any], ...]:
         """With those of the link."""

@@ -1,0 +1,27 @@
+"""Flat schemes as parameters of others: those that search one part `over`, and can search another instead."""
+
+from typing import Annotated, Any, TypeAlias, cast
+
+from pydantic import AfterValidator
+
+from ragindex.interfaces import IndexingScheme, Part
+from ragindex.parts.passages import Passages
+from ragindex.parts.vectors import Vectors
+from ragindex.registry import SchemeField
+
+
+def over(scheme: Any, part: Part[Any]) -> IndexingScheme:
+    """The same scheme over another part."""
+    given = {name: getattr(scheme, name) for name in type(scheme).model_fields}
+    return cast(IndexingScheme, type(scheme).model_validate({**given, "over": part}))
+
+
+def _is_flat(scheme: Any) -> Any:
+    elsewhere = over(scheme, Passages()) if "over" in type(scheme).model_fields else None
+    if elsewhere is None or any(part not in (Passages(), Vectors(of=Passages())) for part in elsewhere.parts()):
+        raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed")
+    return scheme
+
+
+FlatField: TypeAlias = Annotated[SchemeField, AfterValidator(_is_flat)]
+"""The type of a scheme's parameter that is a flat scheme, to be opened `over` whatever the method searches with it."""

@@ -1,0 +1,109 @@
+"""Vectors of entities and predicates: which there are, that each is encoded once, and the law."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from letters import ENCODED, Letters
+from made_extractions import imported, openie, spelt
+
+from ragindex import registry
+from ragindex.errors import UsageError
+from ragindex.interfaces import Nearest
+from ragindex.parts.name_vectors import Names, NameVectors
+from ragindex.parts.triples import Triples
+from ragindex.types import Document
+from ragindex.workspace import Workspace
+
+A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
+B = spelt("B", "rhine|Rises In|Mont  Blanc", "Alps|is|Alps")
+D = Document("D", "", "Nothing is said here.", {"id": "D"})
+
+
+def made(folder: Path, documents: Sequence[Document], part: NameVectors) -> Workspace:
+    workspace = imported(folder / "w", openie(folder / "f.json", [A, B, D]), documents, Letters())  # type: ignore[arg-type]
+    workspace.sync([part])
+    return workspace
+
+
+def held(workspace: Workspace, part: NameVectors) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The vectors of entities and of predicates, by id."""
+    names: Names = workspace.open_part(part)
+    entities, predicates = (
+        {row["id"]: row["vector"] for batch in one.scan(("vector",)) for row in batch.to_pylist()}
+        for one in (names.entities, names.predicates)
+    )
+    return entities, predicates
+
+
+def by_hand(*names: str) -> dict[str, Any]:
+    return {name: pytest.approx(Letters().open().encode_queries([name])[0].tolist()) for name in names}
+
+
+def test_entities_by_key_and_predicates_as_written(tmp_path: Path) -> None:
+    exact = NameVectors()
+    workspace = made(tmp_path, [A, B, D], exact)
+    entities, predicates = held(workspace, exact)
+    assert entities == by_hand("Rhine", "rhine", "Alps", "Rotterdam", "Mont  Blanc")
+    assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
+    folded = NameVectors(over=Triples(entity_key="casefold"))
+    workspace.sync([folded])
+    entities, predicates = held(workspace, folded)
+    assert entities == by_hand("rhine", "alps", "rotterdam", "mont blanc")
+    assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
+
+
+def test_they_are_searched_by_vector(tmp_path: Path) -> None:
+    workspace = made(tmp_path, [A, B, D], NameVectors())
+    names: Names = workspace.open_part(NameVectors())
+    vector = np.array(by_hand("Alps")["Alps"].expected, np.float32)
+    found = names.entities.search([Nearest(vector, 2)])[0]
+    assert (found.ids, found.scores.tolist()) == (["Alps", "Mont  Blanc"], pytest.approx([1, 2 / 44**0.5]))
+
+
+def test_each_name_is_encoded_once(tmp_path: Path) -> None:
+    ENCODED.clear()
+    workspace = made(tmp_path, [A], NameVectors())
+    assert ENCODED == ["Alps", "Rhine", "Rotterdam", "reaches", "rises in"]
+    workspace.add([B])
+    workspace.sync()
+    assert ENCODED[5:] == ["Mont  Blanc", "rhine", "Rises In", "is"]
+    workspace.remove(["A"])
+    workspace.sync()
+    workspace.add([A])
+    workspace.sync()
+    assert len(ENCODED) == 9
+
+
+def test_the_law(tmp_path: Path) -> None:
+    workspace = made(tmp_path, [A, D], NameVectors())
+    before = held(workspace, NameVectors())
+    for add, remove in (([B], ["D"]), ([D], ["A"]), ([A], ["B"])):
+        workspace.remove(remove)
+        workspace.add(add)
+        workspace.sync()
+    assert held(workspace, NameVectors()) == before
+    workspace.remove(["A"])
+    workspace.sync()
+    assert held(workspace, NameVectors()) == ({}, {})
+
+
+def test_more_names_than_are_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = held(made(tmp_path, [A, B], NameVectors()), NameVectors())
+    monkeypatch.setattr("ragindex.parts.encoded_names._BLOCK", 2)
+    (tmp_path / "other").mkdir()
+    assert held(made(tmp_path / "other", [A, B], NameVectors()), NameVectors()) == whole
+
+
+def test_other_parts_are_refused() -> None:
+    message = "The 'over' parameter of name_vectors must be triples. Got 'passages' instead."
+    with pytest.raises(UsageError, match=message):
+        registry.part("name_vectors(over=passages)")
+
+
+def test_the_registry_makes_it_again() -> None:
+    part = NameVectors(over=Triples(entity_key="casefold"))
+    assert registry.part(registry.describe(part)) == part
+    assert registry.label(part) == "name_vectors(over=triples(entity_key=casefold))"

@@ -1,0 +1,459 @@
+"""Aliases: which predicates say so, which names are written alike, and in which passages two names are one."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from letters import Letters
+from made_extractions import notes, openie, rows, spelt
+
+from ragindex import registry
+from ragindex.errors import UsageError
+from ragindex.parts.alias_names import keys, taken_apart
+from ragindex.parts.alias_predicates import alias_predicate
+from ragindex.parts.aliases import alike, likeness, slip
+from ragindex.parts.name_vectors import NameVectors
+from ragindex.parts.same_as import SameAs, pair_id
+from ragindex.parts.triples import Triples
+from ragindex.types import Document
+from ragindex.workspace import Workspace
+
+# ---------------------------------------------------------------- predicates
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        *("also known as", "is also known as", "was formerly known as", "a.k.a.", "alias", "is nicknamed", "born as"),
+        *("stands for", "abbreviated as", "is short for", "is the former name of", "has official name", "Renamed To"),
+        *("originally named", "is called", "goes by the name", "is a pen name of", "changed its name to", "code-named"),
+    ],
+)
+def test_predicates_that_say_so(predicate: str) -> None:
+    assert alias_predicate(predicate)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        *(
+            "known for",
+            "is known in",
+            "named after",
+            "named by",
+            "named",
+            "called",
+            "called for",
+            "renamed in",
+            "title",
+        ),
+        *(
+            "changed the name to",
+            "is not the same company as",
+            "was born in",
+            "became",
+            "is also",
+            "former members include",
+            "",
+        ),
+        *("incorrectly referred to as", "stands over", "has daughter named", "falls short of", "refers to"),
+    ],
+)
+def test_predicates_that_do_not(predicate: str) -> None:
+    assert not alias_predicate(predicate)
+
+
+# ---------------------------------------------------------------- names
+
+
+def why(one: str, other: str) -> str | None:
+    """The evidence for two names with a key in common, whichever comes first."""
+    first, second = taken_apart(one), taken_apart(other)
+    if not {*keys(first)} & {*keys(second)}:
+        return None
+    evidence = likeness(first, second)
+    assert evidence == likeness(second, first)
+    return None if evidence is None else f"{evidence} ({evidence.where})"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "evidence"),
+    [
+        ("Beyoncé", "beyonce", "spelling (agreeing)"),
+        ("Kim Il Sung", "Kim Il-sung", "spelling (everywhere)"),
+        ("U.S. Congress", "United States Congress", "spelling (everywhere)"),
+        ("St. Louis", "Saint Louis", "spelling (everywhere)"),
+        ("Washington DC", "Washington, D.C.", "spelling (everywhere)"),
+        ("The Beatles", "Beatles", "left out: The (agreeing)"),
+        ("Tesla", "Tesla, Inc.", "left out: Inc. (agreeing)"),
+        ("Orange", "Orange S.A.", "left out: S.A. (agreeing)"),
+        ("Republic of Cuba", "Cuba", "left out: Republic of (agreeing)"),
+        ("President Barack Obama", "Barack Obama", "left out: President (agreeing)"),
+        ("Louisville, Kentucky", "Louisville", "left out: Kentucky (agreeing)"),
+        ("Louisville, Kentucky, United States", "Louisville, Kentucky", "left out: United States (agreeing)"),
+        ("The Kid (1921 film)", "The Kid", "left out: 1921 film (apart)"),
+        ("Joseph Smith", "Joseph Smith, Sr.", "left out: sr (apart)"),
+        ("NATO", "North Atlantic Treaty Organization", "acronym (agreeing)"),
+        ("DOD", "Department of Defense", "acronym (together)"),
+        ("EU", "European Union", "acronym (together)"),
+        ("JFK", "John Fitzgerald Kennedy", "acronym (together)"),
+        ("EFTA", "European Free Trade Association (EFTA)", "acronym: stated in parentheses (agreeing)"),
+        ("LeBron James", "LeBron Raymone James Sr.", "middle name left out: Raymone (agreeing)"),
+        ("John F. Kennedy", "John Fitzgerald Kennedy", "middle name left out: Fitzgerald (agreeing)"),
+        ("J.K. Rowling", "Joanne Kathleen Rowling", "initials (together)"),
+        ("Churchill", "Winston Churchill", "last name (given)"),
+    ],
+)
+def test_names_of_one_thing(one: str, other: str, evidence: str) -> None:
+    assert why(one, other) == evidence
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The Kid (film)", "The Kid (album)"),
+        ("Jessica Jones", "Jessica Jones (season 1)"),
+        ("Springfield, Illinois", "Springfield, Ohio"),
+        ("Martin Luther King Jr.", "Martin Luther King Sr."),
+        ("Kingdom of Ireland", "Republic of Ireland"),
+        ("US", "us"),
+        ("Python 3.5", "Python 35"),
+        ("Henry IV", "Henry V"),
+        ("North Carolina", "South Carolina"),
+        ("John A. Smith", "John B. Smith"),
+        ("John Smith", "Jane Smith"),
+        ("John Paul II", "John II"),
+        ("University of Texas", "University of North Texas"),
+        ("Bank of America", "Bank of North America"),
+        ("UK", "Southern Railway (UK)"),
+        ("USA", "Union of South Africa"),
+        ("BBC", "British Broadcasting Company of London"),
+        ("Kansas", "Kansas City"),
+        ("West Bengal", "Bengal"),
+        ("Grey's Anatomy", "Anatomy"),
+        ("Mount Vernon-Belvedere", "Belvedere"),
+        ("Raymond L.S. Patriarca", "Raymond Patriarca, Jr."),
+    ],
+)
+def test_names_of_two_things(one: str, other: str) -> None:
+    assert why(one, other) is None
+
+
+def test_words_written_small_are_no_person() -> None:
+    assert why("Winter Mountains", "Winter Blue Mountains") == "middle name left out: Blue (agreeing)"
+    common = frozenset({"mountains"})
+    assert likeness(taken_apart("Winter Mountains", common), taken_apart("Winter Blue Mountains", common)) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are"),
+    [
+        ("Bharatiya Janata Party", "Bharatiya Janta Party", True),
+        ("Mohammed Airport", "Muhammed Airport", True),
+        ("Dan Iosif", "Iosif Dan", True),
+        ("Cathedral of Saint Paul", "St. Paul's Cathedral", True),
+        ("Leader of Opposition", "Leader of the Opposition", True),
+        ("1997 Cup", "1998 Cup", False),
+        ("North Korea", "South Korea", False),
+        ("Louis XVIII", "Louis XXIII", False),
+        ("Julia Roberts", "Julian Roberts", False),
+        ("Macroeconomics", "Microeconomics", False),
+        ("First World War", "World War", False),
+        ("Iran", "Iraq", False),
+        ("Slovakia", "Slovenia", False),
+        ("popular song", "song popular", False),
+        ("Kid Brother (film)", "Brother Kid (album)", False),
+        ("Virginia", "West Virginia", False),
+    ],
+)
+def test_names_with_near_vectors(one: str, other: str, are: bool) -> None:
+    assert alike(taken_apart(one), taken_apart(other)) is are
+    assert alike(taken_apart(other), taken_apart(one)) is are
+
+
+def test_slips() -> None:
+    assert slip("recieve", "receive")
+    assert slip("commonwealth", "comonweelth")
+    assert not slip("commons", "comans")
+    assert not slip("abcde", "abcdf")
+
+
+WORDS = [
+    "The",
+    "Orange",
+    "John",
+    "J.",
+    "F.",
+    "Smith",
+    "Smyth",
+    "of",
+    "Republic of",
+    "UN",
+    "Inc.",
+    "Jr.",
+    "(film)",
+    ", Ohio",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=5), st.lists(st.sampled_from(WORDS), max_size=5))
+def test_nothing_alike_is_lost_by_keys(one: list[str], other: list[str]) -> None:
+    first, second = taken_apart(" ".join(one)), taken_apart(" ".join(other))
+    assert likeness(first, second) == likeness(second, first)
+    assert alike(first, second) == alike(second, first)
+    if likeness(first, second) is not None:
+        assert {*keys(first)} & {*keys(second)}
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_taken_apart(text: str) -> None:
+    name = taken_apart(text)
+    assert [key for key in keys(name) if not key.strip()] == []
+    assert likeness(name, taken_apart(f" {text} ")) is None or name.key == taken_apart(f" {text} ").key
+
+
+# ---------------------------------------------------------------- the part
+
+
+APART = SameAs(passage_cosine=1)
+"""Passages agree by what they name alone: in letters, all are near."""
+
+
+ALL = SameAs(passage_cosine=1, common=1)
+"""What all passages name tells something too."""
+
+
+def made(tmp_path: Path, *documents: Document, part: SameAs = APART, of: tuple[Document, ...] = ()) -> Workspace:
+    tmp_path.mkdir(exist_ok=True)
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace.import_part("extractions", openie(tmp_path / "f.json", of or documents))
+    workspace.add(documents)
+    workspace.sync([part])
+    return workspace
+
+
+def found(workspace: Workspace, part: SameAs = APART) -> dict[str, tuple[str, list[str]]]:
+    """By text: the evidence, and the documents of the passages (one each)."""
+    documents = {row["id"]: row["metadata"] for row in rows(workspace, registry.part("passages"), "metadata")}
+    named = {id: text.split('"')[1] for id, text in documents.items()}
+    held = rows(workspace, part, "text", "evidence", "passage_ids")
+    return {row["text"]: (row["evidence"], sorted(named[id] for id in row["passage_ids"])) for row in held}
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    one = spelt("A", "Burma|was renamed to|Myanmar", "Burma|lies in|Asia", "1989|also known as|MCMLXXXIX")
+    two = spelt("B", "Myanmar|is the new name of|Burma", "Myanmar|formerly called|Burma")
+    workspace = made(tmp_path, one, two)
+    record = rows(workspace, APART)[0]
+    passages = rows(workspace, registry.part("passages"), "title")
+    assert record.pop("digest")
+    assert record == {
+        "id": pair_id("Myanmar", "Burma"),
+        "text": "Burma = Myanmar",
+        "evidence": "predicate: formerly called; predicate: is the new name of; predicate: was renamed to",
+        "aliases": ["Burma", "Myanmar"],
+        "passage_ids": [row["id"] for row in passages],
+        "score": 0.9,
+    }
+    assert notes(workspace, "same_as") == [
+        "1 pairs of names are taken for one (1 by predicate). 0 more were dropped: no passages agree on them."
+    ]
+
+
+def test_orange_is_a_company_and_a_fruit(tmp_path: Path) -> None:
+    """Each pair holds in its own passages, and no third pair follows from the two."""
+    workspace = made(
+        tmp_path,
+        spelt("firm", "Orange S.A.|operates|Livebox", "Orange S.A.|has seat in|Issy"),
+        spelt("shop", "Orange|sells|Livebox"),
+        spelt("fruit", "Orange|also known as|Citrus sinensis", "Orange|grows in|Valencia"),
+        spelt("tree", "Citrus sinensis|is|tree"),
+    )
+    assert found(workspace) == {
+        "Orange = Orange S.A.": ("left out: S.A.", ["firm", "shop"]),
+        "Citrus sinensis = Orange": ("predicate: also known as", ["fruit"]),
+    }
+
+
+def test_lebron(tmp_path: Path) -> None:
+    workspace = made(
+        tmp_path,
+        spelt("long", "LeBron Raymone James Sr.|born in|Akron", "LeBron Raymone James Sr.|born in|1984"),
+        spelt("short", "LeBron James|plays for|Lakers", "Akron|is home of|LeBron James"),
+        spelt("other", "LeBron James|born in|1984"),
+    )
+    expected = ("middle name left out: Raymone", ["long", "short"])  # a year that both name tells nothing
+    assert found(workspace) == {"LeBron James = LeBron Raymone James Sr.": expected}
+
+
+def test_pairs_that_agree_nowhere_are_dropped(tmp_path: Path) -> None:
+    workspace = made(tmp_path, spelt("A", "Tesla|invented|motor"), spelt("B", "Tesla, Inc.|makes|cars"))
+    assert found(workspace) == {}
+    assert notes(workspace, "same_as") == [
+        "0 pairs of names are taken for one (none). 1 more were dropped: no passages agree on them."
+    ]
+
+
+def test_passages_agree_by_their_vectors(tmp_path: Path) -> None:
+    documents = (spelt("A", "Tesla|invented|motor"), spelt("B", "Tesla, Inc.|makes|cars"), spelt("C", "Tesla|x|zzzzzz"))
+    part = SameAs(passage_cosine=0.6)
+    workspace = made(tmp_path, *documents, part=part)
+    assert found(workspace, part) == {"Tesla = Tesla, Inc.": ("left out: Inc.", ["A", "B"])}
+
+
+def test_what_all_passages_name_tells_nothing(tmp_path: Path) -> None:
+    firms = [spelt(f"{n}", "world|holds|Tesla") for n in range(3)] + [spelt("4", "world|holds|Tesla, Inc.")]
+    assert found(made(tmp_path, *firms)) == {}
+    assert found(made(tmp_path / "all", *firms, part=ALL), ALL) == {
+        "Tesla = Tesla, Inc.": ("left out: Inc.", ["0", "1", "2", "4"])
+    }
+
+
+def test_an_entity_of_every_passage(tmp_path: Path) -> None:
+    """It is compared in as many passages as are asked for, and those that name both come first."""
+    documents = [spelt(f"{n:03}", f"Rome|holds|Via {n}") for n in range(60)]
+    documents.append(spelt("x", "Rome, Italy|holds|Via 7", "Rome|is|old"))
+    part = SameAs(passage_cosine=1, most_passages=5)
+    assert found(made(tmp_path, *documents, part=part), part) == {"Rome = Rome, Italy": ("left out: Italy", ["x"])}
+    expected = {"Rome = Rome, Italy": ("left out: Italy", ["007", "x"])}
+    assert found(made(tmp_path / "all", *documents)) == expected
+
+
+def test_a_qualifier_named_beside_a_name(tmp_path: Path) -> None:
+    """Namibia agrees with "Windhoek, Namibia" however often it is named."""
+    documents = [spelt(f"{n}", f"Namibia|holds|T{n}") for n in range(9)]
+    full, bare = spelt("full", "X|died in|Windhoek, Namibia"), spelt("bare", "Windhoek|lies in|Namibia")
+    other = spelt("other", "Windhoek|is|song")
+    workspace = made(tmp_path, *documents, full, bare, other)
+    assert found(workspace) == {"Windhoek = Windhoek, Namibia": ("left out: Namibia", ["bare", "full"])}
+
+
+def test_what_a_triple_or_a_passage_tells_apart(tmp_path: Path) -> None:
+    workspace = made(
+        tmp_path,
+        spelt("A", "Bronny Maxwell James|is the son of|Bronny James", "Kid (film)|is from|1921", "Kid|is a|goat"),
+        spelt("B", "NY|is part of|New York"),
+    )
+    assert found(workspace) == {}
+
+
+def test_last_names_hold_where_one_person_has_it(tmp_path: Path) -> None:
+    workspace = made(
+        tmp_path,
+        spelt("war", "Winston Churchill|led|Britain", "Churchill|met|Roosevelt"),
+        spelt("both", "Barack Obama|married|Michelle Obama", "Obama|wrote|Becoming"),
+        spelt("hill", "Sierra Nevada|lies near|Nevada"),
+        *(spelt(f"{n}", f"Nevada|holds|Town {n}") for n in range(2)),
+    )
+    assert found(workspace) == {"Churchill = Winston Churchill": ("last name", ["war"])}
+
+
+def test_acronyms(tmp_path: Path) -> None:
+    """Of three letters and more where passages agree; of two where one passage names both."""
+    documents = [
+        spelt("A", "NATO|has seat in|Brussels", "EU|has seat in|Brussels", "UN|met in|Ghent"),
+        spelt("B", "North Atlantic Treaty Organization|met in|Brussels", "European Union|met in|Brussels"),
+        spelt("C", "United Nations|met in|Ghent", "UN|met in|Liège"),
+    ]
+    assert found(made(tmp_path, *documents, part=ALL), ALL) == {
+        "NATO = North Atlantic Treaty Organization": ("acronym", ["A", "B"]),
+        "UN = United Nations": ("acronym", ["C"]),
+    }
+
+
+def test_letters_that_stand_for_much(tmp_path: Path) -> None:
+    """Names of a crowded key are compared within passages only."""
+    names = [f"C{a} B{b} Agency" for a in "abcdefghijklmnopqrstuvwxyz" for b in "xy"]
+    documents = [spelt(f"{n:02}", f"{name}|met in|Rome") for n, name in enumerate(names)]
+    both = spelt("both", "CBA|met in|Rome", "Cc By Agency|met in|Paris")
+    few = found(made(tmp_path / "few", *documents[:5], both, part=ALL), ALL)
+    assert few == {f"CBA = {name}": ("acronym", [f"{n:02}", "both"]) for n, name in enumerate(names[:5])} | {
+        "CBA = Cc By Agency": ("acronym", ["both"])
+    }
+    many = found(made(tmp_path / "many", *documents, both, part=ALL), ALL)
+    assert many == {"CBA = Cc By Agency": ("acronym", ["05", "both"])}
+
+
+def test_neighbours_count_where_they_are_written_alike(tmp_path: Path) -> None:
+    document = spelt("A", "Dan Iosif|met|Iosif Dan", "Heart|met|Earth", "Albino Party|saw|Albiino Party")
+    near = spelt("B", "Iosif Dan|met|Maria", "Dan Iosif|saw|Maria", "Albiino Party|saw|Heart", "Earth|is|Albino Party")
+    workspace = made(tmp_path, near, of=(document, near))
+    assert found(workspace) == {
+        "Dan Iosif = Iosif Dan": ("neighbour: 1.00", ["B"]),
+        "Albiino Party = Albino Party": ("neighbour: 0.97", ["B"]),
+    }
+
+
+def test_by_embedding(tmp_path: Path) -> None:
+    """All near names are taken, numbers are not."""
+    part = SameAs(by="embedding", cosine=0.99, passage_cosine=1)
+    near = spelt("B", "Heart|met|Rome", "Earth|is|Paris", "1997|is|1979", "NATO|is short for|Pact")
+    assert found(made(tmp_path, near, part=part), part) == {"Earth = Heart": ("neighbour: 1.00", ["B"])}
+
+
+def test_names_in_folded_case(tmp_path: Path) -> None:
+    """Keys are folded; what is read and compared is how a name is written most often."""
+    part = SameAs(of=NameVectors(over=Triples(entity_key="casefold")), passage_cosine=1)
+    workspace = made(
+        tmp_path,
+        spelt("A", "nato|met in|Oslo", "NATO|met in|Rome", "NATO|met in|Paris"),
+        spelt("B", "North Atlantic  Treaty Organization|met in|Oslo"),
+        part=part,
+    )
+    record = rows(workspace, part)[0]
+    assert record["aliases"] == ["nato", "north atlantic treaty organization"]
+    assert record["text"] == "NATO = North Atlantic  Treaty Organization"
+    assert record["evidence"] == "acronym"
+
+
+# ---------------------------------------------------------------- over several syncs
+
+
+def test_adding_and_removing_is_indexing_what_is_left(tmp_path: Path) -> None:
+    documents = (
+        spelt("A", "Orange S.A.|operates|Livebox", "LeBron Raymone James Sr.|born in|Akron"),
+        spelt("B", "Orange|sells|Livebox", "Beyoncé|lives in|Houston"),
+        spelt("C", "Orange|also known as|Citrus sinensis", "LeBron James|lives in|Akron"),
+        spelt("D", "beyonce|lives in|Houston", "Orange|sells|fruit", "Burma|renamed to|Myanmar"),
+    )
+    workspace = made(tmp_path, *documents[:2], of=documents)
+    workspace.add(documents[2:])
+    workspace.sync()
+    assert len(found(workspace)) == 5
+    ids = {document.metadata["id"]: document.id for document in documents}
+    workspace.remove([ids["A"], ids["D"]])
+    workspace.sync()
+    fresh = made(tmp_path / "fresh", *documents[1:3], of=documents)
+    assert rows(workspace, APART) == rows(fresh, APART)
+    assert found(workspace) == {"Citrus sinensis = Orange": ("predicate: also known as", ["C"])}
+
+
+def test_only_what_changed_is_written(tmp_path: Path) -> None:
+    one, two = spelt("A", "Burma|renamed to|Myanmar"), spelt("B", "Siam|renamed to|Thailand")
+    nothing = Document("C", "", "Nothing.", {"id": "C"})
+    workspace = made(tmp_path, one, of=(one, two, nothing))
+    version = workspace.open_part(APART).version
+    workspace.add([two])
+    workspace.sync()
+    assert len(found(workspace)) == 2
+    assert workspace.open_part(APART).version > version
+    version = workspace.open_part(APART).version
+    workspace.add([nothing])
+    workspace.sync()
+    assert found(workspace).keys() == {"Burma = Myanmar", "Siam = Thailand"}
+    assert workspace.open_part(APART).version == version
+
+
+def test_no_triples_at_all(tmp_path: Path) -> None:
+    assert found(made(tmp_path, Document("A", "", "Nothing is said.", {"id": "A"}))) == {}
+
+
+def test_another_part_is_refused() -> None:
+    with pytest.raises(UsageError, match="The 'of' parameter of same_as must be name_vectors"):
+        registry.part("same_as(of=triples)")
+
+
+def test_it_is_made_again_from_its_description() -> None:
+    part = SameAs(by="embedding", of=NameVectors(over=Triples(entity_key="casefold")))
+    assert registry.part(registry.describe(part)) == part
