@@ -1,0 +1,90 @@
+"""The vector-based matcher (GRIEVER, section 4.3): names against the n-grams of a question, by cosine.
+
+The question is encoded once; the vector of an n-gram is made from the vectors of its tokens.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import regex
+
+from ragindex.encoders.common import of_length_one
+from ragindex.interfaces import Floats, TokenVectors
+
+Pool = Literal["mean", "max"]
+Span: TypeAlias = tuple[int, int]
+Integers: TypeAlias = npt.NDArray[np.int64]
+_WORD = regex.compile(r"[\w'’.-]*\w")
+
+
+@dataclass(frozen=True, slots=True)
+class Ngrams:
+    """The word n-grams of a text: `spans[i]` are the characters of the one that row i of `vectors` stands for."""
+
+    spans: tuple[Span, ...]
+    vectors: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """For each of n names the highest cosine with an n-gram, and which n-gram that is (-1: there is none)."""
+
+    scores: Floats
+    places: Integers
+
+
+def spans(text: str, longest: int) -> list[Span]:
+    """Where the n-grams of 1 to `longest` words lie, the shortest first: of equal matches the first counts."""
+    words = [word.span() for word in _WORD.finditer(text)]
+    return [
+        (words[first][0], words[first + length - 1][1])
+        for length in range(1, longest + 1)
+        for first in range(len(words) - length + 1)
+    ]
+
+
+def ngrams(text: str, tokens: TokenVectors, longest: int, pool: Pool) -> Ngrams:
+    """The n-grams that hold a token, with the mean or the greatest of their tokens' vectors, of length one."""
+    starts = np.array([start for start, _ in tokens.spans], np.int64)
+    ends = np.array([end for _, end in tokens.spans], np.int64)
+    found = np.array(spans(text, longest), np.int64).reshape(-1, 2)
+    first = np.searchsorted(ends, found[:, 0], side="right")
+    last = np.searchsorted(starts, found[:, 1], side="left")
+    held = last > first
+    found, first, last = found[held], first[held], last[held]
+    if not len(found):
+        return Ngrams((), np.empty((0, tokens.vectors.shape[1]), np.float32))
+    if pool == "mean":
+        sums = np.concatenate([np.zeros((1, tokens.vectors.shape[1])), np.cumsum(tokens.vectors, axis=0, dtype=float)])
+        vectors = (sums[last] - sums[first]) / (last - first)[:, None]
+    else:
+        vectors = np.stack([tokens.vectors[low:high].max(axis=0) for low, high in zip(first, last, strict=True)])
+    return Ngrams(tuple((start, end) for start, end in found.tolist()), of_length_one(vectors.astype(np.float32)))
+
+
+def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floats], longest: int) -> list[Ngrams]:
+    """The n-grams of each text, each encoded by itself; all in one batch."""
+    found = [spans(text, longest) for text in texts]
+    vectors = encode([text[start:end] for text, each in zip(texts, found, strict=True) for start, end in each])
+    ends = np.cumsum([0, *map(len, found)]).tolist()
+    return [Ngrams(tuple(each), vectors[low:high]) for each, (low, high) in zip(found, pairwise(ends), strict=True)]
+
+
+def matched(names: Floats, among: Ngrams) -> Matches:
+    """The best n-gram for each row of `names`, (n, dimensions); 0 where the question has none."""
+    if not len(names) or not len(among.vectors):
+        return Matches(np.zeros(len(names), np.float32), np.full(len(names), -1, np.int64))
+    cosines = names @ among.vectors.T
+    places = cosines.argmax(axis=1)
+    return Matches(cosines[np.arange(len(names)), places], places)
+
+
+def best_of(matches: Matches, sizes: Sequence[int]) -> Matches:
+    """For each group of rows (a name and its aliases, `sizes` one after the other) the first best match among them."""
+    ends = np.cumsum([0, *sizes])
+    rows = [low + int(matches.scores[low:high].argmax()) for low, high in pairwise(ends.tolist())]
+    return Matches(matches.scores[rows], matches.places[rows])

@@ -1,0 +1,50 @@
+"""Heuristic rewriting (GRIEVER, section 4.5): what was found takes the place of what the question named."""
+
+from collections.abc import Sequence
+
+from retrievers.griever.matching import Span
+from retrievers.griever.scoring import Scored
+
+
+def rewrite(question: str, scored: Sequence[Scored], least_entity: float, least_predicate: float, most: int) -> str:
+    """The question with the mention of a matched entity replaced by the other entity of its triple.
+
+    The best triples come first, `most` of them with mentions that do not overlap, each with a match of at least
+    `least_entity`; the words that match its predicate by at least `least_predicate` go (reading V11). Unchanged where
+    there is no such triple.
+    """
+    edits: list[tuple[Span, str]] = []
+    for one in sorted(scored, key=lambda one: -one.score):
+        if len(edits) == most:
+            break
+        mention = one.entity.span
+        if mention is None or one.entity.score < least_entity or any(_overlap(mention, span) for span, _ in edits):
+            continue
+        edits.append((mention, one.other_name))
+        relation = one.predicate.span
+        if relation is not None and one.predicate.score >= least_predicate:
+            edits.extend((span, "") for span in _without(relation, [span for span, _ in edits]))
+    return _edited(question, edits)
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _without(span: Span, taken: Sequence[Span]) -> list[Span]:
+    """What is left of a span outside those that are taken."""
+    left = [span]
+    for start, end in taken:
+        left = [
+            piece
+            for low, high in left
+            for piece in ((low, min(high, start)), (max(low, end), high))
+            if piece[0] < piece[1]
+        ]
+    return left
+
+
+def _edited(question: str, edits: Sequence[tuple[Span, str]]) -> str:
+    for (start, end), text in sorted(edits, reverse=True):
+        question = question[:start] + text + question[end:]
+    return " ".join(question.split())

@@ -1,0 +1,293 @@
+"""GRIEVER's steps one by one: splitting, n-grams, scores, paths, rewriting."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex.interfaces import TokenVectors
+from ragindex.types import Hit, Triple
+from retrievers.griever.index import Stated
+from retrievers.griever.lines import Line, rank
+from retrievers.griever.matching import Ngrams, best_of, matched, ngrams, ngrams_as_texts, spans
+from retrievers.griever.paths import Doubles, Subgraph, cosine_with
+from retrievers.griever.rewriting import rewrite
+from retrievers.griever.scoring import Match, Scored, partial_score
+from retrievers.griever.splitting import CONNECTORS, split
+
+# ---------------------------------------------------------------- clauses
+
+PAPER = "When did Napolean occupy the city where the mother of the woman who brought Louis XV style to the court died?"
+
+
+def test_the_papers_example() -> None:
+    assert split(PAPER, CONNECTORS, whole=True, most=8) == [
+        PAPER,
+        "where the mother of the woman who brought Louis XV style to the court died?",
+        "who brought Louis XV style to the court died?",
+    ]
+    assert split(PAPER, CONNECTORS, whole=False, most=8) == split(PAPER, CONNECTORS, whole=True, most=8)[1:]
+
+
+@pytest.mark.parametrize(
+    ("question", "clauses"),
+    [
+        ("Who wrote Emma?", []),
+        ("who that wrote", ["that wrote"]),
+        ("The film THAT Ann made", ["THAT Ann made"]),
+        ("What is that?", []),  # a rest of one word is no clause
+        ("Whoever thatched which", []),
+        ("", []),
+        ("Wer hat das Buch geschrieben, das Ann las?", []),
+    ],
+)
+def test_where_questions_are_split(question: str, clauses: list[str]) -> None:
+    assert split(question, CONNECTORS, whole=True, most=8) == [question, *clauses]
+
+
+def test_forty_clauses_are_bounded() -> None:
+    question = "Find one " + "who knows one " * 40
+    found = split(question, CONNECTORS, whole=True, most=8)
+    assert len(found) == 8
+    assert found[:2] == [question, question[question.index("who") :].strip()]
+    assert len(split(question, CONNECTORS, whole=True, most=100)) == 41
+
+
+def test_other_connectors() -> None:
+    assert split("Wer schrieb das Buch, das Ann las?", ["DAS"], whole=False, most=8) == [
+        "das Buch, das Ann las?",
+        "das Ann las?",
+    ]
+
+
+# ---------------------------------------------------------------- n-grams
+
+
+def _tokens(*spans: tuple[int, int]) -> TokenVectors:
+    return TokenVectors(spans, np.eye(len(spans), 4, dtype=np.float32))
+
+
+def test_spans_of_ngrams() -> None:
+    text = "Ann's U.S. trip?"
+    assert [text[start:end] for start, end in spans(text, 2)] == ["Ann's", "U.S", "trip", "Ann's U.S", "U.S. trip"]
+
+
+def test_an_ngram_is_the_mean_of_its_tokens() -> None:
+    """Word pieces un|known and a word that has no token (a stop word of the encoder)."""
+    found = ngrams("unknown the cat", _tokens((0, 2), (2, 7), (12, 15)), 3, "mean")
+    text = "unknown the cat"
+    by_text = {text[start:end]: vector for (start, end), vector in zip(found.spans, found.vectors, strict=True)}
+    half, third = 1 / math.sqrt(2), 1 / math.sqrt(3)
+    assert set(by_text) == {"unknown", "unknown the", "unknown the cat", "the cat", "cat"}
+    np.testing.assert_allclose(by_text["unknown"], [half, half, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(by_text["unknown the"], [half, half, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(by_text["unknown the cat"], [third, third, third, 0], atol=1e-6)
+    np.testing.assert_allclose(by_text["cat"], [0, 0, 1, 0], atol=1e-6)
+
+
+def test_an_ngram_is_the_greatest_of_its_tokens() -> None:
+    tokens = TokenVectors(((0, 1), (2, 3)), np.array([[0.6, 0.8], [-0.8, 0.6]], np.float32))
+    vector = ngrams("a b", tokens, 2, "max").vectors[2]
+    np.testing.assert_allclose(vector, [0.6, 0.8], atol=1e-6)
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=3), max_size=6), st.integers(1, 4))
+def test_ngrams_by_hand(words: list[str], longest: int) -> None:
+    """Against a plain double loop; a token is a letter."""
+    text = " ".join(words)
+    letters = [(i, i + 1) for i, letter in enumerate(text) if letter != " "]
+    vectors = np.random.default_rng(len(text)).normal(size=(len(letters), 3)).astype(np.float32)
+    found = ngrams(text, TokenVectors(tuple(letters), vectors), longest, "mean")
+    expected = []
+    for low, high in itertools.combinations(range(len(words) + 1), 2):
+        if high - low <= longest:
+            start = len(" ".join(words[:low])) + (low > 0)
+            end = start + len(" ".join(words[low:high]))
+            mean = vectors[[i for i, (at, _) in enumerate(letters) if start <= at < end]].mean(axis=0)
+            expected.append(((start, end), mean / np.linalg.norm(mean)))
+    assert sorted(found.spans) == sorted(span for span, _ in expected)
+    by_span = dict(zip(found.spans, found.vectors, strict=True))
+    for span, vector in expected:
+        np.testing.assert_allclose(by_span[span], vector, atol=1e-5)
+
+
+def test_ngrams_as_texts() -> None:
+    def encode(texts):  # type: ignore[no-untyped-def]
+        return np.array([[len(text), 0] for text in texts], np.float32)
+
+    first, second, empty = ngrams_as_texts(["ab c", "d", "?"], encode, 2)
+    assert (first.spans, first.vectors[:, 0].tolist()) == (((0, 2), (3, 4), (0, 4)), [2, 1, 4])
+    assert (second.spans, second.vectors[:, 0].tolist(), empty.spans) == (((0, 1),), [1], ())
+
+
+def test_names_are_matched_to_ngrams() -> None:
+    among = Ngrams(((0, 1), (2, 3)), np.array([[1, 0], [0, 1]], np.float32))
+    found = matched(np.array([[0.6, 0.8], [1, 0], [0, 0]], np.float32), among)
+    np.testing.assert_allclose(found.scores, [0.8, 1, 0], atol=1e-6)
+    assert found.places.tolist()[:2] == [1, 0]
+    best = best_of(found, [2, 1])
+    np.testing.assert_allclose(best.scores, [1, 0], atol=1e-6)
+    assert best.places.tolist()[0] == 0
+    nothing = matched(np.ones((2, 2), np.float32), Ngrams((), np.empty((0, 2), np.float32)))
+    assert (nothing.scores.tolist(), nothing.places.tolist()) == ([0, 0], [-1, -1])
+
+
+# ---------------------------------------------------------------- scores and paths
+
+
+def test_equation_1() -> None:
+    assert partial_score(0.8, 0.4, 1) == pytest.approx(0.6)
+    assert partial_score(0.8, 0.4, 10) == pytest.approx(0.6 / (1 + math.log(10)))
+    assert partial_score(0.8, 0.4, 0) == pytest.approx(0.6)
+
+
+def _scored(passage: str, subject: str, predicate: str, object: str, score: float, **match: Match) -> Scored:
+    stated = Stated(passage, 0, Triple(subject, predicate, object), subject, object, ("", ""))
+    nothing = Match(0.0, None)
+    return Scored(stated, score, False, match.get("entity", nothing), match.get("relation", nothing))
+
+
+def _worth(scored: list[Scored]) -> Doubles:
+    return np.array([[one.score] for one in scored])
+
+
+def _paths(graph: Subgraph) -> list[tuple[tuple[int, ...], float]]:
+    assert graph.paths is not None
+    return sorted(zip(graph.paths.places, graph.paths.scores.round(6).tolist(), strict=True))
+
+
+FIRST = [_scored("p1", "Ann", "wrote", "Emma", 0.8), _scored("p1", "Bob", "is", "tall", 0.2)]
+SECOND = [_scored("p2", "Emma", "published in", "1815", 0.4), _scored("p3", "Bobby", "lives in", "Rome", 0.6)]
+
+
+def test_paths_share_an_entity() -> None:
+    graph = Subgraph(3)
+    graph.extend(FIRST, {}, _worth(FIRST))
+    graph.extend(SECOND, {"Bobby": ("Bob",)}, _worth(SECOND))
+    assert _paths(graph) == [
+        ((0,), 0.8),
+        ((0, 2), 0.6),
+        ((1,), 0.2),
+        ((1, 3), 0.4),
+        ((2,), 0.4),
+        ((3,), 0.6),
+    ]
+    assert graph.passage_scores("product") == pytest.approx({"p1": 0.8 * 0.8, "p2": 0.4 * 0.6, "p3": 0.6 * 0.6})
+    assert graph.passage_scores("path") == pytest.approx({"p1": 0.8, "p2": 0.6, "p3": 0.6})
+    assert graph.best_paths(2) == [
+        ((FIRST[0].stated.triple,), 0.8),
+        ((FIRST[0].stated.triple, SECOND[0].stated.triple), pytest.approx(0.6)),
+    ]
+
+
+def test_a_third_triple_extends_the_last_or_any() -> None:
+    third = [_scored("p4", "Ann", "born in", "Bath", 0.5)]
+    for extend_any, keep, expected in (
+        (False, True, [(0,), (0, 1), (0, 2), (1,), (2,)]),
+        (True, True, [(0,), (0, 1), (0, 1, 2), (0, 2), (1,), (2,)]),
+        (True, False, [(0, 1, 2), (1,), (2,)]),
+        (False, False, [(0, 1), (1,), (2,)]),
+    ):
+        graph = Subgraph(3, extend_any=extend_any, keep_prefixes=keep)
+        for found in (FIRST[:1], SECOND[:1], third):
+            graph.extend(found, {}, _worth(found))
+        assert [places for places, _ in _paths(graph)] == expected
+        assert dict(_paths(graph)).get((0, 1, 2), 0.566667) == round((0.8 + 0.4 + 0.5) / 3, 6)
+
+
+def test_triples_of_one_iteration_extend_each_other_where_wanted() -> None:
+    joined = [FIRST[0], SECOND[0], _scored("p4", "1815", "was", "a year", 0.6)]
+    graph = Subgraph(2, extend_within=True)
+    graph.extend(joined, {}, _worth(joined))
+    assert _paths(graph) == [((0,), 0.8), ((0, 1), 0.6), ((1,), 0.4), ((1, 2), 0.5), ((2,), 0.6)]
+    graph = Subgraph(3, extend_within=True)
+    graph.extend(joined, {}, _worth(joined))
+    assert ((0, 1, 2), 0.6) in _paths(graph)
+    graph = Subgraph(3)
+    graph.extend(joined, {}, _worth(joined))
+    assert [places for places, _ in _paths(graph)] == [(0,), (1,), (2,)]
+
+
+def _line(scored: list[Scored], found: list[tuple[str, float]]) -> Line:
+    line = Line("", np.empty(0, np.float32), Ngrams((), np.empty((0, 0), np.float32)), None, Subgraph(3))
+    line.add(tuple(Hit(id, "passage", (id,), (id,), "", "", score, "") for id, score in found))
+    line.subgraph.extend(scored, {}, _worth(scored))
+    return line
+
+
+def test_passages_of_all_lines_as_one_ranking() -> None:
+    one = _line(FIRST, [("p0", 0.9), ("p1", 0.6), ("p9", 0.3)])
+    other = _line(SECOND, [("p3", 4.0), ("p2", 2.0), ("p9", 1.0)])
+    assert rank([one, other], "product", {}, {}) == [
+        ("p1", pytest.approx(0.64)),
+        ("p3", pytest.approx(0.36)),
+        ("p2", pytest.approx(0.16)),
+        ("p0", -1.0),
+        ("p9", pytest.approx(1 / 3 - 2)),
+    ]
+    cosines = {"p0": 0.5, "p1": 0.1, "p2": 0.3, "p3": 0.2, "p9": 0.0}
+    added = rank([one, other], "path", cosines, dict.fromkeys(cosines, 0.0))
+    assert added == [
+        (id, pytest.approx(score)) for id, score in (("p1", 0.9), ("p3", 0.8), ("p2", 0.7), ("p0", 0.5), ("p9", 0))
+    ]
+    assert dict(rank([one, other], "path", cosines, cosines))["p0"] == pytest.approx(1.0)
+
+
+def test_a_path_as_a_whole() -> None:
+    measure = cosine_with(np.array([0.6, 0.8], np.float32))
+    found = measure(np.array([[1.0, 1.0], [0.0, 3.0], [0.0, 0.0]]), np.array([2.0, 1.0, 1.0]))
+    np.testing.assert_allclose(found, [1.4 / math.sqrt(2), 0.8, 0], atol=1e-6)
+
+
+# ---------------------------------------------------------------- rewriting
+
+
+def _found(question: str, mention: str, entity: float, relation: str, predicate: float, other: str) -> Scored:
+    def span(words: str) -> tuple[int, int]:
+        return question.index(words), question.index(words) + len(words)
+
+    return _scored(
+        "p",
+        mention,
+        relation,
+        other,
+        0.5,
+        entity=Match(entity, span(mention)),
+        relation=Match(predicate, span(relation)),
+    )
+
+
+NORTH_STAR = "Who married the publisher of abolitionist newspaper The North Star?"
+
+
+@pytest.mark.parametrize(
+    ("entity", "predicate", "rewritten"),
+    [
+        (0.9, 0.6, "Who married the of abolitionist newspaper Frederick Douglass?"),
+        (0.9, 0.4, "Who married the publisher of abolitionist newspaper Frederick Douglass?"),
+        (0.7, 0.5, "Who married the of abolitionist newspaper Frederick Douglass?"),
+        (0.6, 0.9, NORTH_STAR),
+    ],
+)
+def test_the_mention_gives_way_to_what_was_found(entity: float, predicate: float, rewritten: str) -> None:
+    found = _found(NORTH_STAR, "The North Star", entity, "publisher", predicate, "Frederick Douglass")
+    assert rewrite(NORTH_STAR, [found], 0.7, 0.5, 1) == rewritten
+
+
+def test_a_relation_around_the_mention_keeps_what_was_put_there() -> None:
+    question = "Where was the author of Emma born?"
+    found = _found(question, "Emma", 0.9, "author of Emma born", 0.8, "Jane Austen")
+    assert rewrite(question, [found], 0.7, 0.5, 1) == "Where was the Jane Austen?"
+
+
+def test_mentions_that_overlap_are_rewritten_once() -> None:
+    question = "Did Ann meet Bob in Rome?"
+    best = _found(question, "Bob", 0.9, "meet", 0.1, "Robert")
+    around = _found(question, "Bob in", 0.95, "meet", 0.1, "Nobody")
+    other = _found(question, "Ann", 0.8, "meet", 0.1, "Anna")
+    assert rewrite(question, [best, around, other], 0.7, 0.5, 3) == "Did Anna meet Robert in Rome?"
+    assert rewrite(question, [best, around, other], 0.7, 0.5, 1) == "Did Ann meet Robert in Rome?"
+    assert rewrite(question, [], 0.7, 0.5, 1) == question
