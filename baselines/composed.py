@@ -13,7 +13,7 @@ from ragindex.filters import Ids
 from ragindex.hits import FIELDS, check, hits
 from ragindex.interfaces import Collection, Encoder, Found, Match, Nearest, Part, Retriever
 from ragindex.parts.passages import Passages
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.vectors import vectors_of
 from ragindex.plugin import Plugin
 from ragindex.ranking import normalised, reciprocal_rank_fusion
 from ragindex.registry import PartField, label
@@ -39,11 +39,11 @@ class Composed(Plugin):
 
     def parts(self) -> tuple[Part[Any], ...]:
         """The text and the vectors of what is searched."""
-        return (self.over, Vectors(of=self.over))
+        return (self.over, vectors_of(self.over))
 
     def open(self, workspace: Workspace) -> Retriever:
         """One encoding and two searches a question."""
-        text, vectors = workspace.open_part(self.over), workspace.open_part(Vectors(of=self.over))
+        text, vectors = workspace.open_part(self.over), workspace.open_part(vectors_of(self.over))
         return ComposedRetriever(text, vectors, workspace.encoder, self, label(self))
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ragindex.hits import FIELDS, check, hits
 from ragindex.interfaces import Collection, Encoder, Nearest, Part, Retriever
 from ragindex.parts.passages import Passages
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.vectors import vectors_of
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField, label
 from ragindex.types import Query, Retrieval, Step
@@ -23,11 +23,11 @@ class Dense(Plugin):
 
     def parts(self) -> tuple[Part[Any], ...]:
         """The vectors of what is searched."""
-        return (Vectors(of=self.over),)
+        return (vectors_of(self.over),)
 
     def open(self, workspace: Workspace) -> Retriever:
         """One encoding and one search a question."""
-        return DenseRetriever(workspace.open_part(Vectors(of=self.over)), workspace.encoder, label(self))
+        return DenseRetriever(workspace.open_part(vectors_of(self.over)), workspace.encoder, label(self))
 
 
 @dataclass(frozen=True, slots=True)

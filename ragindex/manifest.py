@@ -20,7 +20,7 @@ FORMAT = 1
 _FILE = "workspace.json"
 _LIBRARIES = (
     *("ragindex", "lancedb", "numpy", "pyarrow", "scikit-learn", "pystemmer", "sentence-transformers", "openai"),
-    "graspologic-native",
+    *("graspologic-native", "scipy", "umap-learn"),
 )
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import AfterValidator
 
 from ragindex.corpus import passage_text
 from ragindex.filters import Terms
@@ -16,15 +17,33 @@ from ragindex.plugin import Plugin
 from ragindex.registry import PartField
 
 
+def has_vectors(part: Part[Any]) -> bool:
+    """Whether the part says, with a class attribute `has_vectors = True`, that its collection is searched by vector."""
+    return bool(getattr(type(part), "has_vectors", False))
+
+
+def vectors_of(part: Part[Any]) -> Part[Any]:
+    """What a search by vector over `part` opens: the part itself where it has vectors of its own, else its Vectors."""
+    return part if has_vectors(part) else Vectors(of=part)
+
+
+def _without_vectors(part: Part[Any]) -> Part[Any]:
+    if has_vectors(part):
+        raise ValueError("a part without vectors of its own")
+    return part
+
+
 class Vectors(Plugin):
     """The records of `of` with the vector of title, newline, text. They carry all fields, so one search answers.
 
-    A part whose records belong to several passages must be a SharingPart to stand under this one.
+    A part whose records belong to several passages must be a SharingPart to stand under this one. One that is made
+    whole, in `finish`, cannot: its records change where no passage does. It has vectors of its own (`vectors_of`).
     """
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
-    of: PartField = Passages()
+    has_vectors: ClassVar[bool] = True
+    of: Annotated[PartField, AfterValidator(_without_vectors)] = Passages()
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The part whose records are encoded."""

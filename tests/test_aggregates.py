@@ -1,0 +1,322 @@
+"""Aggregates of propositions, the tree over them, and the pool of two trees: by hand, and with a model behind HTTP."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_trees import at, nodes, notes, opened, summaries, task_of, write
+from openai_server import KEY, OpenAIServer, chat
+
+from baselines.bm25 import BM25
+from baselines.dense import Dense
+from ragindex import registry
+from ragindex.errors import UsageError
+from ragindex.filters import meta
+from ragindex.language import accepting
+from ragindex.parts.aggregates import Aggregates
+from ragindex.parts.propositions import Propositions
+from ragindex.parts.summary_tree import SummaryTree
+from ragindex.parts.tree_pool import TreePool
+from ragindex.parts.vectors import Vectors
+from ragindex.testing import CHECKS, check_law
+from ragindex.types import Document, Query
+from ragindex.workspace import Workspace
+
+TOWNS = [
+    Document("1", "", "ANN met BOB\nANN sings", {"year": 1}),
+    Document("2", "", "BOB lives in ULM\nCID met DAN", {"year": 2}),
+    Document("3", "", "EVE sleeps\nit rains\nAnn is not ANN", {"year": 3}),
+]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        running.write = write
+        yield running
+
+
+def texts(workspace: Workspace, part: Any) -> dict[tuple[str, ...], str]:
+    """The texts of aggregates by their entities."""
+    return {tuple(row["entities"]): row["text"] for row in nodes(workspace, part).values()}
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, TOWNS)
+    workspace.sync([Aggregates()])
+    held = nodes(workspace, Aggregates())
+    assert texts(workspace, Aggregates()) == {
+        ("ANN",): "ANN met BOB\nANN sings\nAnn is not ANN",
+        ("BOB",): "ANN met BOB\nBOB lives in ULM",
+        ("EVE",): "EVE sleeps",  # alone, but nobody else is named there
+    }
+    (ann,) = (row for row in held.values() if row["entities"] == ["ANN"])
+    assert ann == {
+        "kind": "aggregate",
+        "title": "",
+        "text": "ANN met BOB\nANN sings\nAnn is not ANN",
+        "metadata": '{"1": {"year": 1}, "3": {"year": 3}}',
+        "passage_ids": ["1", "3"],
+        "doc_ids": ["1", "3"],
+        "meta.year": ["1", "3"],
+        "entities": ["ANN"],
+        "propositions": 3.0,
+    }
+    assert notes(workspace, "aggregates") == [
+        "3 aggregates of 3 among 6 entities, of 7 propositions. 1 name no entity, 1 more are in no aggregate."
+    ]
+
+
+def test_the_readings_of_singles(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, TOWNS)
+    dropped, kept, apart = (
+        Aggregates(singles="drop"),
+        Aggregates(singles="keep"),
+        Aggregates(singles="keep", dedupe=False),
+    )
+    workspace.sync([dropped, kept, apart])
+    assert sorted(texts(workspace, dropped)) == [("ANN",), ("BOB",)]
+    assert texts(workspace, kept)[("CID", "DAN")] == "CID met DAN"  # of both the same is said
+    assert texts(workspace, kept)[("ULM",)] == "BOB lives in ULM"
+    assert sorted(texts(workspace, kept)) == [("ANN",), ("BOB",), ("CID", "DAN"), ("EVE",), ("ULM",)]
+    assert sorted(texts(workspace, apart)) == [("ANN",), ("BOB",), ("CID",), ("DAN",), ("EVE",), ("ULM",)]
+
+
+def test_what_counts_as_one_entity(server: OpenAIServer, tmp_path: Path) -> None:
+    server.write = lambda body: write(body).replace('"ANN"', '"Ann"') if "reads" in str(body) else write(body)
+    workspace = opened(tmp_path, server, [Document("1", "", "ANN sings"), Document("2", "", "ANN reads")])
+    exact = Aggregates(entity_key="exact")
+    workspace.sync([Aggregates(), exact])
+    assert texts(workspace, Aggregates()) == {("ANN",): "ANN sings\nANN reads"}
+    assert texts(workspace, exact) == {("ANN",): "ANN sings", ("Ann",): "ANN reads"}
+    assert (Aggregates().key("Straße  am\nSee"), exact.key("Ann  Lee")) == ("strasse am see", "Ann  Lee")
+
+
+def test_documents_stay_together_in_their_order_and_lines_are_said_once(server: OpenAIServer, tmp_path: Path) -> None:
+    documents = [Document(id, "", text) for id, text in (("b", "ANN b1\nANN same"), ("a", "ANN a1\nANN same\nANN a2"))]
+    workspace = opened(tmp_path, server, documents)
+    every = Aggregates(dedupe=False)
+    workspace.sync([Aggregates(), every])
+    assert texts(workspace, Aggregates()) == {("ANN",): "ANN a1\nANN same\nANN a2\nANN b1"}
+    assert texts(workspace, every) == {("ANN",): "ANN a1\nANN same\nANN a2\nANN b1\nANN same"}
+    (row,) = nodes(workspace, Aggregates()).values()
+    assert (row["passage_ids"], row["propositions"]) == (["a", "b"], 5.0)
+
+
+def test_an_entity_found_in_every_passage(server: OpenAIServer, tmp_path: Path) -> None:
+    documents = [
+        Document(f"{n:03d}", "", f"HUB is near PLACE{n:03d}A for reason {n:03d}\nHUB rests") for n in range(120)
+    ]
+    workspace = opened(tmp_path, server, documents)
+    bounded = Aggregates(tokens=200)
+    workspace.sync([bounded])
+    held = sorted(nodes(workspace, bounded).values(), key=lambda row: row["passage_ids"])
+    lines = [line for row in held for line in row["text"].split("\n")]
+    assert sorted(lines) == sorted(
+        {*(f"HUB is near PLACE{n:03d}A for reason {n:03d}" for n in range(120)), "HUB rests"}
+    )
+    assert {tuple(row["entities"]) for row in held} == {("HUB",)}
+    assert max(len(row["text"]) for row in held) <= 800  # four characters a token
+    assert len(held) == 7
+    assert [len(row["passage_ids"]) for row in held] == [
+        120,
+        20,
+        20,
+        20,
+        20,
+        20,
+        1,
+    ]  # that it rests is said once, in all of them
+    workspace.sync([SummaryTree(over=bounded, stop_at=2, dimensions=2)])
+    assert len(nodes(workspace, SummaryTree(over=bounded, stop_at=2, dimensions=2))) == 7  # they have no direction
+
+
+def test_no_propositions(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, [Document("1", "", "it rains"), Document("2", "", "")])
+    workspace.sync([Aggregates(), SummaryTree(over=Aggregates())])
+    assert nodes(workspace, Aggregates()) == nodes(workspace, SummaryTree(over=Aggregates())) == {}
+
+
+def test_adding_and_removing(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path / "often", server, TOWNS)
+    workspace.sync([Aggregates()])
+    before = nodes(workspace, Aggregates())
+    workspace.add([Document("0", "", "DAN met ANN"), Document("4", "", "DAN left")])
+    workspace.sync()
+    assert texts(workspace, Aggregates())[("ANN",)].split("\n")[0] == "DAN met ANN"
+    assert texts(workspace, Aggregates())[("DAN",)] == "DAN met ANN\nCID met DAN\nDAN left"
+    workspace.remove(["0", "4"])
+    workspace.sync()
+    assert nodes(workspace, Aggregates()) == before
+    fresh = opened(tmp_path / "once", server, TOWNS)
+    fresh.sync([Aggregates()])
+    assert nodes(fresh, Aggregates()) == before
+
+
+# ---------------------------------------------------------------- two trees, one pool
+
+PLACED = [at("p1", 1, 0, 0), at("p2", 1, 0.1, 0), at("p3", 0, 0, 1), at("p4", 0, 0.1, 1)]
+SAID = [
+    Document(
+        one.id,
+        "",
+        f"{one.text}\nANN {one.id} {one.text.split()[1]}\nBOB {one.id} {one.text.split()[1]}\nso it is @0,1,0",
+    )
+    for one in PLACED
+]
+SMALL = {"stop_at": 1, "dimensions": 3}
+POOL = TreePool(trees=(SummaryTree(**SMALL), SummaryTree(over=Aggregates(), **SMALL)))
+
+
+def counted(workspace: Workspace, pool: TreePool) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for row in nodes(workspace, pool).values():
+        key = (row["tree"], row["kind"])
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def test_the_pool_holds_both_trees(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, SAID)
+    workspace.sync([POOL])
+    assert counted(workspace, POOL) == {
+        ("passages", "passage"): 4,
+        ("passages", "summary"): 1,
+        ("aggregates", "aggregate"): 2,
+        ("aggregates", "summary"): 1,
+    }
+    pool = nodes(workspace, POOL)
+    for tree in POOL.trees:
+        assert nodes(workspace, tree).items() <= pool.items()
+    aggregates = nodes(workspace, Aggregates())
+    assert sorted(row["text"].split()[0] for row in aggregates.values()) == ["ANN", "BOB"]
+    for id, row in aggregates.items():
+        assert pool[id]["passage_ids"] == row["passage_ids"] == ["p1", "p2", "p3", "p4"]
+        assert pool[id]["level"] == 0
+    assert notes(workspace, "tree_pool") == ["8 nodes: 5 of passages, 3 of aggregates."]
+
+
+def test_every_flat_scheme_searches_the_pool(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, SAID)
+    written = registry.label(POOL)
+    schemes = [registry.scheme(f"{name}(over={written})") for name in ("bm25", "dense", "hybrid", "composed")]
+    workspace.sync(schemes)
+    assert [record.name for record in workspace.manifest.parts.values()].count("vectors") == 0
+    query = Query("q", "ANN @0,0.2,1")
+    for scheme in schemes:
+        (found,) = scheme.open(workspace).retrieve([query], 8)
+        assert found.hits
+        assert {hit.kind for hit in found.hits} <= {"passage", "aggregate", "summary"}
+        assert all(hit.passage_ids and hit.doc_ids for hit in found.hits)
+    (near,) = schemes[1].open(workspace).retrieve([query], 8)
+    assert len(near.hits) == 8
+    assert all(hit.source == f"dense(over={written})" for hit in near.hits)
+
+
+def test_ablations(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, SAID)
+    trees = POOL.trees
+    a = TreePool(trees=trees, relatedness_summaries=False)
+    workspace.sync([a])
+    assert len(summaries(server)) == 1  # none for the tree that is not in the pool
+    b = TreePool(trees=trees, propositions=True)
+    c = TreePool(trees=trees, propositions=True, aggregates=False)
+    d = TreePool(trees=trees, propositions=True, aggregates=False, relatedness_summaries=False)
+    workspace.sync([b, c, d])
+    similarity = {("passages", "passage"): 4, ("passages", "summary"): 1}
+    single = {("propositions", "proposition"): 16}
+    assert counted(workspace, a) == {**similarity, ("aggregates", "aggregate"): 2}
+    both = {("aggregates", "aggregate"): 2, ("aggregates", "summary"): 1}
+    assert counted(workspace, b) == {**similarity, **both, **single}
+    assert counted(workspace, c) == {**similarity, ("aggregates", "summary"): 1, **single}
+    assert counted(workspace, d) == {**similarity, **single}
+    leaf = nodes(workspace, d)["p1#p0001"]
+    assert (leaf["level"], leaf["children"], leaf["tree"]) == (0.0, [], "propositions")
+    (found,) = Dense(over=d).open(workspace).retrieve([Query("q", "@0,1,0")], 1)
+    assert found.hits[0].text == "so it is @0,1,0"
+
+
+def test_a_pool_follows_its_trees(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path / "often", server, SAID)
+    scheme = Dense(over=POOL)
+    workspace.sync([scheme])
+    before = nodes(workspace, POOL)
+    workspace.add([Document("p5", "", "p5 @-1,0,0\nANN p5 @-1,0,0\nBOB p5 @-1,0,0")])
+    workspace.sync()
+    changed = nodes(workspace, POOL)
+    assert all("p5" in row["passage_ids"] for row in changed.values() if row["tree"] == "aggregates")
+    hit = Dense(over=POOL).open(workspace).retrieve([Query("q", "@-1,0,0")], 1)[0].hits[0]
+    assert hit.id == "p5"
+    workspace.remove(["p5"])
+    workspace.sync()
+    assert nodes(workspace, POOL) == before
+    fresh = opened(tmp_path / "once", server, SAID)
+    fresh.sync([scheme])
+    assert nodes(fresh, POOL) == before
+
+
+def test_a_passage_without_propositions_is_still_in_the_pool(server: OpenAIServer, tmp_path: Path) -> None:
+    server.choose = lambda received, earlier: (
+        chat(content="No.") if task_of(received.body) == "entities" and "p4 @" in str(received.body) else None
+    )
+    workspace = opened(tmp_path, server, SAID)
+    workspace.sync([POOL])
+    held = nodes(workspace, POOL)
+    assert {"p1", "p2", "p3", "p4"} < set(held)
+    assert [row["passage_ids"] for row in held.values() if row["kind"] == "aggregate"] == [["p1", "p2", "p3"]] * 2
+
+
+def test_filters_reach_the_pool(server: OpenAIServer, tmp_path: Path) -> None:
+    marked = [Document(one.id, "", one.text, {"page": number}) for number, one in enumerate(SAID)]
+    workspace = opened(tmp_path, server, marked)
+    workspace.sync([Dense(over=POOL), BM25(over=POOL)])
+    (found,) = Dense(over=POOL).open(workspace).retrieve([Query("q", "@0,1,0", meta("page", 2))], 9)
+    assert [hit.id for hit in found.hits] == ["p3"]
+    (found,) = BM25(over=POOL).open(workspace).retrieve([Query("q", "ANN", meta("page", 0, 1, 2, 3))], 9)
+    assert sorted({hit.kind for hit in found.hits}) == ["aggregate", "passage", "summary"]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_contract_of_a_scheme_holds_over_the_pool(check: Any, tmp_path: Path) -> None:
+    check(registry.scheme("dense(over=tree_pool)"), tmp_path, "lsa")
+
+
+def test_the_law_holds_over_other_pools(tmp_path: Path) -> None:
+    pool = "tree_pool(propositions=true, aggregates=false)"
+    check_law(registry.scheme(f"hybrid(over={pool})"), tmp_path, "lsa")
+
+
+def test_what_can_stand_where() -> None:
+    assert TreePool().inputs() == (SummaryTree(), SummaryTree(over=Aggregates()))
+    assert TreePool(relatedness_summaries=False).inputs() == (SummaryTree(), Aggregates())
+    assert TreePool(propositions=True, aggregates=False, relatedness_summaries=False).inputs() == (
+        SummaryTree(),
+        Vectors(of=Propositions()),
+    )
+    refused = {
+        "tree_pool(trees=[passages])": "summary_tree",
+        "tree_pool(trees=[])": "at least 1",
+        "tree_pool(trees=[summary_tree], aggregates=false)": "one is over aggregates",
+        "tree_pool(trees=[summary_tree(over=aggregates)], aggregates=false, relatedness_summaries=false)": "not over",
+        "aggregates(of=passages)": "propositions",
+        "aggregates(tokens=1)": "tokens",
+        "vectors(of=tree_pool)": "without vectors of its own",
+    }
+    for written, why in refused.items():
+        with pytest.raises(UsageError, match=why):
+            registry.part(written)
+    assert registry.part(registry.label(POOL)) == POOL
+
+
+def test_the_rules_name_entities_too(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([Document("a", "Ada Miller", "Ada Miller was a glass painter. She was born in Lindau.")])
+    workspace.sync([Aggregates()])
+    said = "Ada Miller was a glass painter.\nAda Miller was born in Lindau."
+    assert texts(workspace, Aggregates()) == {("Ada Miller",): said}

@@ -1,0 +1,433 @@
+"""Summary trees: node by node by hand, corpora that are unkind, failures, changes, and a process that is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tree_child
+from made_language import PRICES
+from made_trees import (
+    Compass,
+    around,
+    at,
+    drawn,
+    failed,
+    named,
+    nodes,
+    notes,
+    opened,
+    place,
+    shown,
+    summaries,
+    write,
+)
+from openai_server import KEY, OpenAIServer, Received, chat
+from tree_child import GROUPS, TREE
+
+from baselines.bm25 import BM25
+from baselines.dense import Dense
+from ragindex import registry
+from ragindex.corpus import Corpus
+from ragindex.errors import UsageError
+from ragindex.estimating import estimate
+from ragindex.filters import meta
+from ragindex.language import accepting, ledger, rules
+from ragindex.language.openai_compatible import OpenAICompatibleChat
+from ragindex.language.setting import Setting
+from ragindex.parts.passages import Passages
+from ragindex.parts.summary_tree import SUMMARY, SummaryTree
+from ragindex.parts.vectors import Vectors, vectors_of
+from ragindex.testing import CHECKS, DOCUMENTS
+from ragindex.types import Document, Query
+from ragindex.workspace import Workspace
+
+FLAT = SummaryTree(dimensions=2, stop_at=2)
+BRIDGED = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
+"""Three rings around the axes; m is between the first two, and in both clusters."""
+A, B, C = ([f"{letter}{number}" for number in range(1, count + 1)] for letter, count in (("a", 8), ("b", 8), ("c", 3)))
+
+
+def joined(names: list[str]) -> str:
+    return f"({' '.join(names)})"
+
+
+LEVEL = {joined(names): names for names in ([*A, "m"], [*B, "m"], C)}
+BRIDGED_TREE = {**LEVEL, joined(list(LEVEL)): list(LEVEL)}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        running.write = write
+        yield running
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def test_the_tree_node_by_node(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.sync([FLAT])
+    assert drawn(workspace, FLAT) == BRIDGED_TREE
+    first, second, third, _ = BRIDGED_TREE
+    held = nodes(workspace, FLAT)
+    levels = {named(row["text"]): row["level"] for row in held.values()}
+    assert [levels[name] for name in ("a1", first, joined([first, second, third]))] == [0, 1, 2]
+    assert {row["tree"] for row in held.values()} == {"passages"}
+    leaf = held["m"]
+    assert leaf == {
+        "kind": "passage",
+        "title": "",
+        "text": "m @1.000,1.000,0.000",
+        "metadata": '{"m": {"letter": "m"}}',
+        "passage_ids": ["m"],
+        "doc_ids": ["m"],
+        "meta.letter": ["m"],
+        "level": 0.0,
+        "children": [],
+        "tree": "passages",
+    }
+    (summary,) = (row for row in held.values() if named(row["text"]) == third)
+    x, y, z = place(summary["text"])
+    assert (round(x, 2), round(y, 2), round(z, 2)) == (0, 0, 1)
+    assert summary == {
+        "kind": "summary",
+        "title": "",
+        "text": summary["text"],
+        "metadata": '{"c1": {"letter": "c"}, "c2": {"letter": "c"}, "c3": {"letter": "c"}}',
+        "passage_ids": C,
+        "doc_ids": C,
+        "meta.letter": ["c", "c", "c"],
+        "level": 1.0,
+        "children": C,
+        "tree": "passages",
+    }
+    (root,) = (row for row in held.values() if row["level"] == 2)
+    assert root["passage_ids"] == [*A, *B, *C, "m"]
+    assert summaries(server)[-1] == [first, second, third]
+    assert notes(workspace, "summary_tree") == ["20 leaves; 3, 1 on the levels above."]
+
+
+def test_a_summary_is_found_by_vector_by_text_and_by_filter(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.sync([Dense(over=FLAT), BM25(over=FLAT)])
+    up = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,0,1")], 4)[0].hits
+    assert up[0].kind == "summary"  # the middle of the ring
+    assert (up[0].passage_ids, up[0].doc_ids) == (tuple(C), tuple(C))
+    assert sorted(hit.id for hit in up[1:]) == C
+    by_text = BM25(over=FLAT).open(workspace).retrieve([Query("q", "c2")], 9)[0].hits
+    assert [hit.kind for hit in by_text] == ["passage", "summary", "summary"]
+    only_b = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,1,0", meta("letter", "b"))], 99)[0].hits
+    assert sorted(hit.id for hit in only_b) == B  # the summary over them holds m too
+    both = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,1,0", meta("letter", "b", "m"))], 99)[0].hits
+    assert sorted(hit.kind for hit in both) == [*["passage"] * 9, "summary"]
+
+
+def test_a_cluster_of_one_makes_no_node_and_goes_up(server: OpenAIServer, tmp_path: Path) -> None:
+    documents = [*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *around("c", 2, 0.1, 4), at("m", 1, 1, 0)]
+    tree = SummaryTree(dimensions=3, stop_at=3)
+    workspace = opened(tmp_path, server, documents)
+    workspace.sync([tree])
+    rings = [
+        [f"{letter}{number}" for number in range(1, count + 1)] for letter, count in (("a", 6), ("b", 6), ("c", 4))
+    ]
+    root = [joined(ring) for ring in rings] + ["m"]
+    assert drawn(workspace, tree) == {**{joined(ring): ring for ring in rings}, joined(root): root}
+    assert summaries(server)[-1] == root
+    (level,) = (
+        row["level"] for row in nodes(workspace, tree).values() if row["passage_ids"][-1:] == ["m"] and row["children"]
+    )
+    assert level == 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_corpus_of_one_and_of_two_passages(count: int, server: OpenAIServer, tmp_path: Path) -> None:
+    documents = [at("a", 1, 0, 0), at("b", 0, 1, 0)][:count]
+    workspace = opened(tmp_path, server, documents)
+    lowest, default = SummaryTree(stop_at=1), SummaryTree()
+    workspace.sync([lowest, default])
+    assert sorted(nodes(workspace, default)) == ["a", "b"][:count]
+    assert drawn(workspace, default) == {}
+    assert drawn(workspace, lowest) == ({"(a b)": ["a", "b"]} if count == 2 else {})
+    assert summaries(server) == ([["a", "b"]] if count == 2 else [])
+    workspace.remove([one.id for one in documents])
+    workspace.sync()
+    assert nodes(workspace, lowest) == nodes(workspace, default) == {}
+
+
+def test_500_identical_passages(server: OpenAIServer, tmp_path: Path) -> None:
+    same = [Document(f"s{number:03d}", "", "same @0,0,1") for number in range(500)]
+    workspace = opened(tmp_path, server, same)
+    workspace.sync([SummaryTree()])
+    assert len(nodes(workspace, SummaryTree())) == 500
+    assert server.requests == []  # one text is no cluster
+    workspace.add([*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), at("t", 0, 0.05, 1)])
+    workspace.sync([FLAT])
+    found = drawn(workspace, FLAT)
+    ids = [one.id for one in same]
+    (row,) = (row for row in nodes(workspace, FLAT).values() if named(row["text"]) == "(same t)")
+    assert row["passage_ids"] == row["children"] == [*ids, "t"]  # each is a child; the text was shown once
+    assert "(a1 a2 a3 a4 a5 a6)" in found
+    assert ["same", "t"] in summaries(server)
+
+
+def test_texts_without_words_are_leaves_and_nothing_else(server: OpenAIServer, tmp_path: Path) -> None:
+    blank = [Document("x", "", " \n"), Document("y", "", ""), Document("z", "", "no direction")]
+    workspace = opened(tmp_path, server, [*BRIDGED, *blank])
+    workspace.sync([FLAT])
+    assert {"x", "y", "z"} < set(nodes(workspace, FLAT))
+    assert not {"x", "y", "z"} & {child for row in nodes(workspace, FLAT).values() for child in row["children"]}
+
+
+def test_only_leaves(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.sync([SummaryTree(levels=1, stop_at=1)])
+    assert sorted(nodes(workspace, SummaryTree(levels=1, stop_at=1))) == sorted(one.id for one in BRIDGED)
+    assert server.requests == []
+
+
+def test_passages_of_a_document_stand_in_its_order(server: OpenAIServer, tmp_path: Path) -> None:
+    from ragindex.corpus import Cutting
+
+    text = "\n\n".join(f"t{number} @0,0.{number:02d},1" for number in range(12))
+    plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
+    cut = Workspace.open(tmp_path, llm=plugin, cutting=Cutting(14, 0), encoder=Compass())
+    cut.add([Document("d", "", text), Document("c", "", "first @0,0,1")])
+    tree = SummaryTree(stop_at=2, dimensions=12)  # so few are one cluster
+    cut.sync([tree])
+    assert summaries(server) == [["first", *(f"t{number}" for number in range(12))]]  # t2 before t10
+    (row,) = (row for row in nodes(cut, tree).values() if row["level"] == 1)
+    assert row["passage_ids"] == ["c#0", *(f"d#{number}" for number in range(12))]
+    assert row["doc_ids"] == ["c", "d"]
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def test_texts_over_the_limit_are_cut_and_counted(server: OpenAIServer, tmp_path: Path) -> None:
+    long = Document("long", "", "@0,0,1 " + "word " * 2000)
+    workspace = opened(tmp_path, server, [long, Document("short", "", "short @0,0.1,1")])
+    tree = SummaryTree(stop_at=1, cluster_tokens=100)
+    workspace.sync([tree])
+    (body,) = (one.body for one in server.requests)
+    first, second = shown(body)
+    assert second == "short @0,0.1,1"
+    assert first == ("@0,0,1 " + "word " * 75).strip()  # 95 of 100 tokens, of four characters each
+    assert "1 clusters were too long: the model saw the beginnings of their longest texts." in notes(
+        workspace, "summary_tree"
+    )
+
+
+def test_a_cluster_over_the_limit_is_clustered_again(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(
+        tmp_path, server, [Document(f"d{n:02d}", "", f"@0,0.{n:02d},1 " + "word " * 60) for n in range(12)]
+    )
+    tree = SummaryTree(stop_at=11, levels=2, cluster_tokens=350)
+    workspace.sync([tree])
+    made = [row for row in nodes(workspace, tree).values() if row["children"]]
+    assert sorted({child for row in made for child in row["children"]}) == [f"d{n:02d}" for n in range(12)]
+    assert max(len(row["children"]) for row in made) <= 4  # of some eighty tokens each
+    assert notes(workspace, "summary_tree") == [f"12 leaves; {len(made)} on the levels above."]
+
+
+def test_a_summary_that_is_longer_than_asked_for_is_cut(server: OpenAIServer, tmp_path: Path) -> None:
+    server.write = lambda body: json.dumps({"summary": "@0,0,1 " + "word " * 500})
+    workspace = opened(tmp_path, server, [at("a", 0, 0, 1), at("b", 0, 0.1, 1)])
+    short, free = SummaryTree(stop_at=1, summary_tokens=100), SummaryTree(stop_at=1)
+    workspace.sync([short, free])
+    (row,) = (row for row in nodes(workspace, short).values() if row["children"])
+    assert row["text"] == ("@0,0,1 " + "word " * 78).strip()
+    assert "1 summaries were longer than asked for and were cut." in notes(workspace, "summary_tree")
+    asked = [one.body["messages"][0]["content"] for one in server.requests]
+    assert sorted("at most 75 words" in text for text in asked) == [False, True]
+    (row,) = (row for row in nodes(workspace, free).values() if row["children"])
+    assert len(row["text"].split()) == 501
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [("No.", "malformed"), ('{"summary": "  "}', "malformed"), ('{"text": "x"}', "malformed"), ("", "empty")],
+)
+def test_an_answer_that_cannot_be_used_is_asked_for_again_and_counted(
+    answer: str, kind: str, server: OpenAIServer, tmp_path: Path
+) -> None:
+    def choose(received: Received, earlier: int) -> Any:
+        again = "cannot be used" in json.dumps(received.body)
+        return chat(content=answer) if shown(received.body)[0].startswith("c1") and not again else None
+
+    server.choose = choose
+    workspace = opened(tmp_path, server, BRIDGED)
+    with ledger.recording() as tally:
+        workspace.sync([FLAT])
+    counted = tally.stages[SUMMARY.name]
+    assert (counted["asked again"], counted[kind], counted["failed"]) == (1, 1, 0)
+    assert len(server.requests) == 5
+    assert drawn(workspace, FLAT) == BRIDGED_TREE
+    assert failed(workspace, "summary_tree") == []
+
+
+@pytest.mark.parametrize("answer", ["No.", '{"summary": " "}', ""])
+def test_a_summary_that_fails_is_survived_counted_and_asked_for_at_the_next_sync(
+    answer: str, server: OpenAIServer, tmp_path: Path
+) -> None:
+    def choose(received: Received, earlier: int) -> Any:
+        return chat(content=answer) if "c1 @" in json.dumps(received.body) else None
+
+    server.choose = choose
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.sync([FLAT])
+    first, second = joined([*A, "m"]), joined([*B, "m"])
+    assert sorted(drawn(workspace, FLAT)) == sorted([first, second])  # two are enough to stop
+    (id,) = failed(workspace, "summary_tree")
+    assert notes(workspace, "summary_tree") == [
+        "20 leaves; 2 on the levels above.",
+        "1 summaries failed: their clusters have no node.",
+    ]
+    before = len(server.requests)
+    server.choose = lambda received, earlier: None
+    workspace.sync([FLAT])
+    assert len(server.requests) == before + 2  # the one that failed, and the level above
+    assert failed(workspace, "summary_tree") == []
+    held = nodes(workspace, FLAT)
+    assert named(held[id]["text"]) == joined(C)
+    assert len(drawn(workspace, FLAT)) == 4
+
+
+# ---------------------------------------------------------------- changes
+
+
+def test_only_what_changed_is_asked_again(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.sync([FLAT])
+    before = nodes(workspace, FLAT)
+    asked = len(server.requests)
+    workspace.add([at("c4", 0.05, 0.05, 1)])
+    workspace.sync()
+    first, second, _ = LEVEL
+    assert summaries(server)[asked] == ["c1", "c2", "c4"]  # c3 stands alone now
+    assert sorted(summaries(server)[asked + 1 :]) == [[first, second], ["(c1 c2 c4)", "c3"]]
+    grown = len(server.requests)
+    workspace.remove(["c4"])
+    workspace.sync()
+    assert nodes(workspace, FLAT) == before
+    assert len(server.requests) == grown  # the answers were kept
+    again = opened(tmp_path / "again", server, BRIDGED)
+    again.sync([FLAT])
+    assert nodes(again, FLAT) == before
+
+
+def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.sync([FLAT, FLAT.model_copy(update={"threshold": 0.5})])
+    assert len([1 for record in workspace.manifest.parts.values() if record.name == "summary_tree"]) == 2
+    one, other = (set(nodes(workspace, tree)) for tree in (FLAT, FLAT.model_copy(update={"threshold": 0.5})))
+    assert one & other == {document.id for document in BRIDGED}  # summaries are named by the tree too
+
+
+METHODS = {"dense": "dense(over=summary_tree(stop_at=4))", "composed": "composed(over=summary_tree)"}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_contract_of_a_scheme_holds_over_trees(method: str, check: Any, tmp_path: Path) -> None:
+    check(registry.scheme(METHODS[method]), tmp_path, "lsa")
+
+
+def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, encoder="lsa", cutting=None)
+    workspace.add(DOCUMENTS)
+    workspace.sync([SummaryTree()])
+    held = nodes(workspace, SummaryTree())
+    made = [row for row in held.values() if row["kind"] == "summary"]
+    assert len(made) > 1
+    for row in made:
+        texts = [f"{held[child]['title']}\n{held[child]['text']}" for child in row["children"]]
+        assert row["text"] == rules.summarise(texts, 100, "english")
+    assert "Summaries were made by rules, not by a language model." in notes(workspace, "summary_tree")
+
+
+def test_an_estimate_counts_every_level() -> None:
+    corpus = Corpus("checks", "made", DOCUMENTS, 0, (), True)
+    plugin, setting = OpenAICompatibleChat(model="small"), Setting(prices=PRICES)
+    (one,) = estimate(corpus, [Dense(over=SummaryTree(stop_at=2))], plugin, setting)
+    assert one.task == "summary"
+    assert one.calls >= 2
+    assert one.input_tokens > 100 * one.calls
+    assert estimate(corpus, [Dense(over=SummaryTree(levels=1))], plugin, setting) == []
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def test_what_can_stand_where() -> None:
+    assert vectors_of(SummaryTree()) == SummaryTree()
+    assert vectors_of(Passages()) == Vectors()
+    assert vectors_of(Vectors()) == Vectors()
+    with pytest.raises(UsageError, match="'of' parameter of vectors must be a part without vectors of its own"):
+        registry.part("vectors(of=summary_tree)")
+    for wrong in ("cluster_tokens=5", "threshold=1", "reduction=tsne", "levels=0", "summary_tokens=1"):
+        with pytest.raises(UsageError, match=wrong.partition("=")[0]):
+            registry.part(f"summary_tree({wrong})")
+    written = "summary_tree(levels=5, summary_tokens=100, reduction=umap)"
+    assert registry.label(registry.part(written)) == written
+
+
+def test_leaves_need_the_fields_of_hits(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    with pytest.raises(
+        UsageError, match="summary_tree needs records with kind, .*; kind, metadata, text, title is missing"
+    ):
+        workspace.sync([SummaryTree(over=registry.part("extractions"))])
+
+
+# ---------------------------------------------------------------- killed
+
+
+def test_killed_in_the_middle_of_the_second_level(server: OpenAIServer, tmp_path: Path) -> None:
+    level_two = threading.Event()
+    hold = threading.Event()
+
+    def choose(received: Received, earlier: int) -> Any:
+        if not shown(received.body)[0].startswith("(") or hold.is_set():
+            return None
+        if level_two.is_set():  # the second request of the level: its answer never arrives
+            hold.wait(30)
+            return lambda answer: None
+        level_two.set()
+        return None
+
+    server.choose = choose
+    child = subprocess.Popen(
+        [sys.executable, str(Path(tree_child.__file__)), str(tmp_path / "killed"), server.url],
+        env={**os.environ, "OPENAI_API_KEY": KEY},
+    )
+    while len(server.requests) < len(GROUPS) + 2:
+        assert child.poll() is None
+        threading.Event().wait(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    hold.set()
+    paid = server.sent
+    assert paid == len(GROUPS) + 1
+    killed, undisturbed = (
+        tree_child.bring(tmp_path / "killed", server.url),
+        tree_child.bring(tmp_path / "other", server.url),
+    )
+    assert nodes(killed, TREE) == nodes(undisturbed, TREE)
+    assert len(drawn(killed, TREE)) == len(GROUPS) + 3
+    calls = [json.dumps(one.body) for one in server.requests]
+    everything = len(GROUPS) + 3
+    assert len(calls) == everything + 1 + everything  # the killed build asked for one that it did not get
+    assert server.sent == 2 * everything
