@@ -16,7 +16,7 @@ class Line:
     """A sub-query on its way: its text now, with the vector and n-grams of that, and what it has found.
 
     `latest` are the hits of this iteration, `found` all so far, in the order found; `wanted` is the filter of the next.
-    A line that is `over` asks no more.
+    It holds one of the entities `joins`. A line that is `over` asks no more.
     """
 
     text: str
@@ -26,6 +26,7 @@ class Line:
     subgraph: Subgraph
     found: dict[str, Hit] = field(default_factory=dict)
     latest: tuple[Hit, ...] = ()
+    joins: tuple[str, ...] = ()
     over: bool = False
 
     def add(self, hits: tuple[Hit, ...]) -> None:

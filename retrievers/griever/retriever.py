@@ -46,8 +46,7 @@ class GrieverRetriever:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions and their clauses in one batch of the encoder; one batch more a question for each rewriting."""
         check(queries, k)
-        settings = self.settings
-        texts = [split(one.text, self.connectors, whole=settings.fire_full, most=settings.clauses) for one in queries]
+        texts = [self._texts(one) for one in queries]
         with shared_questions():
             encoded = self._encoded([*(one.text for one in queries), *(text for each in texts for text in each)])
             return [self._one(query, each, encoded, k) for query, each in zip(queries, texts, strict=True)]
@@ -64,8 +63,25 @@ class GrieverRetriever:
             grams = [ngrams(*each, longest, self.settings.pool) for each in zip(distinct, tokens, strict=True)]
         return dict(zip(distinct, zip(vectors, grams, strict=True), strict=True))
 
+    def searched(self, query: Query, k: int) -> list[Line]:
+        """The lines of one question when its search is over: what it came by, for looking into."""
+        texts = self._texts(query)
+        with shared_questions():
+            lines, _ = self._search(query, texts, self._encoded([query.text, *texts]), k, Trace())
+        return lines
+
+    def _texts(self, query: Query) -> list[str]:
+        return split(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
+
     def _one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
-        trace, ranked, cosines = Trace(), tuple[Hit, ...](), dict[str, float]()
+        trace = Trace()
+        _, ranked = self._search(query, texts, encoded, k, trace)
+        return Retrieval(ranked[:k], tuple(trace.steps))
+
+    def _search(
+        self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int, trace: Trace
+    ) -> tuple[list[Line], tuple[Hit, ...]]:
+        ranked, cosines = tuple[Hit, ...](), dict[str, float]()
         with trace.step(1, "clauses", query.text) as step:
             lines = [self._line(text, encoded, query) for text in texts]
             step["note"] = " | ".join(texts)
@@ -78,7 +94,7 @@ class GrieverRetriever:
             ranked = self._ranked(lines, self._cosines(lines, query, encoded, cosines))
             trace.steps.append(Step(iteration, IF_STOPPED, query.text, tuple(hit.id for hit in ranked[:KEPT_IDS])))
         self._explain(lines, query, iteration, trace)
-        return Retrieval(ranked[:k], tuple(trace.steps))
+        return lines, ranked
 
     def _line(self, text: str, encoded: Mapping[str, Encoded], query: Query) -> Line:
         measure = cosine_with(encoded[query.text][0]) if self.settings.path_score == "cosine" else running_average
@@ -147,7 +163,7 @@ class GrieverRetriever:
             every = [*joins, *(alias for each in joins for alias in one.aliases.get(each, ()))]
             named = [name for name in dict.fromkeys(every) if settings.numbers or not is_number(name)]
             seen = list(line.found) if settings.exclude == "all" else [hit.id for hit in line.latest]
-            line.over = not named
+            line.joins, line.over = tuple(named), not named
             line.wanted = joined(named, seen, query.filter)
         if settings.rewrite:
             with trace.step(iteration, "rewrite", query.text) as step:
