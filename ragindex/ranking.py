@@ -16,7 +16,9 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 
     for ranking in rankings:
         for rank, id in enumerate(dict.fromkeys(ranking), start=1):
             ranks.setdefault(id, []).append(rank)
-    fused = [(id, sum(1 / (constant + rank) for rank in sorted(held)), min(held)) for id, held in ranks.items()]
+    longest = max(map(len, rankings), default=0)
+    worth = [1 / (constant + rank) if rank else 0.0 for rank in range(longest + 1)]
+    fused = [(id, sum([worth[rank] for rank in sorted(held)]), min(held)) for id, held in ranks.items()]
     fused.sort(key=lambda item: (-item[1], item[2], item[0]))
     return [(id, score) for id, score, _ in fused]
 

@@ -18,6 +18,8 @@ from ragindex.types import Triple
 
 Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
 Counted: TypeAlias = Literal["triples", "objects", "passages"]
+_MOST_PAIRS = 1_000
+"""Pairs of names that are looked at in an iteration of a sub-query."""
 _KEPT = 10_000
 """Passages whose triples stay in memory once they were read."""
 _FIELDS: Mapping[Counted, str] = {"triples": "frequency", "objects": "objects", "passages": "passage_ids"}
@@ -68,8 +70,7 @@ class Index:
         """For each (entities, passages): the aliases of the entities in the sense that these passages have them."""
         if self.same_as is None:
             return [{} for _ in wanted]
-        longest = max(1, self.same_as.count())
-        found = self.same_as.search([_sense(*one, longest) for one in wanted])
+        found = self.same_as.search([_sense(*one) for one in wanted])
         pairs = [answer.records.column("aliases").to_pylist() for answer in found]
         return [_by_entity(each, set(one[0])) for each, one in zip(pairs, wanted, strict=True)]
 
@@ -122,9 +123,9 @@ def joined(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -
     return both(All((Not(Ids(tuple(seen))), holds)), where)
 
 
-def _sense(entities: Sequence[str], passage_ids: Sequence[str], longest: int) -> Where:
+def _sense(entities: Sequence[str], passage_ids: Sequence[str]) -> Where:
     named = Terms("aliases", tuple(entities))
-    return Where(All((named, Terms("passage_ids", tuple(passage_ids)))), longest, ("aliases",))
+    return Where(All((named, Terms("passage_ids", tuple(passage_ids)))), _MOST_PAIRS, ("aliases",))
 
 
 def _by_entity(pairs: Sequence[Sequence[str]], entities: set[str]) -> Aliases:

@@ -46,7 +46,7 @@ class Shortlist:
     kept: tuple[Stated, ...]
     joins: tuple[str, ...]
     aliases: Aliases
-    found: tuple[Hit, ...] = ()
+    found: tuple[str, ...] = ()
 
 
 def rank(

@@ -19,7 +19,7 @@ from retrievers.griever.matching import Ngrams, ngrams, ngrams_as_texts
 from retrievers.griever.paths import Doubles, Subgraph, cosine_with, running_average
 from retrievers.griever.rewriting import rewrite
 from retrievers.griever.scoring import Asked, Scored, said_of, score_all
-from retrievers.griever.shortlisting import entities_of, shortlist
+from retrievers.griever.shortlisting import Shortlister, entities_of, shortlist
 from retrievers.griever.splitting import split
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class GrieverRetriever:
 
     base: Retriever
     follow: Retriever
-    shortlister: Retriever | None
+    shortlister: Shortlister | None
     index: Index
     encoder: CachedEncoder
     connectors: Sequence[str]
@@ -118,11 +118,8 @@ class GrieverRetriever:
         """Shortlist and score the triples of the latest passages, extend the paths, and say what is asked next."""
         settings = self.settings
         with trace.step(iteration, "shortlist", query.text) as step:
-            by, t_max, with_aliases = settings.shortlist, settings.t_max, settings.shortlist_aliases
-            found = shortlist(
-                lines, self.index, self.shortlister, by, t_max, with_aliases=with_aliases, where=query.filter
-            )
-            step["ids"] = tuple(dict.fromkeys(hit.id for one in found for hit in one.found))
+            found = shortlist(lines, self.index, self.shortlister, query.filter)
+            step["ids"] = tuple(dict.fromkeys(id for one in found for id in one.found))
         with trace.step(iteration, "matched triples", query.text) as step:
             scored = self._scored(lines, found)
             every = [(one, line.text) for line, each in zip(lines, scored, strict=True) for one in each]

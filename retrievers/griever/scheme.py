@@ -7,7 +7,7 @@ from pydantic import Field
 from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.flat import FlatField, over
-from ragindex.interfaces import IndexingScheme, Part, Retriever, TokenEncoder
+from ragindex.interfaces import Part, Retriever, TokenEncoder
 from ragindex.parts.name_vectors import NameVectors
 from ragindex.parts.partial_triples import PartialTriples
 from ragindex.parts.passages import Passages
@@ -22,6 +22,7 @@ from retrievers.griever.index import Index
 from retrievers.griever.matching import Pool
 from retrievers.griever.paths import PassageScore
 from retrievers.griever.retriever import GrieverRetriever
+from retrievers.griever.shortlisting import Shortlister
 from retrievers.griever.splitting import CONNECTORS
 
 TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
@@ -58,7 +59,6 @@ class Griever(Plugin):
     join: Literal["shortlist", "all"] = "shortlist"
     numbers: bool = True
     shortlist: Literal["partial", "full", "none"] = "partial"
-    shortlister: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
     shortlist_aliases: bool = True
     partial_scope: Literal["corpus", "passage"] = "corpus"
     t_max: int = Field(default=30, ge=1)
@@ -89,7 +89,7 @@ class Griever(Plugin):
         aliases = () if self.same_as == "none" else (self._aliases(),)
         searched = [*over(self.base, Passages()).parts(), *over(self.follow, self._passages()).parts()]
         if self.shortlist != "none":
-            searched += self._shortlister().parts()
+            searched += [self._shortlisted(), Vectors(of=self._shortlisted())]
         vectors = [Vectors(of=Passages())] + [Vectors(of=self.triples)] * (self.path_score == "cosine")
         return (self._passages(), self._partials(), NameVectors(over=self.triples), *aliases, *searched, *vectors)
 
@@ -114,7 +114,7 @@ class Griever(Plugin):
         return GrieverRetriever(
             over(self.base, Passages()).open(workspace),
             over(self.follow, self._passages()).open(workspace),
-            None if self.shortlist == "none" else self._shortlister().open(workspace),
+            self._shortlister(workspace),
             index,
             workspace.encoder,
             connectors if self.split else (),
@@ -131,9 +131,14 @@ class Griever(Plugin):
     def _aliases(self) -> SameAs:
         return SameAs(of=NameVectors(over=self.triples), by=cast(Literal["evidence", "embedding"], self.same_as))
 
-    def _shortlister(self) -> IndexingScheme:
-        part = self._partials() if self.shortlist == "partial" else self.triples
-        return over(self.shortlister, part)
+    def _shortlisted(self) -> Part[Any]:
+        return self._partials() if self.shortlist == "partial" else self.triples
+
+    def _shortlister(self, workspace: Workspace) -> Shortlister | None:
+        if self.shortlist == "none":
+            return None
+        text, vectors = workspace.open_part(self._shortlisted()), workspace.open_part(Vectors(of=self._shortlisted()))
+        return Shortlister(self.shortlist, text, vectors, self.t_max, self.rrf_k, self.shortlist_aliases)
 
 
 class Paths(Griever):

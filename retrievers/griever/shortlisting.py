@@ -1,68 +1,84 @@
 """Triples shortlisting (GRIEVER, section 4.2.4 and Algorithm 2, repaired as in reading V4)."""
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from ragindex.filters import Filter, Terms, both
-from ragindex.interfaces import Retriever
-from ragindex.types import Query, Retrieval
+from ragindex.interfaces import Collection, Match, Nearest
+from ragindex.parts.triples import triple_id
+from ragindex.ranking import reciprocal_rank_fusion
 from retrievers.griever.index import Aliases, Index, Stated
 from retrievers.griever.lines import Line, Shortlist
 
-By = Literal["partial", "full", "none"]
+By: TypeAlias = Literal["partial", "full"]
+_DEPTH = 100
+"""Records of either ranking that are fused, at least: as in `hybrid`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlister:
+    """Chooses triples by their partial triples, or as they are: the `t_max` nearest by text and by vector, fused."""
+
+    by: By
+    text: Collection
+    vectors: Collection
+    t_max: int
+    rrf_k: float
+    with_aliases: bool
+
+    def nearest(self, lines: Sequence[Line], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
+        """The ids of the records nearest each line's text, among those that pass its filter; two calls of the store."""
+        depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
+        by_text = self.text.search([Match(line.text, depth, (), where) for line, where in asked])
+        by_vector = self.vectors.search([Nearest(line.vector, depth, (), where) for line, where in asked])
+        fused = [
+            reciprocal_rank_fusion([one.ids, other.ids], self.rrf_k)
+            for one, other in zip(by_text, by_vector, strict=True)
+        ]
+        return [tuple(id for id, _ in each[: self.t_max]) for each in fused]
 
 
 def shortlist(
-    lines: Sequence[Line],
-    index: Index,
-    searcher: Retriever | None,
-    by: By,
-    t_max: int,
-    *,
-    with_aliases: bool,
-    where: Filter | None,
+    lines: Sequence[Line], index: Index, shortlister: Shortlister | None, where: Filter | None
 ) -> list[Shortlist]:
-    """For each line the triples of its latest passages that are nearest its text, by `searcher` over what `by` says."""
+    """What is kept of the triples of each line's latest passages; without a shortlister, all."""
     triples = index.triples([hit.id for line in lines for hit in line.latest])
     stated = [[one for hit in line.latest for one in triples.get(hit.id, ())] for line in lines]
     entities = [entities_of(each) for each in stated]
     aliases = index.aliases([(each, list(line.found)) for each, line in zip(entities, lines, strict=True)])
-    if searcher is None:
+    if shortlister is None:
         return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
-    asked = [
-        Query("shortlist", line.text, _within(line, of, also if with_aliases else {}, by, where))
-        for line, of, also in zip(lines, entities, aliases, strict=True)
-    ]
-    answers = searcher.retrieve(asked, t_max)
-    each = zip(stated, answers, aliases, strict=True)
-    return [_by_partials(*one) if by == "partial" else _by_triples(*one, index) for one in each]
+    filters = [both(_within(shortlister, *each), where) for each in zip(lines, entities, aliases, strict=True)]
+    found = shortlister.nearest(lines, filters)
+    choose = _by_partials if shortlister.by == "partial" else _by_triples
+    return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
 
 
-def _within(line: Line, entities: Sequence[str], aliases: Aliases, by: By, where: Filter | None) -> Filter | None:
-    within = both(Terms("passage_ids", tuple(hit.id for hit in line.latest)), where)
-    if by == "full":
-        return within
-    named = dict.fromkeys([*entities, *(alias for entity in entities for alias in aliases.get(entity, ()))])
-    return both(within, Terms("subject", tuple(named)))
+def _within(how: Shortlister, line: Line, entities: Sequence[str], aliases: Aliases) -> Filter | None:
+    passages = Terms("passage_ids", tuple(hit.id for hit in line.latest))
+    if how.by == "full":
+        return passages
+    also = [alias for entity in entities for alias in aliases.get(entity, ())] if how.with_aliases else []
+    return both(passages, Terms("subject", tuple(dict.fromkeys([*entities, *also]))))
 
 
-def _by_partials(stated: Sequence[Stated], answer: Retrieval, aliases: Aliases) -> Shortlist:
+def _by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
     """Triples with a partial among those found; what that partial lacks is joined on."""
-    found = {hit.id for hit in answer.hits}
-    kept, joins = [], []
+    known, kept, joins = set(found), [], []
     for one in stated:
-        lacking = [one.other(inverse) for id, (_, inverse) in zip(one.partials, one.sides, strict=True) if id in found]
+        lacking = [one.other(inverse) for id, (_, inverse) in zip(one.partials, one.sides, strict=True) if id in known]
         if lacking:
             kept.append(one)
             joins += lacking
-    return Shortlist(tuple(kept), tuple(dict.fromkeys(joins)), aliases, answer.hits)
+    return Shortlist(tuple(kept), tuple(dict.fromkeys(joins)), aliases, found)
 
 
-def _by_triples(stated: Sequence[Stated], answer: Retrieval, aliases: Aliases, index: Index) -> Shortlist:
+def _by_triples(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
     """Triples found as they are; both their entities are joined on."""
-    found = {(id, hit.text) for hit in answer.hits for id in hit.passage_ids}
-    kept = [one for one in stated if (one.passage_id, index.of.text(one.triple)) in found]
-    return Shortlist(tuple(kept), entities_of(kept), aliases, answer.hits)
+    known = set(found)
+    kept = [one for one in stated if triple_id(one.passage_id, one.number) in known]
+    return Shortlist(tuple(kept), entities_of(kept), aliases, found)
 
 
 def entities_of(stated: Sequence[Stated]) -> tuple[str, ...]:
