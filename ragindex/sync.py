@@ -37,6 +37,8 @@ class Building:
     encoder: BuildEncoder | None
     encoder_name: str
     coverage: Coverage
+    finished_before: float = 0.0
+    """Seconds of all earlier finishes, where each makes only what has changed (`finishes_changes` of the part)."""
 
     @property
     def name(self) -> str:
@@ -142,7 +144,8 @@ def _finish(task: Building, corpus: str) -> PartRecord:
     store = task.site.store
     whole = _cost(task, lambda: task.part.finish(task.site))
     start = time.perf_counter()
-    cost = task.coverage.cost() + whole
+    finish_seconds = task.finished_before + whole.seconds
+    cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
     prefix, collections, size = f"{task.key}.", {}, 0
     for full in (name for name in store.names() if name.startswith(prefix)):
         version = store.version(full)
@@ -164,6 +167,7 @@ def _finish(task: Building, corpus: str) -> PartRecord:
         corpus=corpus,
         collections=collections,
         seconds=cost.seconds + seconds,
+        finish_seconds=finish_seconds,
         bytes=size + files,
         input_tokens=cost.input_tokens,
         output_tokens=cost.output_tokens,

@@ -392,7 +392,9 @@ class Workspace:
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
             site = self._site(part, key, inputs, corpus, metered)
             coverage = Coverage.open(self.store, key, shares=shares_records(part))
-            tasks[key] = Building(key, part, inputs, site, metered, self.encoders.name, coverage)
+            earlier = self.manifest.parts.get(key) if getattr(type(part), "finishes_changes", False) else None
+            finished = earlier.finish_seconds if earlier else 0.0
+            tasks[key] = Building(key, part, inputs, site, metered, self.encoders.name, coverage, finished)
         return list(tasks.values())
 
     def _site(

@@ -428,3 +428,18 @@ def test_the_registry_makes_it_again() -> None:
     part = PartialTriples(over=Triples(entity_key="casefold"), scope="passage")
     assert registry.part(registry.describe(part)) == part
     assert registry.label(part) == "partial_triples(over=triples(entity_key=casefold), scope=passage)"
+
+
+def test_seconds_of_earlier_finishes_are_kept(tmp_path: Path) -> None:
+    """Each finish makes only what has changed: what the part took is what all of them took."""
+    documents = [spelt(f"d{n}", f"thing {n}|lies beside|thing {n + 1}") for n in range(4)]
+    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents[:3])
+    taken = []
+    for added in ([], documents[3:], []):
+        workspace.add(added)
+        workspace.sync([registry.scheme("bm25(over=partial_triples)")])
+        [record] = [one for one in workspace.manifest.parts.values() if one.name == "partial_triples"]
+        assert record.seconds > record.finish_seconds > 0
+        taken.append(record.finish_seconds)
+    assert taken == sorted(taken)
+    assert taken[0] < taken[1]

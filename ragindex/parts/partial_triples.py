@@ -54,6 +54,7 @@ class PartialTriples(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
+    finishes_changes: ClassVar[bool] = True
     over: Annotated[PartField, of_class(Triples)] = Triples()
     scope: Literal["corpus", "passage"] = "corpus"
 

@@ -48,14 +48,17 @@ def spans(text: str, longest: int) -> list[Span]:
 
 
 def ngrams(text: str, tokens: TokenVectors, longest: int, pool: Pool) -> Ngrams:
-    """The n-grams that hold a token, with the mean or the greatest of their tokens' vectors, of length one."""
+    """The n-grams with a token, with the mean or the greatest of their tokens' vectors, of length one.
+
+    Of several with the same tokens the shortest is there.
+    """
     starts = np.array([start for start, _ in tokens.spans], np.int64)
     ends = np.array([end for _, end in tokens.spans], np.int64)
     found = np.array(spans(text, longest), np.int64).reshape(-1, 2)
     first = np.searchsorted(ends, found[:, 0], side="right")
     last = np.searchsorted(starts, found[:, 1], side="left")
-    held = last > first
-    found, first, last = found[held], first[held], last[held]
+    kept = _distinct(first, last)
+    found, first, last = found[kept], first[kept], last[kept]
     if not len(found):
         return Ngrams((), np.empty((0, tokens.vectors.shape[1]), np.float32))
     if pool == "mean":
@@ -64,6 +67,13 @@ def ngrams(text: str, tokens: TokenVectors, longest: int, pool: Pool) -> Ngrams:
     else:
         vectors = np.stack([tokens.vectors[low:high].max(axis=0) for low, high in zip(first, last, strict=True)])
     return Ngrams(tuple((start, end) for start, end in found.tolist()), of_length_one(vectors.astype(np.float32)))
+
+
+def _distinct(first: Integers, last: Integers) -> Integers:
+    """Places of n-grams with tokens, the first of those with the same ones: only chance would tell them apart."""
+    _, places = np.unique(np.stack([first, last]), axis=1, return_index=True)
+    places = np.sort(places)
+    return places[last[places] > first[places]]
 
 
 def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floats], longest: int) -> list[Ngrams]:
@@ -83,8 +93,7 @@ def matched(names: Floats, among: Ngrams) -> Matches:
     return Matches(cosines[np.arange(len(names)), places], places)
 
 
-def best_of(matches: Matches, sizes: Sequence[int]) -> Matches:
-    """For each group of rows (a name and its aliases, `sizes` one after the other) the first best match among them."""
-    ends = np.cumsum([0, *sizes])
-    rows = [low + int(matches.scores[low:high].argmax()) for low, high in pairwise(ends.tolist())]
+def best_of(matches: Matches, groups: Sequence[Sequence[int]]) -> Matches:
+    """For each group of rows (a name and its aliases) the first best match among them."""
+    rows = [max(group, key=lambda row: matches.scores[row]) for group in groups]
     return Matches(matches.scores[rows], matches.places[rows])

@@ -11,20 +11,23 @@ def rewrite(question: str, scored: Sequence[Scored], least_entity: float, least_
 
     The best triples come first, `most` of them with mentions that do not overlap, each with a match of at least
     `least_entity`; the words that match its predicate by at least `least_predicate` go (reading V11). Unchanged where
-    there is no such triple.
+    there is no such triple. A triple whose other entity is the mention itself (an alias stated) says nothing new.
     """
-    edits: list[tuple[Span, str]] = []
+    mentions: dict[Span, str] = {}
+    gone: list[Span] = []
     for one in sorted(scored, key=lambda one: -one.score):
-        if len(edits) == most:
+        if len(mentions) == most:
             break
         mention = one.entity.span
-        if mention is None or one.entity.score < least_entity or any(_overlap(mention, span) for span, _ in edits):
+        if mention is None or one.entity.score < least_entity or any(_overlap(mention, span) for span in mentions):
             continue
-        edits.append((mention, one.other_name))
-        relation = one.predicate.span
-        if relation is not None and one.predicate.score >= least_predicate:
-            edits.extend((span, "") for span in _without(relation, [span for span, _ in edits]))
-    return _edited(question, edits)
+        if one.other_name.casefold() == question[slice(*mention)].casefold():
+            continue
+        mentions[mention] = one.other_name
+        if one.predicate.span is not None and one.predicate.score >= least_predicate:
+            gone.append(one.predicate.span)
+    left = [piece for span in gone for piece in _without(span, list(mentions))]
+    return _edited(question, [*mentions.items(), *((span, "") for span in _apart(left))])
 
 
 def _overlap(one: Span, other: Span) -> bool:
@@ -42,6 +45,14 @@ def _without(span: Span, taken: Sequence[Span]) -> list[Span]:
             if piece[0] < piece[1]
         ]
     return left
+
+
+def _apart(spans: Sequence[Span]) -> list[Span]:
+    """The same characters, none twice."""
+    apart: list[Span] = []
+    for span in spans:
+        apart += _without(span, apart)
+    return apart
 
 
 def _edited(question: str, edits: Sequence[tuple[Span, str]]) -> str:

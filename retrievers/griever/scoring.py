@@ -102,8 +102,10 @@ def _best_partial(
 def _match_entities(keys: Sequence[str], asked: Asked, stored: Stored) -> dict[str, Match]:
     """s_e: the best match of an entity or one of its aliases, each encoded by itself (section 4.3)."""
     named = [(key, *asked.aliases.get(key, ())) for key in keys]
-    found = matched(stored.vectors[[stored.rows[name] for group in named for name in group]], asked.question)
-    return dict(zip(keys, _matches(best_of(found, [len(group) for group in named]), asked.question), strict=True))
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for group in named for name in group))}
+    found = matched(stored.vectors[[stored.rows[name] for name in places]], asked.question)  # each once: ties are ties
+    best = best_of(found, [[places[name] for name in group] for group in named])
+    return dict(zip(keys, _matches(best, asked.question), strict=True))
 
 
 def _match_predicates(predicates: Sequence[str], asked: Asked, stored: Stored) -> dict[str, Match]:

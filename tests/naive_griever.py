@@ -1,0 +1,252 @@
+"""GRIEVER a second time, by its paper and readings V1 to V11, in plain loops: slow, and meant to be checked by eye.
+
+Only the flat searches, the encoder and the records of aliases come from the workspace. All that the method itself does
+(splitting, shortlisting, matching, scores, paths, ranking, rewriting) is worked out here again, from the triples that
+the test wrote down; the real one shares nothing of it but how the ids of partial triples are made.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ragindex import filters, registry
+from ragindex.filters import All, Filter, Ids, Not, Terms
+from ragindex.interfaces import Retriever
+from ragindex.parts.partial_triples import partial_id
+from ragindex.types import Query
+from ragindex.workspace import Workspace
+
+Triple: TypeAlias = tuple[str, str, str]
+Partial: TypeAlias = tuple[str, str, bool]  # entity, predicate, whether the entity is the object
+Stated: TypeAlias = tuple[str, Triple]  # a passage and a triple of it: two passages that state the same are two
+Path: TypeAlias = tuple[Stated, ...]
+Span: TypeAlias = tuple[int, int]
+CONNECTORS = {"who", "whom", "whose", "which", "that", "where", "when"}
+WORD = re.compile(r"[\w'’.-]*\w")
+SUB_QUERIES, LONGEST, SURE_ENTITY, SURE_PREDICATE = 8, 6, 0.7, 0.5
+AS_EQUAL = 1e-6
+
+
+@dataclass(frozen=True)
+class Readings:
+    iterations: int = 2
+    t_max: int = 30
+    split: bool = True
+    rewrite: bool = True
+    same_as: str = "evidence"
+    join: str = "shortlist"
+    predicate_score: str = "matcher"
+    frequency: str = "triples"
+    extend_any: bool = False
+    keep_prefixes: bool = True
+
+
+def retrieve(
+    workspace: Workspace, triples: Mapping[str, Sequence[Triple]], question: str, k: int, **readings: Any
+) -> list[tuple[str, float]]:
+    """The k best passages with their scores; `triples` are those of each passage of the corpus."""
+    return ranked(Corpus(workspace, triples, Readings(**readings)), question, k)[:k]
+
+
+def ranked(corpus: "Corpus", question: str, k: int) -> list[tuple[str, float]]:
+    """All passages that were found by asking for k at a time."""
+    best: dict[str, float] = {}
+    for text in sub_queries(question) if corpus.readings.split else [question]:
+        for id, score in Way(corpus).go(text, k).items():
+            best[id] = max(score, best.get(id, -math.inf))
+    return sorted(best.items(), key=lambda one: (-one[1], one[0]))
+
+
+def sub_queries(question: str) -> list[str]:
+    """The whole question, and what stands from each connector on (V3)."""
+    words = list(re.finditer(r"\w+", question))
+    starts = [word.start() for word in words[1:-1] if word[0].lower() in CONNECTORS]
+    return [question, *(question[start:] for start in starts)][:SUB_QUERIES]
+
+
+def partials(triple: Triple) -> list[Partial]:
+    subject, predicate, object = triple
+    return [(subject, predicate, False), (object, predicate, True)]
+
+
+class Corpus:
+    """What is known before anything is asked."""
+
+    def __init__(self, workspace: Workspace, triples: Mapping[str, Sequence[Triple]], readings: Readings) -> None:
+        self.workspace, self.readings = workspace, readings
+        self.opened: dict[str, Retriever] = {}
+        self.triples = {id: list(dict.fromkeys(own)) for id, own in triples.items()}
+        self.aliases: list[dict[str, Any]] = []
+        if readings.same_as != "none":
+            part = workspace.open_part(registry.part(f"same_as(by={readings.same_as})"))
+            self.aliases = [row for batch in part.scan(("aliases", "passage_ids")) for row in batch.to_pylist()]
+        texts = sorted({text for own in self.triples.values() for triple in own for text in triple})
+        self.vectors = dict(zip(texts, workspace.encoder.encode_documents(texts), strict=True))
+
+    def search(self, scheme: str, text: str, k: int, where: Filter | None = None) -> list[str]:
+        if scheme not in self.opened:
+            self.opened[scheme] = registry.scheme(scheme).open(self.workspace)
+        return [hit.id for hit in self.opened[scheme].retrieve([Query("q", text, where)], k)[0].hits]
+
+    def frequency(self, partial: Partial) -> int:
+        """How many triples of the corpus have it (V8)."""
+        held = [(id, one) for id, own in self.triples.items() for one in own if partial in partials(one)]
+        if self.readings.frequency == "objects":
+            return len({one[0] if partial[2] else one[2] for _, one in held})
+        return len({id for id, _ in held}) if self.readings.frequency == "passages" else len(held)
+
+
+class Way:
+    """What one sub-query finds: passages in their order, the sub-graph's triples with their scores, its paths."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus, self.readings = corpus, corpus.readings
+        self.found: list[str] = []
+        self.scores: dict[Stated, float] = {}
+        self.paths: list[Path] = []
+
+    def go(self, text: str, k: int) -> dict[str, float]:
+        joins: set[str] = set()
+        for iteration in range(1, self.readings.iterations + 1):
+            new = self.passages(text, k, joins)
+            self.found += new
+            kept, joins = self.shortlist(text, new)
+            matcher = Matcher(self, text)
+            self.extend({stated: matcher.triple(stated[1])[0] for stated in kept})
+            if not joins:
+                break
+            if self.readings.rewrite and iteration < self.readings.iterations:
+                text = matcher.rewritten(kept)
+        return self.ranked()
+
+    def passages(self, text: str, k: int, joins: set[str]) -> list[str]:
+        if not self.found:
+            return self.corpus.search("composed(over=triple_passages)", text, k)
+        names = tuple(sorted(joins))
+        linked = filters.Any((Terms("subjects", names), Terms("objects", names)))
+        where = All((Not(Ids(tuple(self.found))), linked))
+        return self.corpus.search("hybrid(over=triple_passages)", text, k, where)
+
+    def with_aliases(self, names: Iterable[str]) -> set[str]:
+        """These names and others of the same entities, as far as a passage that was found so far says so."""
+        known = set(names)
+        said = [row["aliases"] for row in self.corpus.aliases if set(row["passage_ids"]) & set(self.found)]
+        return known | {name for aliases in said if known & set(aliases) for name in aliases}
+
+    def shortlist(self, text: str, passages: Sequence[str]) -> tuple[list[Stated], set[str]]:
+        """Those triples of the passages with a partial that the question finds, and what joins them to others."""
+        stated = [(id, triple) for id in passages for triple in self.corpus.triples[id]]
+        if not stated:
+            return [], set()
+        entities = self.with_aliases(name for _, (subject, _, object) in stated for name in (subject, object))
+        where = All((Terms("passage_ids", tuple(passages)), Terms("subject", tuple(sorted(entities)))))
+        ids = self.corpus.search("hybrid(over=partial_triples)", text, self.readings.t_max, where)
+        kept, joins = [], set()
+        for id, triple in stated:
+            direct, inverse = (partial_id(*partial) in ids for partial in partials(triple))
+            if direct or inverse:
+                kept.append((id, triple))
+            if direct or (inverse and self.readings.join == "all"):
+                joins.add(triple[2])
+            if inverse or (direct and self.readings.join == "all"):
+                joins.add(triple[0])
+        return kept, self.with_aliases(joins)
+
+    def extend(self, new: Mapping[Stated, float]) -> None:
+        """Paths of earlier iterations go on with new triples, and each of these opens one (V9)."""
+        earlier = list(self.paths)
+        self.scores.update(new)
+        self.paths += [(stated,) for stated in new]
+        for path in earlier:
+            longer = [(*path, stated) for stated in new if self.goes_on(path, stated[1])]
+            self.paths += longer
+            if longer and not self.readings.keep_prefixes:
+                self.paths.remove(path)
+
+    def goes_on(self, path: Path, triple: Triple) -> bool:
+        ends = path if self.readings.extend_any else path[-1:]
+        names = {name for _, (subject, _, object) in ends for name in (subject, object)}
+        return bool(names & self.with_aliases((triple[0], triple[2])))
+
+    def ranked(self) -> dict[str, float]:
+        """A passage has the best product of a triple's score and that of a path through it (V10)."""
+        ranked = {}
+        for place, id in enumerate(self.found):
+            products = [
+                self.scores[stated] * sum(self.scores[one] for one in path) / len(path)
+                for path in self.paths
+                for stated in path
+                if stated[0] == id
+            ]
+            ranked[id] = max(products, default=1 / (place + 1) - 2)
+        return ranked
+
+
+class Matcher:
+    """Names beside the n-grams of one text (V7)."""
+
+    def __init__(self, way: Way, text: str) -> None:
+        self.way, self.text = way, text
+        (self.vector,), (tokens,) = way.corpus.workspace.encoder.encode_queries_with_tokens([text])
+        self.matched: dict[frozenset[str], tuple[float, Span | None]] = {}
+        self.grams: list[tuple[Span, Any]] = []
+        words = [word.span() for word in WORD.finditer(text)]
+        for length in range(1, LONGEST + 1):
+            for first in range(len(words) - length + 1):
+                start, end = words[first][0], words[first + length - 1][1]
+                pairs = zip(tokens.spans, tokens.vectors, strict=True)
+                inside = [vector for span, vector in pairs if start <= span[0] and span[1] <= end]
+                total = np.sum(inside, axis=0, dtype=float) if inside else np.zeros(1)
+                if total.any():
+                    self.grams.append(((start, end), total / np.linalg.norm(total)))
+
+    def best(self, names: Iterable[str]) -> tuple[float, Span | None]:
+        """The greatest cosine of a name with an n-gram; of equal n-grams the shortest, then the first."""
+        key = frozenset(names)
+        if key not in self.matched:
+            best: tuple[float, Span | None] = (0.0, None)
+            for name in sorted(key):
+                for span, gram in self.grams:
+                    cosine = float(self.way.corpus.vectors[name] @ gram)
+                    if best[1] is None or cosine > best[0] + AS_EQUAL:
+                        best = (cosine, span)
+            self.matched[key] = best
+        return self.matched[key]
+
+    def predicate(self, predicate: str) -> tuple[float, Span | None]:
+        score, span = self.best([predicate])
+        by_query = self.way.readings.predicate_score == "query"
+        return float(self.way.corpus.vectors[predicate] @ self.vector) if by_query else score, span
+
+    def triple(self, triple: Triple) -> tuple[float, Partial]:
+        """Equations 1 and 2, and the partial that gave the greater score."""
+        scored = []
+        for partial in partials(triple):
+            matched = self.best(self.way.with_aliases([partial[0]]))[0] + self.predicate(partial[1])[0]
+            scored.append((matched / (2 * (1 + math.log(self.way.corpus.frequency(partial)))), partial))
+        return max(scored, key=lambda one: one[0])
+
+    def rewritten(self, kept: Sequence[Stated]) -> str:
+        """The text with the other end of its best triple, where it is another, in the place of the end it names (V11)."""
+        for _, triple in sorted(kept, key=lambda one: -self.triple(one[1])[0]):
+            _, (entity, predicate, inverse) = self.triple(triple)
+            score, mention = self.best(self.way.with_aliases([entity]))
+            other = triple[0] if inverse else triple[2]
+            if mention and score >= SURE_ENTITY and self.text[slice(*mention)].lower() != other.lower():
+                return self.swapped(mention, predicate, other)
+        return self.text
+
+    def swapped(self, mention: Span, predicate: str, other: str) -> str:
+        score, said = self.predicate(predicate)
+        gone = set(range(*said)) if said and score >= SURE_PREDICATE else set()
+        written = ""
+        for place, character in enumerate(self.text):
+            if place == mention[0]:
+                written += other
+            if place not in gone and not mention[0] <= place < mention[1]:
+                written += character
+        return " ".join(written.split())

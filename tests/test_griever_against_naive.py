@@ -1,0 +1,145 @@
+"""GRIEVER against a plain second writing of it: the same passages with the same scores, whichever way it is read."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import naive_griever
+import pytest
+from made_extractions import imported, openie, spelt
+
+from ragindex import registry
+from ragindex.types import Document, Query
+
+PEOPLE = ["Ada Holm", "Boris Holm", "Ada Ketch", "Clara Ketch", "Boris Vries", "Clara Vries", "Edda Holm"]
+PLACES = ["Port Arnhem", "New Arnhem", "Port Bruges", "New Bruges", "Old Arnhem"]
+RIVERS = ["Upper Leie", "Lower Leie", "Upper Tajo", "Lower Tajo"]
+WORKS = ["Golden Harvest", "Winter Harvest", "Golden Orchard", "Winter Quarrel", "Silent Orchard", "Silent Quarrel"]
+OTHER_NAMES = {"Ada Holm": "Lady Byron", "Clara Vries": "Northern Lady", "Old Arnhem": "New Krupp"}
+TRIPLES = (
+    ("lived quietly near", PEOPLE, PLACES),
+    ("lived happily in", PEOPLE, PLACES),
+    ("secretly married", PEOPLE, PEOPLE),
+    ("secretly wrote", PEOPLE, WORKS),
+    ("happily painted", PEOPLE, WORKS),
+    ("flows quietly through", RIVERS, PLACES),
+    ("painted portrait of", PEOPLE, PEOPLE),
+)
+QUESTIONS = (
+    "Where lived the woman who secretly wrote {work}?",
+    "Which river flows through the city where {person} lived happily?",
+    "Who married the author whose book {work} was painted for {person}?",
+    "Who happily painted the work that {person} wrote?",
+    "In {place}, where the {river} flows quietly, which painter lived who married {person}?",
+    "Whom did the man who lived quietly near {place} marry?",
+    "What is {work}?",
+    "Nobody knows what it meant?",
+    "Who's the painter that the author who secretly wrote {work} married?",
+    "When was {place}, which the {river} flows through, painted?",
+    "Which portrait was painted in the place where the one whom {person} secretly married lived?",
+)
+CLOSE = 1e-5
+READINGS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"iterations": 1},
+    {"iterations": 3},
+    {"split": False},
+    {"rewrite": False},
+    {"same_as": "none"},
+    {"t_max": 3, "join": "all"},
+    {"predicate_score": "query"},
+    {"frequency": "objects"},
+    {"frequency": "passages"},
+    {"iterations": 3, "extend_any": True},
+    {"iterations": 3, "keep_prefixes": False},
+    {"t_max": 3},
+)
+
+
+def made_up(seed: int) -> list[Document]:
+    """Documents of 2 to 4 triples over few names, some stated twice; some say that a name has another, some nothing."""
+    chance = random.Random(seed)
+
+    def name(names: Sequence[str]) -> str:
+        chosen = chance.choice(names)
+        return OTHER_NAMES[chosen] if chosen in OTHER_NAMES and chance.random() < 0.4 else chosen
+
+    def line() -> str:
+        predicate, subjects, objects = chance.choice(TRIPLES)
+        return f"{name(subjects)}|{predicate}|{name(objects)}"
+
+    documents = [spelt(f"d{number}", *(line() for _ in range(chance.randint(2, 4)))) for number in range(27)]
+    for number, (one, other) in enumerate(OTHER_NAMES.items()):
+        documents.append(spelt(f"alias{number}", f"{one}|is also known as|{other}", line()))
+        documents.append(spelt(f"bare{number}", f"Nobody knows what {one} meant to {chance.choice(PLACES)}."))
+    return documents
+
+
+def asked(seed: int) -> list[str]:
+    chance = random.Random(seed)
+    known = {"person": [*PEOPLE, *OTHER_NAMES.values()], "place": PLACES, "river": RIVERS, "work": WORKS}
+    return [
+        template.format(**{name: chance.choice(values) for name, values in known.items()}) for template in QUESTIONS
+    ]
+
+
+def read_off(document: Document) -> list[tuple[str, str, str]]:
+    lines = [line.split("|") for line in document.text.splitlines() if "|" in line]
+    return [(subject, predicate, object) for subject, predicate, object in lines]
+
+
+class Compared:
+    """A corpus with questions, and what the naive writing answers: each once, for several tests."""
+
+    def __init__(self, folder: Path, seed: int, k: int) -> None:
+        documents = made_up(seed)
+        self.workspace = imported(folder / "w", openie(folder / "f.json", documents), documents)
+        self.workspace.sync([registry.scheme("griever")])
+        self.triples = {one.id: read_off(one) for one in documents}
+        self.questions, self.k = asked(seed), k
+        self._expected: dict[str, list[dict[str, float]]] = {}
+
+    def expected(self, readings: Mapping[str, Any]) -> list[dict[str, float]]:
+        """For each question all passages with their scores, best first."""
+        if str(readings) not in self._expected:
+            corpus = naive_griever.Corpus(self.workspace, self.triples, naive_griever.Readings(**readings))
+            self._expected[str(readings)] = [
+                dict(naive_griever.ranked(corpus, text, self.k)) for text in self.questions
+            ]
+        return self._expected[str(readings)]
+
+    def found(self, readings: Mapping[str, Any]) -> list[dict[str, float]]:
+        """For each question the k best passages of the real one."""
+        real = registry.scheme({"name": "griever", "params": dict(readings)}).open(self.workspace)
+        answers = real.retrieve([Query(str(place), text) for place, text in enumerate(self.questions)], self.k)
+        return [{hit.id: hit.score for hit in one.hits} for one in answers]
+
+
+@pytest.fixture(scope="module", params=[(1, 2), (2, 5)], ids=str)
+def compared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    return Compared(tmp_path_factory.mktemp("naive"), *request.param)
+
+
+@pytest.mark.parametrize("readings", READINGS, ids=str)
+def test_the_same_passages_with_the_same_scores(readings: Mapping[str, Any], compared: Compared) -> None:
+    for text, found, every in zip(
+        compared.questions, compared.found(readings), compared.expected(readings), strict=True
+    ):
+        best = list(every.values())[: compared.k]
+        assert list(found.values()) == pytest.approx(best, abs=CLOSE), (text, found, every)
+        assert found == pytest.approx({id: every.get(id) for id in found}, abs=CLOSE), text  # equal ones may be swapped
+
+
+@pytest.mark.parametrize("readings", READINGS[1:], ids=str)
+def test_every_reading_makes_a_difference(readings: Mapping[str, Any], compared: Compared) -> None:
+    """Else the comparison says nothing of it."""
+    usual = dict(list(readings.items())[:-1])
+    assert compared.expected(readings) != compared.expected(usual)
+
+
+def test_what_there_is_to_compare(compared: Compared) -> None:
+    """Passages that no triple was scored of, and others; some of them found under a rewritten question only."""
+    every = [score for one in compared.expected({}) for score in one.values()]
+    assert {score < -1 for score in every} == {True, False}
+    assert compared.expected({})[0].keys() != compared.expected({"rewrite": False})[0].keys()
