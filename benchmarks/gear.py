@@ -97,13 +97,13 @@ def quality(data: Path, triples: Path, folder: Path) -> None:
         for k in KS:
             than = result.methods[other].label
             pair = result.pair(result.methods[3].label, than, f"R@{k}")
-            print(f"refined less {than} at R@{k}: {pair.difference * 100:+.1f}, {bounds(pair.ci95)}")
+            print(f"refined less {than} at R@{k}: {pair.difference * 100:+.1f}, {_bounds(pair.ci95)}")
 
 
 def _table(result: Comparison) -> Table:
     table = Table("method", *(f"R@{k} (95 %)" for k in KS), *(f"less its base at {k}" for k in KS), "chains", "encoded")
     for method in result.methods:
-        recall = [f"{method.metrics[f'R@{k}'] * 100:.1f} {bounds(method.ci95.get(f'R@{k}'))}" for k in KS]
+        recall = [f"{method.metrics[f'R@{k}'] * 100:.1f} {_bounds(method.ci95.get(f'R@{k}'))}" for k in KS]
         table.add_row(method.label, *recall, *_beyond(result, method), *map("{:.0f}".format, counted(method)))
     return table
 
@@ -114,10 +114,10 @@ def _beyond(result: Comparison, method: MethodResult) -> list[str]:
         return [""] * len(KS)
     base = method.params["base"]["name"]
     pairs = [result.pair(method.label, base, f"R@{k}") for k in KS]
-    return [f"{pair.difference * 100:+.1f} {bounds(pair.ci95)}" for pair in pairs]
+    return [f"{pair.difference * 100:+.1f} {_bounds(pair.ci95)}" for pair in pairs]
 
 
-def bounds(interval: tuple[float, float] | None) -> str:
+def _bounds(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f"[{interval[0] * 100:.1f}, {interval[1] * 100:.1f}]"
 
 

@@ -23,18 +23,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.gear import ENCODER, beside_the_model, bounds, openie
-from eval import datasets, worlds
-from eval.comparison import Comparison, MethodResult
-from eval.evaluator import compare
+from benchmarks.gear import ENCODER, beside_the_model, openie
+from eval import datasets, metrics, significance, worlds
+from eval.scoring import judgements
 from ragindex import registry
 from ragindex.filters import Terms
 from ragindex.interfaces import Where
@@ -93,53 +91,73 @@ PATHS = ["griever.paths"] + [
     )
 ]
 PEERS = ["composed", "hybrid", "bm25", "dense", "hipporag(mode=facts)"]
+LESS = ("composed", "hybrid", "griever")
 
 
 # ---------------------------------------------------------------- quality
 
 
-def compared(data: Path, triples: Path | None, rows: Sequence[str], folder: Path) -> Comparison:
-    with beside_the_model(folder):
-        return compare(
-            data, rows, encoder=ENCODER, ks=KS, triples=triples, workspace="index", out="report", tracking=False
+Recalls: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A data set with its index: recalls of methods, (questions, k)."""
+
+    dataset: datasets.Dataset
+    workspace: Workspace
+
+    def recalls(self, method: str) -> Recalls:
+        """R@5, R@10 and R@15 of each question; a method that reads k is asked once for each."""
+        scheme = registry.scheme(method)
+        self.workspace.sync([scheme])
+        opened, gold = scheme.open(self.workspace), self.dataset.gold
+        assert gold is not None
+        wanted = KS if getattr(scheme, "reads_k", False) else KS[-1:]
+        found = {k: opened.retrieve(self.dataset.queries, k) for k in wanted}
+        rows = []
+        for n, query in enumerate(self.dataset.queries):
+            judged = judgements(gold, query.id)
+            hits = [[hit.doc_ids for hit in found.get(k, found[wanted[-1]])[n].hits] for k in KS]
+            rows.append([metrics.measure(of_k, judged, (k,))[f"R@{k}"] for k, of_k in zip(KS, hits, strict=True)])
+        return np.array(rows)
+
+
+def quality(asking: Asking) -> None:
+    """Every row with its differences."""
+    peers = {peer: asking.recalls(peer) for peer in PEERS}
+    for method in [*PEERS, *TABLE_3, *OFF, *PATHS, *READINGS]:
+        found = peers[method] if method in peers else asking.recalls(method)
+        if method == "griever":
+            peers[method] = found
+        told = "; ".join(
+            f"less {than}: {less(found, peers[than])}" for than in LESS if than in peers and than != method
         )
+        print(f"{method} | {_told(found)} | {told}", flush=True)
 
 
-def quality(data: Path, triples: Path | None, folder: Path) -> None:
-    """One comparison of all rows."""
-    result = compared(data, triples, [*PEERS, *TABLE_3, *OFF, *READINGS, *PATHS], folder)
-    table = Table("method", "R@5/10/15", *(f"less {than} at 5, 10, 15" for than in PEERS[:2]))
-    for method in result.methods:
-        table.add_row(method.label, recalled(method), *(less(result, method.label, than) for than in PEERS[:2]))
-    Console(width=200, highlight=False).print(table)
+def less(found: Recalls, than: Recalls) -> str:
+    """The mean differences with their 95 % intervals."""
+    differences = found - than
+    low, high = zip(
+        *(significance.interval(each) for each in significance.resampled_means(differences, seed=0).T), strict=True
+    )
+    columns = zip(differences.mean(axis=0) * 100, low, high, strict=True)
+    return ", ".join(f"{mean:+.1f} ({one * 100:.1f} to {other * 100:.1f})" for mean, one, other in columns)
 
 
-def recalled(method: MethodResult) -> str:
-    """R@5/10/15 in percent."""
-    return " / ".join(f"{method.metrics[f'R@{k}'] * 100:.1f}" for k in KS)
+def _told(recall: Recalls) -> str:
+    return " / ".join(f"{value * 100:.1f}" for value in recall.mean(axis=0))
 
 
-def less(result: Comparison, label: str, than: str) -> str:
-    """The differences with their intervals."""
-    if label == than:
-        return ""
-    pairs = [result.pair(label, than, f"R@{k}") for k in KS]
-    return ", ".join(f"{pair.difference * 100:+.1f} {bounds(pair.ci95)}" for pair in pairs)
-
-
-def bases(data: Path, triples: Path | None, folder: Path) -> None:
+def bases(asking: Asking) -> None:
     """The agents, done by rules, over griever as over hybrid (the paper's Table 4); base_k is the paper's k = 5."""
-    rows = [
-        "gear(base_k=5)",
-        "gear(base_k=5, base=griever)",
-        "ircot(base_k=5, base=hybrid)",
-        "ircot(base_k=5, base=griever)",
-    ]
-    result = compared(data, triples, rows, folder)
-    for hybrid, griever in (result.methods[:2], result.methods[2:]):
-        for method in (hybrid, griever):
-            print(f"{method.label}: {recalled(method)}")
-        print(f"  difference: {less(result, griever.label, hybrid.label)}")
+    for agent in ("gear(base_k=5, base={})", "ircot(base_k=5, base={})"):
+        rows = {base: asking.recalls(agent.format(base)) for base in ("hybrid", "griever", "griever.paths")}
+        for base, found in rows.items():
+            print(
+                f"{agent.format(base)} | {_told(found)} | less over hybrid: {less(found, rows['hybrid'])}", flush=True
+            )
 
 
 # ---------------------------------------------------------------- the preset
@@ -148,37 +166,24 @@ def bases(data: Path, triples: Path | None, folder: Path) -> None:
 GRID = [
     f"griever.paths(shortlist={shortlist}, split={split}, rewrite={rewrite}, retrieval_weight={weight})"
     for shortlist, split, rewrite, weight in product(
-        ("partial", "none"), ("false", "true"), ("false", "true"), (0.5, 1, 2)
+        ("partial", "none"), ("false", "true"), ("false", "true"), (1, 0.5, 2)
     )
 ]
 
 
-def folds(data: Path, triples: Path | None, folder: Path) -> None:
+def folds(asking: Asking) -> None:
     """Five folds: the setting with the best mean of R@5, R@10 and R@15 on four, reported on the fifth."""
-    result = compared(data, triples, [*PEERS, *GRID], folder)
-    assert result.gold is not None
-    asked = sorted(result.gold)
-    recall = np.array([[[m.per_query[id][f"R@{k}"] for k in KS] for id in asked] for m in result.methods])
-    fold = np.random.default_rng(0).permutation(len(asked)) % 5
+    peers = {peer: asking.recalls(peer) for peer in (*PEERS, "griever")}
+    recall = np.array([asking.recalls(method) for method in GRID])
+    fold = np.random.default_rng(0).permutation(recall.shape[1]) % 5
     held = np.empty_like(recall[0])
     for number in range(5):
-        best = len(PEERS) + int(recall[len(PEERS) :, fold != number].mean(axis=(1, 2)).argmax())
+        best = int(recall[:, fold != number].mean(axis=(1, 2)).argmax())
         held[fold == number] = recall[best, fold == number]
-        print(f"fold {number + 1}: {result.methods[best].label}")
-    print(f"held out: {_told(held)}")
-    for n, peer in enumerate(PEERS):
-        differences = held - recall[n]
-        drawn = np.random.default_rng(0).integers(0, len(asked), (10_000, len(asked)))
-        low, high = np.percentile(differences[drawn].mean(axis=1), (2.5, 97.5), axis=0) * 100
-        told = ", ".join(
-            f"{mean:+.1f} ({one:.1f} to {other:.1f})"
-            for mean, one, other in zip(differences.mean(axis=0) * 100, low, high, strict=True)
-        )
-        print(f"less {peer} ({_told(recall[n])}): {told}")
-
-
-def _told(recall: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> str:
-    return " / ".join(f"{value * 100:.1f}" for value in recall.mean(axis=0))
+        print(f"fold {number + 1}: {GRID[best]}")
+    print(f"held out | {_told(held)}")
+    for peer, found in peers.items():
+        print(f"less {peer} ({_told(found)}): {less(held, found)}")
 
 
 # ---------------------------------------------------------------- what is missed, and where
@@ -197,21 +202,18 @@ STEPS = (
 )
 
 
-def funnel(data: Path, triples: Path | None, folder: Path) -> None:
+def funnel(asking: Asking) -> None:
     """For each k, how many gold passages come through each step."""
-    dataset = datasets.load(data)
-    assert dataset.gold is not None
-    with beside_the_model(folder):
-        workspace = built(dataset, triples, ["griever"])
-        opened = registry.scheme("griever").open(workspace)
-        assert isinstance(opened, GrieverRetriever)
-        for k in KS:
-            counts = np.sum(
-                [_counted(opened, query, set(dataset.gold[query.id].grades), k) for query in dataset.queries], axis=0
-            )
-            print(f"k = {k}")
-            for name, count in zip(STEPS, counts, strict=True):
-                print(f"  {name:50} {count:4}")
+    scheme, gold = registry.scheme("griever"), asking.dataset.gold
+    asking.workspace.sync([scheme])
+    opened = scheme.open(asking.workspace)
+    assert isinstance(opened, GrieverRetriever)
+    assert gold is not None
+    for k in KS:
+        each = [_counted(opened, query, set(judgements(gold, query.id)), k) for query in asking.dataset.queries]
+        print(f"k = {k}")
+        for name, count in zip(STEPS, np.sum(each, axis=0), strict=True):
+            print(f"  {name:50} {count:4}")
 
 
 def _counted(opened: GrieverRetriever, query: Query, gold: set[str], k: int) -> list[int]:
@@ -248,13 +250,14 @@ def _entities(opened: GrieverRetriever, doc: str) -> set[str]:
 # ---------------------------------------------------------------- time
 
 
-def built(dataset: datasets.Dataset, triples: Path | None, methods: Sequence[str]) -> Workspace:
+def asking(data: Path, triples: Path | None) -> Asking:
+    """The data set and a workspace with its documents."""
+    dataset = datasets.load(data)
     workspace = Workspace.open("index", encoder=ENCODER, cutting=None)
     workspace.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
     if triples is not None:
         workspace.import_part("extractions", triples)
-    workspace.sync([registry.scheme(method) for method in methods])
-    return workspace
+    return Asking(dataset, workspace)
 
 
 def timed(workspace: Workspace, written: str, asked: Sequence[str], k: int) -> dict[str, float]:
@@ -272,15 +275,13 @@ def timed(workspace: Workspace, written: str, asked: Sequence[str], k: int) -> d
     }
 
 
-def speed(data: Path, triples: Path | None, folder: Path) -> None:
+def speed(asking: Asking) -> None:
     """At each k, beside composed and hybrid in the same run."""
-    dataset = datasets.load(data)
-    methods = ("composed", "hybrid", "griever", "griever.paths")
-    with beside_the_model(folder):
-        workspace = built(dataset, triples, methods)
-        for method, k in product(methods, KS):
-            found = timed(workspace, method, [query.text for query in dataset.queries], k)
-            print(f"{method:14} k = {k:2}: {_milliseconds(found)}", flush=True)
+    texts = [query.text for query in asking.dataset.queries]
+    for method in ("composed", "hybrid", "griever", "griever.paths"):
+        asking.workspace.sync([registry.scheme(method)])
+        for k in KS:
+            print(f"{method:14} k = {k:2}: {_milliseconds(timed(asking.workspace, method, texts, k))}", flush=True)
 
 
 def _milliseconds(found: dict[str, float]) -> str:
@@ -340,7 +341,9 @@ def main(what: str, *rest: str) -> None:
         scale([int(size.replace(",", "")) for size in rest] or [1_000, 10_000, 100_000])
     else:
         runs = {"quality": quality, "folds": folds, "funnel": funnel, "bases": bases, "speed": speed}
-        runs[what](Path(rest[0]).resolve(), Path(rest[1]).resolve() if len(rest) > 1 else None, folder)
+        data, triples = Path(rest[0]).resolve(), Path(rest[1]).resolve() if len(rest) > 1 else None
+        with beside_the_model(folder):
+            runs[what](asking(data, triples))
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ class Matcher:
         return max(scored, key=lambda one: one[0])
 
     def rewritten(self, kept: Sequence[Stated]) -> str:
-        """The text with the other end of its best triple, where it is another, in the place of the end it names (V11)."""
+        """The text with the other end of its best triple, if another, in the place of the end it names (V11)."""
         for _, triple in sorted(kept, key=lambda one: -self.triple(one[1])[0]):
             _, (entity, predicate, inverse) = self.triple(triple)
             score, mention = self.best(self.way.with_aliases([entity]))
