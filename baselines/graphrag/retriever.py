@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from baselines.graphrag import steps
 from baselines.graphrag.steps import Nearby
-from ragindex.filters import Filter, Ids, Terms
-from ragindex.hits import FIELDS, check, hits
-from ragindex.interfaces import Collection, Encoder, Found, Nearest, RecordBatch, Where
+from ragindex.filters import Filter, Terms
+from ragindex.hits import FIELDS, check, hits, looked_up
+from ragindex.interfaces import Collection, Encoder, Found, Nearest
 from ragindex.parts.communities import Reports
 from ragindex.parts.entity_graph import Graph
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
@@ -80,30 +79,23 @@ class GraphRAGRetriever:
     def _hits(self, entities: Sequence[Nearby], k: int, passing: frozenset[str] | None) -> tuple[Hit, ...]:
         """Scores are 1 / rank: the method gives an order and no scores."""
         ids = steps.ranked_passages(entities, k, passing)
-        records = _looked_up(self.passages, ids, FIELDS)
+        records = looked_up(self.passages, ids, FIELDS)
         kept = records.column("id").to_pylist()
         return hits(Found(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
 
     def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
         ids = steps.candidate_relations(entities, self.settings.relations)
         fields = ("source", "target", "triples", "weight", *_owners(passing))
-        rows = steps.allowed(_looked_up(self.graph.relations, ids, fields).to_pylist(), passing)
+        rows = steps.allowed(looked_up(self.graph.relations, ids, fields).to_pylist(), passing)
         return steps.stated(steps.ranked_relations(entities, rows, self.settings.relations * len(entities)))
 
     def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
         """The ids of the entities' communities that have a report, and the reports."""
         keys = [entity.key for entity in entities]
-        ids = steps.ranked_communities(_looked_up(self.communities.memberships, keys, ("community",)).to_pylist())
-        found = _looked_up(self.communities.reports, ids, ("text", *_owners(passing)))
+        ids = steps.ranked_communities(looked_up(self.communities.memberships, keys, ("community",)).to_pylist())
+        found = looked_up(self.communities.reports, ids, ("text", *_owners(passing)))
         rows = steps.allowed(found.to_pylist(), passing)
         return [row["id"] for row in rows], [row["text"] for row in rows]
-
-
-def _looked_up(records: Collection, ids: Sequence[str], fields: Sequence[str]) -> RecordBatch:
-    """Those that exist, in the order asked: by a search, which engines answer from memory where they can."""
-    (found,) = records.search([Where(Ids(tuple(ids)), max(1, len(ids)), tuple(fields))])
-    place = {id: row for row, id in enumerate(found.ids)}
-    return found.records.take(pa.array([place[id] for id in ids if id in place], pa.int64()))
 
 
 def _naming(passing: frozenset[str] | None) -> Terms | None:

@@ -16,7 +16,7 @@ from baselines.hipporag.tasks import QUESTION_ENTITIES
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.explaining import Trace
 from ragindex.filters import Filter, Ids, both
-from ragindex.hits import FIELDS, check, hits
+from ragindex.hits import FIELDS, check, hits, looked_up
 from ragindex.interfaces import Collection, Encoder, Floats, Found, Nearest, Where
 from ragindex.language.tasks import Language
 from ragindex.parts.phrase_graph import WeightedGraph
@@ -73,7 +73,7 @@ class Walked:
             scores |= {id: value for id, value in block if id in passing}
             if len(scores) >= k:
                 break
-        records = self.passages.get(list(scores)[:k], FIELDS)
+        records = looked_up(self.passages, list(scores)[:k], FIELDS)
         ids = records.column("id").to_pylist()
         return hits(Found(ids, np.array([scores[id] for id in ids]), records), self.source)
 

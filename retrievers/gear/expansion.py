@@ -9,7 +9,7 @@ import numpy as np
 
 from ragindex.encoders.cached import CachedEncoder, shared_questions
 from ragindex.explaining import Trace
-from ragindex.hits import FIELDS, check, hits
+from ragindex.hits import FIELDS, check, hits, looked_up
 from ragindex.interfaces import Collection, Floats, Found, Retriever
 from ragindex.parts.triple_graph import Graph
 from ragindex.ranking import reciprocal_rank_fusion
@@ -76,7 +76,7 @@ class Expansion:
     def _passages(self, ids: Sequence[str]) -> tuple[Hit, ...]:
         if not ids:
             return ()
-        records = self.passages.get(ids, FIELDS)
+        records = looked_up(self.passages, ids, FIELDS)
         return hits(Found(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
 
     @cached_property
