@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import AfterValidator
 
 from ragindex.interfaces import IndexingScheme, Part
-from ragindex.parts.passages import Passages
+from ragindex.parts.triples import Triples
 from ragindex.parts.vectors import Vectors
 from ragindex.registry import SchemeField
 
@@ -17,8 +17,8 @@ def over(scheme: Any, part: Part[Any]) -> IndexingScheme:
 
 
 def _is_flat(scheme: Any) -> Any:
-    elsewhere = over(scheme, Passages()) if "over" in type(scheme).model_fields else None
-    if elsewhere is None or any(part not in (Passages(), Vectors(of=Passages())) for part in elsewhere.parts()):
+    elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None  # what no scheme searches itself
+    if elsewhere is None or any(part not in (Triples(), Vectors(of=Triples())) for part in elsewhere.parts()):
         raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed")
     return scheme
 

@@ -222,6 +222,7 @@ def test_a_path_as_a_whole(workspace: Workspace) -> None:
     [
         ("griever(base=griever)", "a method that searches one part `over`"),
         ("griever(follow=gear)", "a method that searches one part `over`"),
+        ("griever(base=hybrid(bases=[bm25, dense]))", "a method that searches one part `over`"),
         ("griever(triples=passages)", "triples"),
         ("griever(iterations=0)", "greater than or equal to 1"),
         ("griever(shortlist=some)", "'partial', 'full' or 'none'"),
