@@ -17,7 +17,8 @@ def over(scheme: Any, part: Part[Any]) -> IndexingScheme:
 
 
 def _is_flat(scheme: Any) -> Any:
-    elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None  # what no scheme searches itself
+    """Tried with triples: no scheme searches those of itself."""
+    elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None
     if elsewhere is None or any(part not in (Triples(), Vectors(of=Triples())) for part in elsewhere.parts()):
         raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed")
     return scheme
