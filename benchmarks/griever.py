@@ -1,6 +1,6 @@
 """GRIEVER: recall of its rows, its preset by cross-validation, what it misses and why, and its time.
 
-    .venv/bin/python -m benchmarks.griever quality DATA [TRIPLES]
+    .venv/bin/python -m benchmarks.griever quality DATA [TRIPLES [METHOD …]]
     .venv/bin/python -m benchmarks.griever folds DATA TRIPLES
     .venv/bin/python -m benchmarks.griever funnel DATA [TRIPLES]
     .venv/bin/python -m benchmarks.griever bases DATA [TRIPLES]
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -123,10 +123,10 @@ class Asking:
         return np.array(rows)
 
 
-def quality(asking: Asking) -> None:
-    """Every row with its differences."""
-    peers = {peer: asking.recalls(peer) for peer in PEERS}
-    for method in [*PEERS, *TABLE_3, *OFF, *PATHS, *READINGS]:
+def quality(asking: Asking, *rows: str) -> None:
+    """Every row, or those given, with their differences."""
+    peers = {peer: asking.recalls(peer) for peer in (LESS if rows else PEERS)}
+    for method in rows or [*PEERS, *TABLE_3, *OFF, *PATHS, *READINGS]:
         found = peers[method] if method in peers else asking.recalls(method)
         if method == "griever":
             peers[method] = found
@@ -164,10 +164,9 @@ def bases(asking: Asking) -> None:
 
 
 GRID = [
-    f"griever.paths(shortlist={shortlist}, split={split}, rewrite={rewrite}, retrieval_weight={weight})"
-    for shortlist, split, rewrite, weight in product(
-        ("partial", "none"), ("false", "true"), ("false", "true"), (1, 0.5, 2)
-    )
+    f"griever.paths(iterations={iterations}, shortlist={shortlist}, split={both}, rewrite={both}, "
+    f"retrieval_weight={weight})"
+    for iterations, shortlist, both, weight in product((2, 3), ("partial", "none"), ("false", "true"), (1, 0.5, 2))
 ]
 
 
@@ -340,10 +339,16 @@ def main(what: str, *rest: str) -> None:
     elif what == "scale":
         scale([int(size.replace(",", "")) for size in rest] or [1_000, 10_000, 100_000])
     else:
-        runs = {"quality": quality, "folds": folds, "funnel": funnel, "bases": bases, "speed": speed}
-        data, triples = Path(rest[0]).resolve(), Path(rest[1]).resolve() if len(rest) > 1 else None
+        runs: dict[str, Callable[..., None]] = {
+            "quality": quality,
+            "folds": folds,
+            "funnel": funnel,
+            "bases": bases,
+            "speed": speed,
+        }
+        data, triples = Path(rest[0]).resolve(), Path(rest[1]).resolve() if len(rest) > 1 and rest[1] else None
         with beside_the_model(folder):
-            runs[what](asking(data, triples))
+            runs[what](asking(data, triples), *rest[2:])
 
 
 if __name__ == "__main__":

@@ -305,6 +305,15 @@ class Collection(Protocol):
         ...
 
 
+@runtime_checkable
+class JoiningCollection(Protocol):
+    """What a collection has besides where its engine searches several in one round trip (ragindex.stores.together)."""
+
+    def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
+        """As `Collection.search`, for each of `asked` in order; None where one of them is not of this engine."""
+        ...
+
+
 class Store(Protocol):
     """An engine that holds collections."""
 
@@ -313,7 +322,10 @@ class Store(Protocol):
         ...
 
     def open(self, name: str, version: int) -> Collection:
-        """`name` as it was at `version`, read-only."""
+        """`name` as it was at `version`, read-only. A version can be opened once `Collection.finish` has come after it.
+
+        A store may keep finished states only: a version before `finish` then opens the newest state, or raises.
+        """
         ...
 
     def names(self) -> list[str]:

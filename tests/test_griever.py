@@ -19,6 +19,7 @@ from ragindex.plugin import Plugin
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Step
 from ragindex.workspace import Workspace
+from retrievers.griever.index import aliases_in
 from retrievers.griever.retriever import GrieverRetriever
 
 NORTH_STAR = "Who married the publisher of abolitionist newspaper The North Star?"
@@ -280,9 +281,8 @@ def test_a_chain_of_aliases_across_senses(tmp_path: Path) -> None:
     retriever = registry.scheme("griever").open(workspace)
     assert isinstance(retriever, GrieverRetriever)
     names = ["Orange", "France Telecom", "Citrus sinensis"]
-    of_company, of_fruit, of_plant = retriever.index.aliases(
-        [(names, ["company"]), (names, ["fruit"]), (names, ["plant"])]
-    )
+    _, pairs = retriever.index.around([], [["company"], ["fruit"], ["plant"]])
+    of_company, of_fruit, of_plant = (aliases_in(each, names) for each in pairs)
     assert of_company == {"Orange": ("France Telecom",), "France Telecom": ("Orange",)}
     assert of_fruit == {"Orange": ("Citrus sinensis",), "Citrus sinensis": ("Orange",)}
     assert of_plant == {}

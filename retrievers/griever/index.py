@@ -1,6 +1,6 @@
 """What GRIEVER looks up: passages with their triples, partial triples, aliases, and the vectors of names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -8,15 +8,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ragindex.filters import All, Any, Filter, Ids, Not, Terms, both
-from ragindex.hits import looked_up
-from ragindex.interfaces import Collection, Floats, Nearest, Where
+from ragindex.interfaces import Collection, Floats, Found, Nearest, Where
 from ragindex.parts.extracted import from_json
 from ragindex.parts.name_vectors import Names
 from ragindex.parts.partial_triples import partial_id
 from ragindex.parts.triples import Triples, triple_id
+from ragindex.stores.together import together
 from ragindex.types import Triple
 
 Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
+Pairs: TypeAlias = Sequence[Sequence[str]]
 Counted: TypeAlias = Literal["triples", "objects", "passages"]
 _MOST_PAIRS = 1_000
 """Pairs of names that are looked at in an iteration of a sub-query."""
@@ -63,27 +64,41 @@ class Index:
 
     def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[Stated, ...]]:
         """The triples of each passage, in its order."""
-        rows = looked_up(self.passages, passage_ids, ("triples",)).to_pylist()
-        return {row["id"]: _stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
+        return self.around(passage_ids, [])[0]
 
-    def aliases(self, wanted: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Aliases]:
-        """For each (entities, passages): the aliases of the entities in the sense that these passages have them."""
-        if self.same_as is None:
-            return [{} for _ in wanted]
-        found = self.same_as.search([_sense(*one) for one in wanted])
-        pairs = [answer.records.column("aliases").to_pylist() for answer in found]
-        return [_by_entity(each, set(one[0])) for each, one in zip(pairs, wanted, strict=True)]
+    def around(
+        self, passage_ids: Sequence[str], contexts: Sequence[Sequence[str]]
+    ) -> tuple[dict[str, tuple[Stated, ...]], list[Pairs]]:
+        """The triples of passages, and for each context (passages) the pairs of names that hold there."""
+        asked = [(self.passages, [_those(passage_ids, ("triples",))])]
+        if self.same_as is not None and contexts:
+            asked.append((self.same_as, [_sense(context) for context in contexts]))
+        found = together(asked)
+        rows = found[0][0].records.to_pylist()
+        triples = {row["id"]: _stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
+        pairs = (
+            [one.records.column("aliases").to_pylist() for one in found[1]]
+            if len(found) > 1
+            else [[] for _ in contexts]
+        )
+        return triples, pairs
 
-    def frequencies(self, ids: Sequence[str], of: Counted) -> dict[str, float]:
-        """How many triples, `objects` or `passages` have each partial triple: freq in Eq. 1."""
-        records = looked_up(self.partial_triples, ids, (_FIELDS[of],))
-        values = records.column(_FIELDS[of]).to_pylist()
+    def stored(
+        self, names: Sequence[str], predicates: Sequence[str], partials: Sequence[str], of: Counted
+    ) -> tuple[Floats, Floats, dict[str, float]]:
+        """The vectors of entities and of predicates, (n, dimensions), zero for one not there; and freq of Eq. 1.
+
+        That is how many triples, `objects` or `passages` have each partial triple.
+        """
+        collections = (self.names.entities, self.names.predicates, self.partial_triples)
+        wanted = ((names, ("vector",)), (predicates, ("vector",)), (partials, (_FIELDS[of],)))
+        asked = [(collection, [_those(*one)]) for collection, one in zip(collections, wanted, strict=True)]
+        [[entity], [predicate], [partial]] = together(asked)
+        values = partial.records.column(_FIELDS[of]).to_pylist()
         counted = values if of == "triples" else [len(value) for value in values]
-        return dict(zip(records.column("id").to_pylist(), counted, strict=True))
-
-    def entity_vectors(self, keys: Sequence[str]) -> Floats:
-        """(len(keys), dimensions), as stored; zero for one that is not there."""
-        return _vectors(self.names.entities, keys)
+        dimensions = self.names.entities.schema.dimensions or 0
+        vectors = _vectors(entity, names, dimensions), _vectors(predicate, predicates, dimensions)
+        return *vectors, dict(zip(partial.ids, counted, strict=True))
 
     def cosines(self, question: Floats, passage_ids: Sequence[str]) -> dict[str, float]:
         """Of each passage with a vector, the cosine with the question."""
@@ -96,11 +111,9 @@ class Index:
         """(len(triples), dimensions), as stored."""
         if self.triple_vectors is None:
             return np.zeros((len(triples), 0), np.float32)
-        return _vectors(self.triple_vectors, [triple_id(one.passage_id, one.number) for one in triples])
-
-    def predicate_vectors(self, predicates: Sequence[str]) -> Floats:
-        """As `entity_vectors`."""
-        return _vectors(self.names.predicates, predicates)
+        ids = [triple_id(one.passage_id, one.number) for one in triples]
+        [found] = self.triple_vectors.search([_those(ids, ("vector",))])
+        return _vectors(found, ids, self.triple_vectors.schema.dimensions or 0)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -123,25 +136,29 @@ def joined(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -
     return both(All((Not(Ids(tuple(seen))), holds)), where)
 
 
-def _sense(entities: Sequence[str], passage_ids: Sequence[str]) -> Where:
-    named = Terms("aliases", tuple(entities))
-    return Where(All((named, Terms("passage_ids", tuple(passage_ids)))), _MOST_PAIRS, ("aliases",))
-
-
-def _by_entity(pairs: Sequence[Sequence[str]], entities: set[str]) -> Aliases:
-    found: dict[str, list[str]] = {}
+def aliases_in(pairs: Pairs, entities: Iterable[str]) -> Aliases:
+    """By entity the other name of each of its pairs, sorted; two pairs are never joined."""
+    wanted, found = set(entities), dict[str, list[str]]()
     for one, other in pairs:
         for name, alias in ((one, other), (other, one)):
-            if name in entities:
+            if name in wanted:
                 found.setdefault(name, []).append(alias)
     return {name: tuple(sorted(aliases)) for name, aliases in found.items()}
 
 
-def _vectors(collection: Collection, ids: Sequence[str]) -> Floats:
-    records = looked_up(collection, ids, ("vector",))
-    rows = {id: row for row, id in enumerate(records.column("id").to_pylist())}
-    vectors = np.zeros((len(ids), collection.schema.dimensions or 0), np.float32)
-    held = records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), vectors.shape[1])
+def _sense(passage_ids: Sequence[str]) -> Where:
+    return Where(Terms("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases",))
+
+
+def _those(ids: Sequence[str], fields: tuple[str, ...]) -> Where:
+    wanted = tuple(dict.fromkeys(ids))
+    return Where(Ids(wanted), max(1, len(wanted)), fields)
+
+
+def _vectors(found: Found, ids: Sequence[str], dimensions: int) -> Floats:
+    rows = {id: row for row, id in enumerate(found.ids)}
+    held = found.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
+    vectors = np.zeros((len(ids), dimensions), np.float32)
     known = [place for place, id in enumerate(ids) if id in rows]
     if known:
         vectors[known] = held[[rows[ids[place]] for place in known]]

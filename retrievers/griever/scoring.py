@@ -67,11 +67,12 @@ def score_all(asked: Sequence[Asked], index: Index, frequency: Counted, *, by_qu
     `by_query`: a predicate's match is its cosine with the whole sub-query, not with the best n-gram (reading V8).
     """
     triples = dict.fromkeys(one for each in asked for one in each.triples)
-    often = index.frequencies([id for one in triples for id in one.partials], frequency)
     names = dict.fromkeys(name for one in asked for key in _keys(one) for name in (key, *one.aliases.get(key, ())))
     predicates = dict.fromkeys(one.triple.predicate for one in triples)
-    entity = Stored(index.entity_vectors(list(names)), {name: row for row, name in enumerate(names)})
-    predicate = Stored(index.predicate_vectors(list(predicates)), {name: row for row, name in enumerate(predicates)})
+    partials = [id for one in triples for id in one.partials]
+    of_names, of_predicates, often = index.stored(list(names), list(predicates), partials, frequency)
+    entity = Stored(of_names, {name: row for row, name in enumerate(names)})
+    predicate = Stored(of_predicates, {name: row for row, name in enumerate(predicates)})
     return [_scored(one, often, entity, predicate, by_query=by_query) for one in asked]
 
 

@@ -8,7 +8,8 @@ from ragindex.filters import Filter, Terms, both
 from ragindex.interfaces import Collection, Match, Nearest
 from ragindex.parts.triples import triple_id
 from ragindex.ranking import reciprocal_rank_fusion
-from retrievers.griever.index import Aliases, Index, Stated
+from ragindex.stores.together import together
+from retrievers.griever.index import Aliases, Index, Stated, aliases_in
 from retrievers.griever.lines import Line, Shortlist
 
 By: TypeAlias = Literal["partial", "full"]
@@ -28,10 +29,14 @@ class Shortlister:
     with_aliases: bool
 
     def nearest(self, lines: Sequence[Line], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
-        """The ids of the records nearest each line's text, among those that pass its filter; two calls of the store."""
+        """The ids of the records nearest each line's text, among those that pass its filter."""
         depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
-        by_text = self.text.search([Match(line.text, depth, (), where) for line, where in asked])
-        by_vector = self.vectors.search([Nearest(line.vector, depth, (), where) for line, where in asked])
+        by_text, by_vector = together(
+            [
+                (self.text, [Match(line.text, depth, (), where) for line, where in asked]),
+                (self.vectors, [Nearest(line.vector, depth, (), where) for line, where in asked]),
+            ]
+        )
         fused = [
             reciprocal_rank_fusion([one.ids, other.ids], self.rrf_k)
             for one, other in zip(by_text, by_vector, strict=True)
@@ -43,10 +48,12 @@ def shortlist(
     lines: Sequence[Line], index: Index, shortlister: Shortlister | None, where: Filter | None
 ) -> list[Shortlist]:
     """What is kept of the triples of each line's latest passages; without a shortlister, all."""
-    triples = index.triples([hit.id for line in lines for hit in line.latest])
+    triples, pairs = index.around(
+        [hit.id for line in lines for hit in line.latest], [list(line.found) for line in lines]
+    )
     stated = [[one for hit in line.latest for one in triples.get(hit.id, ())] for line in lines]
     entities = [entities_of(each) for each in stated]
-    aliases = index.aliases([(each, list(line.found)) for each, line in zip(entities, lines, strict=True)])
+    aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]
     if shortlister is None:
         return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
     filters = [both(_within(shortlister, *each), where) for each in zip(lines, entities, aliases, strict=True)]
