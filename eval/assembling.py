@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from eval import coverage
 from eval.comparison import Comparison, DatasetFacts, MethodResult
 from eval.datasets import Dataset
 from eval.environment import environment
@@ -62,6 +63,11 @@ def assembled(
         left_out=tuple(left_out),
         environment=environment(),
         fingerprint=registry.digest(identity),
+        coverage=coverage.measured(
+            workspace,
+            {method.label: method.scheme for method in asked},
+            (gold.doc_ids for gold in (dataset.gold or {}).values()),
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from eval.coverage import Coverage
 from eval.datasets import Gold
 from eval.readings import ReaderFacts, Reading, ReadingCosts
 from eval.readings import costs as reading_costs
@@ -271,6 +272,7 @@ class Comparison:
     not read of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions
     and the number of processors; `llm` is "none" where no method asks a language model. Where answers were read,
     `reader` says by whom, and `bounds` are what that reader answers from nothing and from the gold documents.
+    `coverage` is known where a method searches trees of summaries.
     """
 
     dataset: DatasetFacts
@@ -292,6 +294,7 @@ class Comparison:
     fingerprint: str
     reader: ReaderFacts | None = None
     bounds: tuple[MethodResult, ...] = ()
+    coverage: Coverage | None = None
 
     def method(self, label: str) -> MethodResult:
         """The result of the method with this label. Raises KeyError."""
@@ -323,6 +326,7 @@ class Comparison:
             "left_out": list(self.left_out),
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
+            **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
             **({} if self.reader is None else {"reader": self.reader.to_json(), "bounds": bounds}),
         }
 

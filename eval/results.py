@@ -20,6 +20,7 @@ from eval.comparison import (
     Percentiles,
     Study,
 )
+from eval.coverage import Coverage
 from eval.datasets import Gold
 from eval.readings import ReaderFacts, Reading
 from ragindex.answers import step_from_json
@@ -69,6 +70,7 @@ def _comparison(folder: Path) -> Comparison:
         titles={id: title for one in asked for id, title in one["titles"].items()},
         methods=tuple(_method(one, found[one["label"]], value["ks"][-1]) for one in value["methods"]),
         reader=ReaderFacts(**read) if read else None,
+        coverage=Coverage.from_json(value["coverage"]) if value.get("coverage") else None,
         bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),
         pairs=tuple(_pair(pair) for pair in value["pairs"]),
         notes=tuple(value["notes"]),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from ragindex import registry
+from ragindex import registry, tree_view
 from ragindex.console import EncoderOption, JsonOption, WorkspaceOption, emit, existing, out, table
 from ragindex.errors import MissingPartError, RagindexError, UnknownNameError, UsageError
 from ragindex.identity import in_order
@@ -50,6 +50,9 @@ def parts(
     audit: Annotated[
         bool, typer.Option("--audit", help="same_as: what was joined and why, the weakest first.")
     ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="summary_tree: the tree, folded, the largest roots first.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show so many of them; 50.")] = None,
     sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show so many, drawn at random.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", help="With --sample: the seed of the draw; 0.")] = None,
@@ -60,9 +63,9 @@ def parts(
 
     Example: ragindex parts same_as --workspace my-index --audit --sample 20
     """
-    view = _view(name, {"audit": audit})
+    view = _view(name, {"audit": audit, "show": show})
     if view is None and (limit, sample, seed) != (None, None, None):
-        raise UsageError("--limit, --sample and --seed say how much a view shows. Name one: --audit.")
+        raise UsageError("--limit, --sample and --seed say how much a view shows. Name one: --audit, --show.")
     with Workspace.open(existing(workspace), encoder=encoder) as opened:
         if view is None or name is None:
             _list(opened, name, json)
@@ -155,23 +158,23 @@ def _chosen(opened: Workspace, name: str) -> Part[Any]:
 
 
 def _missing(opened: Workspace, name: str) -> MissingPartError:
-    registry.part(name)  # a name that no part has is a mistake of another kind
-    methods = _methods_with(parse(name).name)
+    wanted = registry.part(name)  # a name that no part has is a mistake of another kind
+    methods = _methods_with(lambda part: part == wanted) or _methods_with(lambda part: isinstance(part, type(wanted)))
     builds = (
         f"Run: ragindex index --workspace {opened.folder} --methods {methods[0]}" if methods else "No method uses it."
     )
     return MissingPartError(f"The workspace {opened.folder} holds no part {name} for its encoder and seed. {builds}")
 
 
-def _methods_with(name: str) -> list[str]:
-    """The methods that build a part of this name, with their default parameters."""
+def _methods_with(wanted: Callable[[Part[Any]], bool]) -> list[str]:
+    """The methods that build a part that is wanted, with their default parameters."""
     found = []
     for method in registry.names("schemes"):
         try:
             parts = in_order(registry.scheme(method).parts())
         except (RagindexError, ImportError):  # what cannot be made builds nothing
             continue
-        if any(registry.name_of(part) == name for part in parts):  # type: ignore[arg-type]
+        if any(map(wanted, parts)):
             found.append(method)
     return found
 
@@ -192,6 +195,14 @@ def _aliases(records: Collection, asked: Asked) -> Shown:
     return Shown(value, table(("names", "evidence", "score", "passages", "the first"), cells))
 
 
+def _tree(nodes: Collection, asked: Asked) -> Shown:
+    """The levels of a tree of summaries, and its roots with what is below them."""
+    counts, roots = tree_view.folded(nodes)
+    chosen = _drawn(roots, asked)
+    value = {**counts, "roots": len(roots), "shown": chosen}
+    return Shown(value, tree_view.drawn(counts, roots, chosen))
+
+
 def _drawn(rows: Sequence[dict[str, Any]], asked: Asked) -> list[dict[str, Any]]:
     """The first rows, or some drawn at random, in their order."""
     if asked.sample is None:
@@ -200,5 +211,5 @@ def _drawn(rows: Sequence[dict[str, Any]], asked: Asked) -> list[dict[str, Any]]
     return [rows[place] for place in sorted(places)]
 
 
-VIEWS: Mapping[tuple[str, str], View] = {("same_as", "audit"): _aliases}
+VIEWS: Mapping[tuple[str, str], View] = {("same_as", "audit"): _aliases, ("summary_tree", "show"): _tree}
 """By part and flag. Another view is a line here, a function, and a flag of `parts`."""

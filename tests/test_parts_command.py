@@ -1,5 +1,6 @@
 """The command `parts`: what a workspace holds, and the aliases that it joined."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,13 @@ from typing import Any
 import pytest
 from command_line import failed, ragindex
 from made_extractions import openie, spelt
+from made_trees import Compass, around, at
+from rich.console import Console
 
-from ragindex import registry
+from ragindex import registry, tree_view
 from ragindex.parts.same_as import SameAs
+from ragindex.testing import DOCUMENTS as DOCUMENTS_OF_CHECKS
+from ragindex.types import Document
 from ragindex.workspace import Workspace
 
 NASTY = "[red]Burma[/red] \x1b[31m(x)"
@@ -106,9 +111,71 @@ def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
     )
     assert "No part is called 'sameas'" in failed(2, "parts", "sameas", "--workspace", folder)
     assert failed(2, "parts", "same_as", "--workspace", folder, "--sample", 2) == (
-        "--limit, --sample and --seed say how much a view shows. Name one: --audit."
+        "--limit, --sample and --seed say how much a view shows. Name one: --audit, --show."
+    )
+    assert failed(2, "parts", "same_as", "--workspace", folder, "--show") == (
+        "--show shows one of these parts: summary_tree. Got same_as instead."
     )
     assert failed(4, "parts", "--workspace", tmp_path / "none").startswith("There is no workspace in")
+
+
+# ---------------------------------------------------------------- a tree
+
+
+SMALL = "summary_tree(dimensions=2, stop_at=2)"
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with three rings, the first two bridged by m, and a text that stands alone; summaries by rules."""
+    made = tmp_path_factory.mktemp("tree")
+    documents = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
+    with Workspace.open(made / "w", cutting=None, encoder=Compass()) as workspace:
+        workspace.add([*documents, Document("x", "", "no direction")])
+        workspace.sync([registry.part(SMALL)])
+    return made / "w"
+
+
+def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Workspace.open(tree, encoder=Compass()) as workspace:
+        counts, roots = tree_view.folded(workspace.open_part(registry.part(SMALL)))
+    assert counts == {"levels": {"0": 21, "1": 3, "2": 1}, "alone": 1}
+    (root,) = roots
+    assert (root["level"], root["children"], root["passages"]) == (2, 3, 20)
+    assert [(one["level"], one["children"], one["passages"]) for one in root["below"]] == [(1, 9, 9)] * 2 + [(1, 3, 3)]
+    assert [one["below"] for one in root["below"]] == [[], [], []]
+    assert root["below"][2]["text"] == "c1 @0.100,0.000,1.000 c2 @-0.050,0.087,1.000 c3 @-0.050,-0.087,1.000"
+    text = drawn_as_text(tree_view.drawn(counts, roots, roots))
+    assert text.splitlines()[0] == (
+        "Nodes: 21 on level 0, 3 on level 1, 1 on level 2. No summary is made of 1 of the leaves."
+    )
+    assert [line[:38] for line in text.splitlines()[1:]] == [
+        "level 2, 3 children, 20 passages, " + root["id"][:4],
+        *("├── level 1, 9 children, 9 passages, " + one["id"][:1] for one in root["below"][:2]),
+        "└── level 1, 3 children, 3 passages, " + root["below"][2]["id"][:1],
+    ]
+    assert drawn_as_text(tree_view.drawn(counts, roots, [])).splitlines()[1:] == ["and 1 roots more"]
+
+
+def drawn_as_text(value: Any) -> str:
+    console = Console(width=200, file=io.StringIO())
+    console.print(value)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_tree_of_a_method_is_shown_by_the_command(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path / "w", cutting=None, encoder="lsa") as workspace:
+        workspace.add(DOCUMENTS_OF_CHECKS)
+        workspace.sync([registry.scheme("raptor")])
+    value = ragindex("parts", "summary_tree", "--workspace", tmp_path / "w", "--show", "--json", "-").json
+    assert list(value) == ["levels", "alone", "roots", "shown"]
+    assert value["levels"]["0"] == 24
+    assert value["roots"] == len(value["shown"])
+    first = ragindex("parts", "summary_tree", "--workspace", tmp_path / "w", "--show", "--limit", 1).out.splitlines()
+    assert first[1].startswith(f"level 1, {value['shown'][0]['children']} children, ")
+    assert first[-1] == f"and {value['roots'] - 1} roots more"
+    missing = failed(4, "parts", "summary_tree(over=aggregates)", "--workspace", tmp_path / "w", "--show")
+    assert missing.endswith("--methods sirerag")  # raptor has another tree
 
 
 def test_several_of_one_name(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """A tree of summaries over the records of any part: clusters of similar texts, a summary of each, and so on upwards."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -15,15 +15,16 @@ from ragindex.language import rules
 from ragindex.language.offline import OfflineRules
 from ragindex.language.tasks import Failure, Task
 from ragindex.language.tokens import in_text
-from ragindex.parts import tree_nodes, whole
+from ragindex.parts import abstractness, entity_sentences, tree_nodes, whole
 from ragindex.parts.passages import Passages
+from ragindex.parts.propositions import Propositions
 from ragindex.parts.soft_clusters import Clustering, Reduction, soft_clusters
 from ragindex.parts.tree_nodes import Node
 from ragindex.parts.units import TEXTS
 from ragindex.plugin import Plugin
 from ragindex.progress import bar
 from ragindex.reading import context
-from ragindex.registry import PartField, digest, fingerprint, name_of
+from ragindex.registry import PartField, digest, fingerprint, name_of, of_class
 
 SUMMARY_KIND = "summary"
 _BATCH = 2_000  # nodes written at once
@@ -72,7 +73,9 @@ class SummaryTree(Plugin):
     Clusters are made as `soft_clusters` says, by `threshold`, `dimensions`, `reduction` (umap needs the extra `umap`)
     and `partition`; those of more than `cluster_tokens` tokens (estimated) are clustered again. A node that shares no
     cluster with another text is not summarised: it goes on to the next level as it is. A summary has at most
-    `summary_tokens` tokens, where that is given.
+    `summary_tokens` tokens, where that is given. `dual`: leaves are clustered once more, by the entities that these
+    propositions name in them (SiReRAG's ablation E). `hierarchical`: leaves of high abstractness are not on the first
+    level but on the second, beside the summaries of the others.
     """
 
     version: ClassVar[int] = 1
@@ -87,14 +90,16 @@ class SummaryTree(Plugin):
     dimensions: int = Field(default=10, ge=1)
     reduction: Reduction = "pca"
     partition: int = Field(default=25_000, ge=100)
+    dual: Annotated[PartField, of_class(Propositions)] | None = None
+    hierarchical: bool = False
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The part that the leaves come from."""
-        return (self.over,)
+        """The part that the leaves come from; the propositions, where they count."""
+        return (self.over,) if self.dual is None else (self.over, self.dual)
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """One, for each cluster."""
-        return (SUMMARY,)
+        """One, for each cluster; and one for each leaf where these are told apart."""
+        return (SUMMARY, abstractness.ABSTRACTNESS) if self.hierarchical else (SUMMARY,)
 
     @property
     def tree(self) -> str:
@@ -110,10 +115,13 @@ class SummaryTree(Plugin):
         One that fails is counted and has no node; the next sync asks again.
         """
         leaves = tree_nodes.leaves(site.inputs[0], site.encoder, "summary_tree")
-        rounds, pool = list[Round](), tuple(leaves)
+        low, high = abstractness.split(leaves, site) if self.hierarchical else (leaves, [])
+        high = [replace(node, level=1) for node in high]
+        leaves = [*low, *high]
+        rounds, pool = list[Round](), tuple(low)
         for level in range(1, self.levels):
             rounds.append(self._round(pool, level, site))
-            pool = rounds[-1].above
+            pool = rounds[-1].above if level > 1 else _in_order([*rounds[-1].above, *high])
             if not rounds[-1].made:
                 break
         nodes = [*leaves, *(node for one in rounds for node in one.made)]
@@ -134,7 +142,7 @@ class SummaryTree(Plugin):
         groups = _groups(pool)
         if len(groups) <= self.stop_at:
             return Round((), tuple(pool))
-        clusters = self._clusters(groups, site.seed)
+        clusters = self._clusters(groups, level, site)
         answers = self._asked(clusters, level, site)
         told = [(one, answer.summary) for one, answer in zip(clusters, answers, strict=True) if answer is not None]
         texts = [self._shortened(encodable(text)) for _, text in told]
@@ -147,7 +155,7 @@ class SummaryTree(Plugin):
         alone = [node for node in pool if node.id not in clustered]
         return Round(
             tuple(made),
-            tuple(sorted([*made, *alone], key=lambda node: node.order)),
+            _in_order([*made, *alone]),
             failed=len(clusters) - len(made),
             alone=len(alone),
             cut=sum(_tokens(cluster) > self.cluster_tokens for cluster in clusters),
@@ -155,12 +163,17 @@ class SummaryTree(Plugin):
             divided=len(groups) > self.partition,
         )
 
-    def _clusters(self, groups: Sequence[Group], seed: int) -> list["Cluster"]:
+    def _clusters(self, groups: Sequence[Group], level: int, site: Site) -> list["Cluster"]:
         """Those of two texts and more, in the order of their first texts."""
-        how = Clustering(self.threshold, self.dimensions, self.reduction, self.partition, seed)
-        vectors = np.stack([group[0].vector for group in groups])
-        found = soft_clusters(vectors, [_tokens((group,)) for group in groups], self.cluster_tokens, how)
-        return [tuple(groups[row] for row in rows) for rows in found if len(rows) > 1]
+        how = Clustering(self.threshold, self.dimensions, self.reduction, self.partition, site.seed)
+        weights = [_tokens((group,)) for group in groups]
+        compared = [np.stack([group[0].vector for group in groups])]
+        if self.dual is not None and level == 1:
+            passages = [group[0].passage_ids for group in groups]
+            named = entity_sentences.sentences(passages, site.inputs[1])
+            compared.append(entity_sentences.encoded(named, site.encoder))
+        found = {rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)}
+        return [tuple(groups[row] for row in rows) for rows in sorted(found) if len(rows) > 1]
 
     def _asked(self, clusters: Sequence["Cluster"], level: int, site: Site) -> list[Summary | None]:
         """The summary of each cluster; failures are told to the site."""
@@ -212,6 +225,10 @@ class Round:
     cut: int = 0
     shortened: int = 0
     divided: bool = False
+
+
+def _in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    return tuple(sorted(nodes, key=lambda node: node.order))
 
 
 def _groups(pool: Sequence[Node]) -> list[Group]:

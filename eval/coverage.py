@@ -1,0 +1,126 @@
+"""What trees group together of what questions need together (SiReRAG, section 3), and how large the pools are.
+
+The documents that a question needs are a gold cluster; a grouping predicts clusters of documents. All are taken apart
+into pairs: a gold pair is covered where some cluster holds both.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeAlias
+
+from ragindex.filters import Range
+from ragindex.interfaces import Collection, IndexingScheme, Part
+from ragindex.parts.aggregates import Aggregates
+from ragindex.parts.summary_tree import SummaryTree
+from ragindex.parts.tree_pool import TreePool
+from ragindex.registry import label
+from ragindex.workspace import Workspace
+
+Pair: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What one way of grouping covers: `also` are its pairs that another covers too, by that one's name."""
+
+    name: str
+    clusters: int
+    documents: float
+    pairs: int
+    also: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Over the distinct pairs of documents that a question needs together; `pools` are the nodes a method searches."""
+
+    questions: int
+    pairs: int
+    groupings: tuple[Grouping, ...]
+    pools: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads."""
+        groupings = [
+            {"name": one.name, "clusters": one.clusters, "documents": one.documents, "pairs": one.pairs}
+            | {"also": dict(one.also)}
+            for one in self.groupings
+        ]
+        return {"questions": self.questions, "pairs": self.pairs, "groupings": groupings, "pools": dict(self.pools)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Coverage":
+        """Raises KeyError and TypeError for what is none."""
+        groupings = tuple(Grouping(**one) for one in value["groupings"])
+        return cls(value["questions"], value["pairs"], groupings, dict(value["pools"]))
+
+
+def measured(
+    workspace: Workspace, schemes: Mapping[str, IndexingScheme], gold: Iterable[Iterable[str]]
+) -> Coverage | None:
+    """Of the methods, by label, that search trees; `gold` are the documents of each question. None where none does.
+
+    A tree groups by its first level of summaries; aggregates group the documents that say something of one entity.
+    """
+    trees, pools = _trees(schemes), _pools(workspace, schemes)
+    if not pools:
+        return None
+    clusters: dict[str, list[list[str]]] = {}
+    for tree in trees:
+        clusters[f"{label(tree)}, level 1"] = _documents(workspace.open_part(tree), level=1)
+        if isinstance(tree.over, Aggregates):
+            clusters[label(tree.over)] = _documents(workspace.open_part(tree.over))
+    needed = [sorted(set(ids)) for ids in gold]
+    return counted(clusters, [ids for ids in needed if len(ids) > 1], pools)
+
+
+def counted(
+    clusters: Mapping[str, Sequence[Sequence[str]]], gold: Sequence[Sequence[str]], pools: Mapping[str, int]
+) -> Coverage:
+    """The gold pairs that share a cluster, by grouping: work grows with gold pairs and memberships, not with pairs of
+    clusters."""
+    pairs = {pair for ids in gold for pair in combinations(sorted(ids), 2)}
+    covered = {name: _covered(some, pairs) for name, some in clusters.items()}
+    groupings = tuple(
+        Grouping(
+            name,
+            len(some),
+            sum(map(len, some)) / max(1, len(some)),
+            len(covered[name]),
+            {other: len(covered[name] & found) for other, found in covered.items() if other != name},
+        )
+        for name, some in clusters.items()
+    )
+    return Coverage(len(gold), len(pairs), groupings, dict(pools))
+
+
+def _covered(clusters: Sequence[Sequence[str]], pairs: Iterable[Pair]) -> set[Pair]:
+    of: dict[str, set[int]] = {}
+    for number, cluster in enumerate(clusters):
+        for id in cluster:
+            of.setdefault(id, set()).add(number)
+    return {(one, other) for one, other in pairs if not of.get(one, set()).isdisjoint(of.get(other, set()))}
+
+
+def _documents(nodes: Collection, level: int | None = None) -> list[list[str]]:
+    where = None if level is None else Range("level", level, level)
+    return [ids for batch in nodes.scan(("doc_ids",), where) for ids in batch.column("doc_ids").to_pylist()]
+
+
+def _trees(schemes: Mapping[str, IndexingScheme]) -> list[SummaryTree]:
+    found: dict[SummaryTree, None] = {}
+    for scheme in schemes.values():
+        for part in scheme.parts():
+            inside = part.inputs() if isinstance(part, TreePool) else (part,)
+            found |= dict.fromkeys(one for one in inside if isinstance(one, SummaryTree))
+    return list(found)
+
+
+def _pools(workspace: Workspace, schemes: Mapping[str, IndexingScheme]) -> dict[str, int]:
+    pools: dict[str, int] = {}
+    for name, scheme in schemes.items():
+        parts: list[Part[Any]] = [part for part in scheme.parts() if isinstance(part, TreePool | SummaryTree)]
+        if parts:
+            pools[name] = max(workspace.open_part(part).count() for part in parts)
+    return pools

@@ -1,0 +1,109 @@
+"""Coverage of gold pairs by clusters, the sizes of pools and what they cost: by hand, and in a report."""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from hypothesis import given
+from hypothesis import strategies as st
+from made_comparisons import made
+from made_trees import Compass, around, at
+
+from eval import report, results
+from eval.comparison import Study
+from eval.coverage import Coverage, Grouping, counted, measured
+from eval.datasets import load
+from eval.evaluator import compare
+from eval.outputs import write
+from eval.sections import coverage
+from eval.sections.coverage import Pool, Row, efficiency
+from ragindex import registry
+from ragindex.parts.summary_tree import SummaryTree
+from ragindex.workspace import Workspace
+
+ALIKE = [["a", "b", "c"], ["c", "d"]]
+RELATED = [["a", "d"], ["b", "a"], ["e"]]
+GOLD = [["b", "a"], ["a", "c", "d"], ["a", "b"], ["d", "e"]]
+"""The pairs ab, ac, ad, cd, de: ab is needed twice and counts once."""
+FOUND = Coverage(
+    4,
+    5,
+    (Grouping("alike", 2, 2.5, 3, {"related": 1}), Grouping("related", 3, 5 / 3, 2, {"alike": 1})),
+    {"small": 100, "large": 300},
+)
+
+
+def test_pairs_by_hand() -> None:
+    assert counted({"alike": ALIKE, "related": RELATED}, GOLD, {"small": 100, "large": 300}) == FOUND
+    assert counted({}, [], {"x": 1}) == Coverage(0, 0, (), {"x": 1})
+    assert Coverage.from_json(FOUND.to_json()) == FOUND
+
+
+_IDS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=5, unique=True)
+
+
+@given(clusters=st.lists(_IDS, max_size=6), gold=st.lists(_IDS, max_size=6))
+def test_as_sets_of_pairs(clusters: list[list[str]], gold: list[list[str]]) -> None:
+    """As it is written down: pairs of the gold clusters that are among the pairs of the predicted ones."""
+
+    def pairs(groups: list[list[str]]) -> set[tuple[str, ...]]:
+        return {pair for group in groups for pair in combinations(sorted(group), 2)}
+
+    found = counted({"x": clusters}, gold, {})
+    assert (found.pairs, found.groupings[0].pairs) == (len(pairs(gold)), len(pairs(gold) & pairs(clusters)))
+
+
+def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> None:
+    tree = SummaryTree(dimensions=2, stop_at=2)
+    rings = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
+    with Workspace.open(tmp_path, cutting=None, encoder=Compass()) as workspace:
+        workspace.add(rings)
+        scheme = registry.scheme({"name": "raptor", "params": {"tree": "summary_tree(dimensions=2, stop_at=2)"}})
+        workspace.sync([scheme])
+        gold = [["a1", "m"], ["m", "b2"], ["a1", "b2"], ["c1", "c3"], ["a1"]]
+        assert measured(workspace, {"rings": scheme, "flat": registry.scheme("bm25")}, gold) == Coverage(
+            4, 4, (Grouping(f"{registry.label(tree)}, level 1", 3, 7.0, 3, {}),), {"rings": 24}
+        )
+        assert measured(workspace, {"flat": registry.scheme("bm25")}, gold) is None
+
+
+def test_the_section() -> None:
+    comparison = made({"small": [1.0], "large": [1.0]}, {"small": [20.0, 40.0], "large": [60.0, 60.0]})
+    values = coverage.section(replace(comparison, coverage=FOUND))
+    assert values is not None
+    assert values.rows == (
+        Row("alike", "2", "2.5", "60.0", ("", "33.3")),
+        Row("related", "3", "1.7", "40.0", ("50.0", "")),
+    )
+    assert values.pools == (Pool("small", "100", "0.0300", "–"), Pool("large", "300", "0.0600", "0.67"))
+    assert efficiency({"a": 3.0, "b": 1.5}, {"a": 400, "b": 100}, "a", "b") == 0.5
+    assert coverage.section(comparison) is None
+    without = coverage.section(replace(comparison, coverage=replace(FOUND, pairs=0, questions=0)))
+    assert without is not None
+    assert without.rows == ()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
+    data = load("world:100", limit=20)
+    result = compare(data, ["bm25", "sirerag(base=bm25)"], ks=(5,), workspace=tmp_path / "w", tracking=False)
+    assert result.coverage is not None
+    names = ["summary_tree, level 1", "summary_tree(over=aggregates), level 1", "aggregates"]
+    assert [one.name for one in result.coverage.groupings] == names
+    assert list(result.coverage.pools) == ["sirerag(base=bm25)"]
+    assert result.coverage.pools["sirerag(base=bm25)"] > 100
+    study = Study("made", (result,))
+    write(study, tmp_path / "out")
+    again = results.read(tmp_path / "out")
+    assert again.comparisons[0].coverage == result.coverage
+    page = BeautifulSoup(report.html(again), "html.parser")
+    section = page.find(id="c1-coverage")
+    assert section is not None
+    assert [cell.text for cell in page.select('[aria-label="Coverage"] tbody th')] == names
+    assert page.select('[aria-label="Pools"] tbody td')[-1].text == "–"
+
+
+def test_nothing_is_kept_where_no_method_has_a_tree() -> None:
+    assert "coverage" not in made({"x": [1.0]}).to_json()

@@ -1,0 +1,92 @@
+"""What trees cost, estimated before anything is spent, against what a build then uses: each call of each level."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken
+from made_trees import task_of
+from openai_server import KEY, OpenAIServer
+
+from eval import worlds
+from ragindex import registry
+from ragindex.corpus import Corpus
+from ragindex.estimating import Estimate, estimate
+from ragindex.language import accepting, tokens
+from ragindex.language.cache import Cache
+from ragindex.language.ledger import recording
+from ragindex.language.setting import Setting
+from ragindex.workspace import Workspace
+
+ENCODING = tiktoken.Encoding(
+    "words and signs", pat_str=r"\w+|\s|[^\w\s]", mergeable_ranks={bytes([n]): n for n in range(256)}, special_tokens={}
+)
+SIRERAG = [registry.scheme("sirerag")]
+LLM = registry.llm("openai:small")
+_NAME = re.compile(r"[A-Z]\w+(?: [A-Z]\w+)*")
+
+
+def answer(body: Mapping[str, Any]) -> str:
+    """A summary twice as long as the rules', and sentences as propositions of the names in them."""
+    shown = str(body["messages"][-1]["content"])
+    if task_of(body) == "summary":
+        return json.dumps({"summary": " ".join(str(body["messages"][1]["content"]).split()[:200])})
+    text = shown.rpartition("Paragraph:\n")[2]
+    if task_of(body) == "paragraph":
+        return json.dumps({"paragraph": text})
+    if task_of(body) == "entities":
+        names = dict.fromkeys(_NAME.findall(text))
+        return json.dumps({"entities": [{"name": name, "type": "name"} for name in names]})
+    facts = [(line, _NAME.findall(line)) for line in re.split(r"(?<=\.)\s+", text)]
+    return json.dumps({"propositions": [{"text": t, "triplets": [[n, "is", n] for n in names]} for t, names in facts]})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(tokens, "vocabulary", lambda model: ENCODING if model == "small" else None)
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        running.write, running.count = answer, lambda text: len(ENCODING.encode(text))
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+def near(estimated: list[Estimate], used: Mapping[str, tuple[int, int, int]]) -> dict[str, tuple[float, ...]]:
+    """By task, calls, tokens in and tokens out of the estimate as shares of those used."""
+    return {
+        one.task: tuple(
+            guess / real
+            for guess, real in zip((one.calls, one.input_tokens, one.output_tokens), used[one.task], strict=True)
+        )
+        for one in estimated
+    }
+
+
+def test_rewriting_propositions_and_every_level_are_estimated(server: OpenAIServer, tmp_path: Path) -> None:
+    """As docs/methods/sirerag.md says: a call a passage exactly, summaries within a third, sampled within a tenth."""
+    corpus = Corpus("world", "world", tuple(worlds.documents(80)), 0, (), True)
+    setting = Setting(cache=Cache(tmp_path / "calls.sqlite"))
+    plain = estimate(corpus, SIRERAG, LLM, Setting())
+    assert server.requests == []
+    sampled = estimate(corpus, SIRERAG, LLM, setting, sample=40)
+    with recording() as tally, Workspace.open(tmp_path / "w", llm=LLM, cutting=None, asking=setting) as workspace:
+        workspace.add(corpus.documents)
+        workspace.sync(SIRERAG)
+    calls = Counter(entry.task for entry in tally.entries)
+    read, written = (
+        {task: sum(getattr(entry, name) for entry in tally.entries if entry.task == task) for task in calls}
+        for name in ("input_tokens", "output_tokens")
+    )
+    used = {task: (calls[task], read[task], written[task]) for task in calls}
+    assert set(used) == {"rewrite", "entities", "propositions", "summary"}
+
+    for task in ("rewrite", "entities", "propositions"):
+        assert near(plain, used)[task][0] == 1
+        assert near(sampled, used)[task] == pytest.approx((1, 1, 1), abs=0.1)
+    assert near(plain, used)["summary"][:2] == pytest.approx((1, 1), abs=1 / 3)
+    assert near(sampled, used)["summary"] == pytest.approx((1, 1, 1), abs=0.1)
