@@ -20,6 +20,11 @@ _VARIABLES = {
     "OPENAI_BASE_URL": "default: https://api.openai.com/v1",
     "EMBEDDING_API_KEY": "default: OPENAI_API_KEY",
     "EMBEDDING_BASE_URL": "default: OPENAI_BASE_URL",
+    "ELASTICSEARCH_URL": "the address for --store elasticsearch",
+    "ELASTICSEARCH_API_KEY": "the key for it; or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD",
+    "ELASTICSEARCH_USER": "default: no user",
+    "ELASTICSEARCH_PASSWORD": "the user's",
+    "ELASTICSEARCH_CA_FILE": "the certificate of your own authority; default: the system's",
     "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
 }
 

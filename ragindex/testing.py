@@ -3,10 +3,11 @@
 Every registered scheme passes them; see docs/writing-a-retriever.md. They raise AssertionError with what was expected.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from ragindex import registry
 from ragindex.errors import UsageError
@@ -69,17 +70,23 @@ STRANGE = (
 )
 
 
-def check_scheme(scheme: IndexingScheme, folder: Path, encoder: registry.Written = "lsa") -> None:
+def check_scheme(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
+) -> None:
     """Run every check in a fresh workspace under `folder`. Raises AssertionError at the first that fails."""
     for check in CHECKS:
-        check(scheme, folder / check.__name__, encoder)
+        check(scheme, folder / check.__name__, encoder, store)
 
 
 def build(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, documents: Sequence[Document] = DOCUMENTS
+    scheme: IndexingScheme,
+    folder: Path,
+    encoder: registry.Written,
+    documents: Sequence[Document] = DOCUMENTS,
+    store: registry.Written = "lancedb",
 ) -> Workspace:
     """A workspace with the documents, whole, and the scheme's parts made."""
-    workspace = Workspace.open(folder, encoder=encoder, cutting=None)
+    workspace = Workspace.open(folder, encoder=encoder, store=store, cutting=None)
     workspace.add(documents)
     workspace.sync([scheme])
     return workspace
@@ -100,16 +107,20 @@ def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because
             assert near, f"{because}: {hit.id} scores {hit.score}, expected {twin.score}"
 
 
-def check_parameters(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -> None:
+def check_parameters(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+) -> None:
     """A scheme can be made again from its description and from its label."""
     described = registry.describe(scheme)  # type: ignore[arg-type]
     assert registry.scheme(described) == scheme, "made from its description, it is another"
     assert registry.scheme(registry.label(scheme)) == scheme, "made from its label, it is another"  # type: ignore[arg-type]
 
 
-def check_hits(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -> None:
+def check_hits(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+) -> None:
     """Hits are at most k, without repeats, best first, equal scores by id, and name the corpus's documents."""
-    retriever = scheme.open(build(scheme, folder, encoder))
+    retriever = scheme.open(build(scheme, folder, encoder, store=store))
     known = {document.id: document for document in DOCUMENTS}
     for k in (1, 5, 100):
         for retrieval in ask(retriever, k):
@@ -125,32 +136,38 @@ def check_hits(scheme: IndexingScheme, folder: Path, encoder: registry.Written) 
                     assert hit.metadata[doc_id] == known[doc_id].metadata, "the document's metadata is lost"
 
 
-def check_finds(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -> None:
+def check_finds(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+) -> None:
     """A question in a document's own words finds that document among the first three."""
-    retriever = scheme.open(build(scheme, folder, encoder))
+    retriever = scheme.open(build(scheme, folder, encoder, store=store))
     queries = [Query(document.id, f"{document.title}: {document.text}") for document in DOCUMENTS]
     for query, retrieval in zip(queries, retriever.retrieve(queries, 3), strict=True):
         found = [doc_id for hit in retrieval.hits for doc_id in hit.doc_ids]
         assert query.id in found, f"{query.text!r} finds {found}, not {query.id}"
 
 
-def check_batches(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -> None:
+def check_batches(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+) -> None:
     """Asked together, one by one, or from many threads: the same answers, and so from a second workspace."""
-    retriever = scheme.open(build(scheme, folder / "one", encoder))
+    retriever = scheme.open(build(scheme, folder / "one", encoder, store=store))
     together = ask(retriever, 5)
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
     assert_same([retriever.retrieve([query], 5)[0] for query in queries], together, "one by one")
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda query: retriever.retrieve([query], 5)[0], queries * 4))
     assert_same(answers, together * 4, "from threads")
-    again = scheme.open(build(scheme, folder / "two", encoder))
+    again = scheme.open(build(scheme, folder / "two", encoder, store=store))
     assert_same(ask(again, 5), together, "from a second workspace")
     assert retriever.retrieve([], 5) == [], "no question, yet answers"
 
 
-def check_bad_input(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -> None:
+def check_bad_input(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+) -> None:
     """k below 1 and empty questions are refused; strange questions are answered."""
-    retriever = scheme.open(build(scheme, folder, encoder))
+    retriever = scheme.open(build(scheme, folder, encoder, store=store))
     for query, k in ((Query("q", "glass"), 0), (Query("q", "glass"), -1), (Query("q", ""), 5), (Query("q", " \n"), 5)):
         try:
             retriever.retrieve([query], k)
@@ -162,9 +179,11 @@ def check_bad_input(scheme: IndexingScheme, folder: Path, encoder: registry.Writ
         assert len(hits) <= 3, f"{text[:30]!r} finds {len(hits)} hits"
 
 
-def check_filter(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -> None:
+def check_filter(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+) -> None:
     """Every document of every hit passes the query's filter."""
-    retriever = scheme.open(build(scheme, folder, encoder))
+    retriever = scheme.open(build(scheme, folder, encoder, store=store))
     half = {document.id for document in DOCUMENTS if document.metadata["half"] == "second"}
     answers = ask(retriever, 24, meta("half", "second"))
     found = {doc_id for retrieval in answers for hit in retrieval.hits for doc_id in hit.doc_ids}
@@ -175,9 +194,11 @@ def check_filter(scheme: IndexingScheme, folder: Path, encoder: registry.Written
     assert not any(retrieval.hits for retrieval in ask(retriever, 5, meta("half", "third"))), "nothing passes, yet hits"
 
 
-def check_law(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -> None:
+def check_law(
+    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+) -> None:
     """After additions, changes and removals it answers like an index of what is left; open readers stay put."""
-    disturbed = build(scheme, folder / "disturbed", encoder)
+    disturbed = build(scheme, folder / "disturbed", encoder, store=store)
     before = scheme.open(disturbed)
     expected = ask(before, 10)
     disturbed.add([*ADDED, replace(DOCUMENTS[3], text="Nothing about rivers any more, but quicksilver.")])
@@ -190,11 +211,22 @@ def check_law(scheme: IndexingScheme, folder: Path, encoder: registry.Written) -
     disturbed.sync([scheme])
     assert_same(ask(scheme.open(disturbed), 10), expected, "after adding, changing and removing")
     assert_same(ask(before, 10), expected, "a reader opened before")
-    undisturbed = build(scheme, folder / "undisturbed", encoder)
+    undisturbed = build(scheme, folder / "undisturbed", encoder, store=store)
     assert_same(ask(scheme.open(undisturbed), 10), expected, "an undisturbed index")
 
 
-Check = Callable[[IndexingScheme, Path, registry.Written], None]
+class Check(Protocol):
+    """One check, in a fresh workspace under `folder`, on the engine `store`."""
+
+    __name__: str
+
+    def __call__(
+        self, scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+    ) -> None:
+        """Raises AssertionError with what was expected."""
+        ...
+
+
 CHECKS: tuple[Check, ...] = (
     check_parameters,
     check_hits,

@@ -386,7 +386,8 @@ class Workspace:
         names = self.store.names()
         for part in parts:
             key = self._key(part, id)
-            if f"{key}.coverage" not in names:  # what is not covered may be left from a part that was half dropped
+            lost = any(now is None for now, _ in self._versions(key))
+            if lost or f"{key}.coverage" not in names:  # what is not covered may be left from a part half dropped
                 self._drop(key, names)
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
@@ -477,18 +478,30 @@ class Workspace:
 
     def _drop(self, key: str, names: Sequence[str]) -> None:
         """Coverage first: what is left of a drop that was cut short is not taken for a part."""
-        for name in names:
-            if name.rpartition(".")[0] == key:
-                self.store.drop(name)
+        record = self.manifest.parts.get(key)
+        recorded = [f"{key}.{kind}" for kind in ("coverage", *record.collections)] if record else []
+        for name in sorted({*recorded, *(name for name in names if name.rpartition(".")[0] == key)}):
+            self.store.drop(name)
         shutil.rmtree(self.folder / "parts" / key, ignore_errors=True)
 
     def _up_to_date(self, parts: Sequence[Part[Any]]) -> bool:
         if self._corpus_moved() or not parts:
             return not parts and not self._corpus_moved()
-        records = [self.manifest.parts.get(self._key(part, self._pinned_encoder(part))) for part in parts]
-        return all(
+        keys = [self._key(part, self._pinned_encoder(part)) for part in parts]
+        records = [self.manifest.parts.get(key) for key in keys]
+        finished = all(
             record is not None and record.corpus == self.manifest.corpus and not record.failed for record in records
         )
+        return finished and all((now or 0) >= pinned for key in keys for now, pinned in self._versions(key))
+
+    def _versions(self, key: str) -> list[tuple[int | None, int]]:
+        """Of a finished part's collections: the version that the store has, and the one that readers are pinned to.
+
+        None, or an older one, where somebody has deleted from the store or put back what it held before.
+        """
+        record = self.manifest.parts.get(key)
+        pinned = record.collections.items() if record else ()
+        return [(self.store.version(f"{key}.{kind}"), version) for kind, version in pinned]
 
     def _corpus_moved(self) -> bool:
         return (self.store.version("documents") or 0) != self.manifest.documents_version

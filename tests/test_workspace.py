@@ -585,6 +585,17 @@ def test_outdated_parts_are_dropped_a_day_later_and_never_half(tmp_path: Path, m
     assert kept == {"", *workspace.manifest.parts}
 
 
+def test_a_collection_that_somebody_deleted_is_made_anew(tmp_path: Path) -> None:
+    expected = ask(Dense().open(build(Dense(), tmp_path, "lsa")), 5)
+    workspace = Workspace.open(tmp_path)
+    (doomed,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
+    workspace.store.drop(doomed)
+    workspace.sync([BM25()])
+    assert workspace.store.version(doomed) is None  # nobody asked for it
+    workspace.sync([Dense()])
+    assert_same(ask(Dense().open(Workspace.open(tmp_path)), 5), expected, "made anew")
+
+
 def test_the_stores_parameters_are_in_the_fingerprint(tmp_path: Path) -> None:
     workspace = build(BM25(), tmp_path, "lsa")
     other = Workspace.open(tmp_path, store="lancedb(float16=true)")

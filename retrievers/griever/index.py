@@ -19,7 +19,7 @@ from ragindex.types import Triple
 Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
 Pairs: TypeAlias = Sequence[Sequence[str]]
 Counted: TypeAlias = Literal["triples", "objects", "passages"]
-_MOST_PAIRS = 1_000
+_MOST_PAIRS = 10_000
 """Pairs of names that are looked at in an iteration of a sub-query."""
 _KEPT = 10_000
 """Passages whose triples stay in memory once they were read."""

@@ -1,11 +1,12 @@
-"""Every registered scheme, and variants of ours, against the published checks."""
+"""Every registered scheme, and variants of ours, against the published checks; some on every engine."""
 
 from pathlib import Path
 
 import pytest
+from elasticsearch_node.node import store as elasticsearch_store
 
 from ragindex import registry
-from ragindex.testing import CHECKS, Check, check_hits
+from ragindex.testing import CHECKS, Check, check_batches, check_filter, check_finds, check_hits, check_law
 
 WRITTEN = [
     *registry.names("schemes"),
@@ -18,6 +19,10 @@ WRITTEN = [
     "gear(base=dense, iterations=2, sync_query=original, sync_memory=true, gist_source=expanded)",
     "griever.paths(shortlist=full, predicate_score=query, iterations=3, split=true)",
     "griever.paths(shortlist=none, same_as=none, partial_scope=passage, rewrite=true)",
+    "sirerag(ranking=lifted)",
+    "sirerag(base=hybrid, pool=tree_pool(propositions=true, relatedness_summaries=false))",
+    "raptor(mode=traversal)",
+    "raptor(tree=summary_tree(stop_at=2, levels=5), mode=traversal, per_level=5)",
 ]
 EXEMPT = {("griever", "check_finds"): "in the paper's ranking a passage without triples comes after all others (V10)"}
 
@@ -29,6 +34,28 @@ def test_scheme(written: str, check: Check, tmp_path: Path, request: pytest.Fixt
     if exempt:
         request.applymarker(pytest.mark.xfail(reason=exempt, raises=AssertionError, strict=True))
     check(registry.scheme(written), tmp_path, "lsa")
+
+
+ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in which an engine can go wrong
+    "bm25": (check_hits, check_filter, check_law),
+    "dense": (check_hits, check_finds, check_filter),
+    "composed": (check_finds, check_filter, check_batches),
+    "hybrid": (check_finds, check_law),
+    "gear.naive": (check_filter, check_law),
+    "griever": (check_filter, check_law),
+    "griever.paths": (check_finds,),
+    "hipporag(mode=facts)": (check_hits, check_filter),
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "check"),
+    [(written, check) for written, checks in ON_ELASTICSEARCH.items() for check in checks],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_scheme_on_elasticsearch(written: str, check: Check, tmp_path: Path) -> None:
+    with elasticsearch_store() as store:
+        check(registry.scheme(written), tmp_path, "lsa", store)
 
 
 def test_a_broken_scheme_is_caught(tmp_path: Path) -> None:

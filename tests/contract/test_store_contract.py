@@ -1,15 +1,20 @@
 """What every registered store must do, by value. A new store adds a way to open it to STORES and passes unchanged."""
 
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from elasticsearch_node.node import store as elasticsearch_store
 
 from ragindex import registry
 from ragindex.errors import StoreError, UsageError, WriterBusyError
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms, meta
-from ragindex.interfaces import Collection, Match, Nearest, Schema, Store, Where
+from ragindex.interfaces import Collection, Match, Nearest, Request, Schema, Store, Where
+from ragindex.stores.together import together
 
 SCHEMA = Schema(stored=("title", "text"), keywords=("tags",), numbers=("size",), text=("title", "text"), dimensions=3)
 TEXT_ONLY = Schema(stored=("text",), text=("text",))
@@ -19,6 +24,7 @@ STORES: dict[str, tuple[str, bool]] = {  # how it is written, and whether its se
     "lancedb, float16": ("lancedb(float16=true)", True),
     "lancedb, memory-mapped": ("lancedb(mmap=true)", True),
     "lancedb, by its indexes": ("lancedb(memory_gib=0)", False),
+    "elasticsearch": ("elasticsearch", True),
 }
 
 
@@ -29,8 +35,10 @@ def test_every_registered_store_is_here() -> None:
 
 
 @pytest.fixture(params=STORES)
-def written(request: pytest.FixtureRequest) -> str:
-    return STORES[request.param][0]
+def written(request: pytest.FixtureRequest) -> Iterator[str]:
+    text = STORES[request.param][0]
+    with elasticsearch_store() if text == "elasticsearch" else nullcontext(text) as usable:
+        yield usable
 
 
 @pytest.fixture
@@ -113,6 +121,29 @@ def test_many_requests_are_answered_in_order(store: Store) -> None:
         [Match("sand", 3), Nearest(vector, 1), Where(None, 2), Match("capital", 3), Nearest(-vector, 1)]
     )
     assert [sorted(one.ids) for one in found] == [["c"], ["a"], ["a", "b"], ["b", "e"], ["e"]]
+
+
+def test_several_collections_searched_together_answer_as_alone(store: Store) -> None:
+    """The same word is counted in each collection by itself."""
+    texts = store.create("texts", TEXT_ONLY)
+    texts.upsert(text_records({"a": "vienna", "z": "sand sand vienna", "y": "sand"}))
+    first, second = filled(store), pinned(store, texts, "texts")
+    vector = np.array([1, 0, 0], np.float32)
+    asked: list[tuple[Collection, list[Request]]] = [
+        (first, [Match("vienna sand", 3, ("title",)), Nearest(vector, 2)]),
+        (second, [Match("vienna sand", 3, ("text",)), Where(None, 2)]),
+        (second, []),
+        (first, [Match("vienna", 1, (), Ids(("b",)))]),
+    ]
+    found = together(asked)
+    alone = [collection.search(requests) for collection, requests in asked]
+    assert [len(each) for each in found] == [2, 2, 0, 1]
+    for one, expected in zip(chain(*found), chain(*alone), strict=True):
+        assert one.ids == expected.ids
+        assert one.scores.tolist() == pytest.approx(expected.scores.tolist(), abs=1e-6)
+        assert one.records.to_pydict() == expected.records.to_pydict()
+    assert sorted(found[1][0].ids) == ["a", "y", "z"]
+    assert together([]) == []
 
 
 def test_words_unknown_and_words_left_out_find_nothing(store: Store) -> None:

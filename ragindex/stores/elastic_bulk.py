@@ -1,0 +1,126 @@
+"""Writing many records: in requests of bounded size, one after the other, each confirmed before the next is sent.
+
+So a slow server slows the writer down. What it turns away for want of room (429) is sent again after growing waits;
+a request that it finds too large (413) is sent in halves. What it refuses is named, record by record.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ragindex.errors import StoreError
+from ragindex.services import Trouble, TroubleError, delay
+from ragindex.stores.elastic_client import Server
+from ragindex.stores.elastic_records import key
+
+_LARGEST = 5 << 20
+"""Bytes of a request: large enough to be quick, small enough for any server's limit of 100 MB."""
+_MOST = 2000
+_MOST_NAMED, _LONGEST_NAME = 5, 80
+"""Records that an error names, and the characters of an id in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One record to write, or, without a document, to remove."""
+
+    id: str
+    document: bytes | None = None
+
+    @property
+    def lines(self) -> list[bytes]:
+        """As the bulk interface wants it."""
+        kind = "delete" if self.document is None else "index"
+        head = json.dumps({kind: {"_id": key(self.id)}}, ensure_ascii=False).encode()
+        return [head] if self.document is None else [head, self.document]
+
+
+def send(server: Server, alias: str, actions: Iterable[Action], name: str) -> None:
+    """Write to the index behind `alias`; durable when it returns. Raises StoreError with the records that failed.
+
+    Twice does no harm: a record is written whole, under its own id.
+    """
+    for block in _blocks(actions):
+        _send(server, alias, block, name)
+
+
+def _blocks(actions: Iterable[Action]) -> Iterator[list[Action]]:
+    block: list[Action] = []
+    size = 0
+    for action in actions:
+        length = sum(map(len, action.lines))
+        if block and (size + length > _LARGEST or len(block) == _MOST):
+            yield block
+            block, size = [], 0
+        block.append(action)
+        size += length
+    if block:
+        yield block
+
+
+def _send(server: Server, alias: str, block: Sequence[Action], name: str) -> None:
+    """One request, sent again with what was turned away."""
+    rng = Random()  # noqa: S311  # jitter, no result
+    left = list(block)
+    for attempt in range(server.retries + 1):
+        turned_away = _once(server, alias, left, name)
+        if not turned_away:
+            return
+        left = turned_away
+        time.sleep(delay(Trouble("its queue is full", 429), attempt, rng))
+    raise server.failure(
+        f"write {len(left)} of {len(block)} records to the collection {name}", Trouble("its queue stays full", 429)
+    )
+
+
+def _once(server: Server, alias: str, block: list[Action], name: str) -> list[Action]:
+    """What was turned away for want of room. Raises StoreError for what was refused."""
+    lines = [line for action in block for line in action.lines]
+    try:
+        answer = server.try_to(
+            lambda client: client.bulk(operations=lines, index=alias, require_alias=True, filter_path=_ANSWER)
+        )
+    except TroubleError as error:
+        if error.trouble.status != 413:
+            raise server.failure(f"write to the collection {name}", error.trouble) from None
+        return _halves(server, alias, block, name)
+    items = [next(iter(item.values())) for item in answer["items"]] if answer.get("errors") else []
+    pairs = list(zip(block, items, strict=False))
+    refused = [(action, item) for action, item in pairs if "error" in item and item["status"] != 429]
+    if refused:
+        raise _refused(server, refused, len(block), name)
+    return [action for action, item in pairs if item["status"] == 429]
+
+
+_ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+
+
+def _halves(server: Server, alias: str, block: list[Action], name: str) -> list[Action]:
+    if len(block) == 1:
+        size = sum(map(len, block[0].lines))
+        raise StoreError(
+            f"The store at {server.where} could not write the record {_named(block[0])} of the collection {name}: with "
+            f"{size:,} bytes it is larger than the server takes. Cut the document, or raise http.max_content_length."
+        )
+    half = len(block) // 2
+    return [*_once(server, alias, block[:half], name), *_once(server, alias, block[half:], name)]
+
+
+def _refused(server: Server, refused: Sequence[tuple[Action, Any]], size: int, name: str) -> StoreError:
+    named = "; ".join(f"{_named(action)}: {_reason(server, item)}" for action, item in refused[:_MOST_NAMED])
+    more = f"; and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+    first = refused[0][1]
+    trouble = Trouble(f"{named}{more}", first["status"], str(first["error"].get("type", "")))
+    return server.failure(f"write {len(refused)} of {size} records to the collection {name}", trouble)
+
+
+def _named(action: Action) -> str:
+    return repr(action.id if len(action.id) <= _LONGEST_NAME else f"{action.id[:_LONGEST_NAME]}…")
+
+
+def _reason(server: Server, item: Any) -> str:
+    cause = (item["error"].get("caused_by") or {}).get("reason", "")
+    return server.short(f"{item['error'].get('reason', '')} {cause}".strip())

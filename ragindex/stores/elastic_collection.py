@@ -1,0 +1,189 @@
+"""A collection in Elasticsearch: see ragindex.interfaces.Collection, and elastic_indices for how states are kept."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ragindex.errors import StoreError
+from ragindex.filters import Filter
+from ragindex.interfaces import Collection, Found, Request, Resident, Schema
+from ragindex.services import Trouble
+from ragindex.stores import elastic_indices, elastic_search, elastic_totals, elastic_view
+from ragindex.stores.elastic_bulk import Action, send
+from ragindex.stores.elastic_client import problem
+from ragindex.stores.elastic_indices import Generation
+from ragindex.stores.elastic_records import batch, check_fields, documents, key, sources, vector_mapping
+
+if TYPE_CHECKING:
+    from ragindex.stores.elasticsearch import ElasticsearchStore
+
+_GOT = 1000
+_REWRITTEN_UP_TO = 1 << 30
+"""Bytes of an index of which every deleted record is merged away; a larger one may keep a tenth of deleted ones."""
+_STALE = 0.1
+
+
+@dataclass(slots=True)
+class ElasticsearchCollection:
+    """`pinned` is the state that a reader stays at; None: the newest, which is looked for at every call."""
+
+    store: "ElasticsearchStore"
+    name: str
+    schema: Schema
+    pinned: Generation | None = None
+
+    @property
+    def version(self) -> int:
+        """One more than the writes that the collection has seen."""
+        return elastic_indices.version_of(self.store.server, self._now())
+
+    def fields(self) -> tuple[str, ...]:
+        """Every field that can be asked for, `meta.` fields included; without id and vector."""
+        schema = self.schema
+        return (*schema.stored, *schema.keywords, *schema.numbers, *self._view().totals["fields"])
+
+    # ------------------------------------------------------------ writing
+
+    def upsert(self, records: pa.RecordBatch) -> None:
+        """Raises UsageError on missing fields, StoreError with the records that the server refused."""
+        made = documents(records, self.schema, self.name, self.store.settings.analyser)
+        actions = [Action(id, document) for id, document in made]
+        if actions:
+            send(self.store.server, self._writable().alias, actions, self.name)
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """By id, in blocks."""
+        actions = [Action(id) for id in dict.fromkeys(ids)]
+        if actions:
+            send(self.store.server, self._writable().alias, actions, self.name)
+
+    def finish(self) -> None:
+        """Seal the state: what was deleted is merged away first, and where vectors are many, their graph is made."""
+        now = self._now()
+        if now.sealed:
+            return
+        self._may_write()
+        totals: Mapping[str, Any] = elastic_totals.count(self.store.server, now.index)
+        if self.schema.text and totals["stale"]:
+            now, totals = self._without_stale(now, totals)
+        many = totals["records"] > self.store.settings.exact_up_to
+        if self.schema.dimensions and many and now.note["vectors"] == "flat":
+            now = self._with_graph(now)
+        elastic_indices.seal(self.store.server, self.name, now, totals)
+
+    def _without_stale(self, now: Generation, totals: Mapping[str, Any]) -> tuple[Generation, Mapping[str, Any]]:
+        """A clone keeps no history of deletions, so they can be merged away at once; else the engine keeps them."""
+        server = self.store.server
+        few = totals["stale"] <= _STALE * totals["records"]
+        if few and elastic_totals.figures(server, now.index)["bytes"] > _REWRITTEN_UP_TO:
+            return now, totals
+        clean = elastic_indices.cloned(server, self.name, now)
+        elastic_indices.merge(server, self.name, clean, only_expunge_deletes=True)
+        elastic_indices.delete(server, [now])
+        return clean, elastic_totals.count(server, clean.index)
+
+    def _with_graph(self, now: Generation) -> Generation:
+        server, dimensions = self.store.server, self.schema.dimensions or 0
+        properties = {"vector": vector_mapping(dimensions, "int8_hnsw")}
+        server.ask(
+            f"finish the collection {self.name}",
+            lambda client: client.indices.put_mapping(index=now.index, properties=properties),
+        )
+        now = elastic_indices.noted(server, self.name, now, vectors="int8_hnsw")
+        elastic_indices.merge(server, self.name, now, max_num_segments=1)
+        return now
+
+    def _writable(self) -> Generation:
+        """The newest generation; a new one where that is sealed."""
+        if self.pinned is not None:
+            raise StoreError(f"The collection {self.name} was opened for reading: it cannot be written.")
+        self._may_write()
+        now = self._now()
+        if now.sealed:
+            return elastic_indices.cloned(self.store.server, self.name, now)
+        return elastic_indices.unblocked(self.store.server, self.name, now)
+
+    def _may_write(self) -> None:
+        if self.store.held is not None:
+            self.store.held.check()
+
+    # ------------------------------------------------------------ reading
+
+    def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
+        """By id, which sees what was written last."""
+        check_fields(fields, self.schema)
+        index, wanted = self._now().index, list(dict.fromkeys(ids))
+        found: dict[str, Mapping[str, Any]] = {}
+        for start in range(0, len(wanted), _GOT):
+            keys = [key(id) for id in wanted[start : start + _GOT]]
+            ask = partial(_looked_up, index=index, keys=keys, fields=fields)
+            answer = self.store.server.ask(f"read the collection {self.name}", ask)
+            self._check(answer["docs"])
+            found.update((one["_source"]["id"], one["_source"]) for one in answer["docs"] if one["found"])
+        return batch([found[id] for id in ids if id in found], fields, self.schema)
+
+    def _check(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """Looking up many is answered one by one. Raises StoreError for one that could not be looked up."""
+        for one in documents:
+            if "error" in one:
+                trouble = Trouble(problem(one)[1], 404, problem(one)[0])
+                raise self.store.server.failure(f"read the collection {self.name}", trouble)
+
+    def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
+        """By a point in time."""
+        yield from elastic_view.scan(self._view(), fields, where)
+
+    def search(self, requests: Sequence[Request]) -> list[Found]:
+        """In one `_msearch`."""
+        return elastic_search.search([(self._view(), requests)])[0] if requests else []
+
+    def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
+        """In one `_msearch`; None where one of the collections is on another cluster."""
+        beside = [(one, requests) for one, requests in asked if isinstance(one, ElasticsearchCollection)]
+        if len(beside) < len(asked) or any(one.store.server is not self.store.server for one, _ in beside):
+            return None
+        return elastic_search.search([(one._view(), requests) for one, requests in beside])
+
+    def resident(self) -> Resident | None:
+        """None: the vectors are on the server."""
+        return None
+
+    def count(self) -> int:
+        """How many records there are."""
+        return int(self._view().totals["records"])
+
+    def describe(self) -> Mapping[str, str | int | float]:
+        """`search`: how it is answered; `bytes` on disk, without the copies that replicas are."""
+        now = self._now()
+        vectors = "exact" if now.note["vectors"] == "flat" else "approximate, graph of int8 vectors, scored again whole"
+        own = self.store.settings.analyser
+        text = f"text analysed by {own}" if own and self.schema.text else ""
+        how = ", ".join(filter(None, (vectors, text, f"Elasticsearch at {self.store.server.where}")))
+        return {"search": how, "bytes": elastic_totals.figures(self.store.server, now.index)["bytes"]}
+
+    def _now(self) -> Generation:
+        """Raises StoreError where the collection is not there any more."""
+        return self.pinned or self.store.newest(self.name)
+
+    def _view(self) -> elastic_view.View:
+        now = self._now()
+        totals = now.sealed or elastic_totals.count(self.store.server, now.index)
+        settings = self.store.settings
+        return elastic_view.View(
+            server=self.store.server,
+            index=now.index,
+            name=self.name,
+            schema=self.schema,
+            shards=now.shards,
+            analyser=now.note["analyser"],
+            vectors=now.note["vectors"],
+            totals=totals,
+            candidates=settings.candidates,
+        )
+
+
+def _looked_up(client: Any, index: str, keys: Sequence[str], fields: Sequence[str]) -> Any:
+    return client.mget(index=index, ids=keys, source_includes=sources(fields))

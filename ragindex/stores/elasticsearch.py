@@ -1,0 +1,224 @@
+"""Elasticsearch, the engine for corpora that outgrow one machine: servers 8 (from 8.18) and 9, one cluster for many.
+
+`--store elasticsearch:http://HOST:9200`, or `--store elasticsearch` and ELASTICSEARCH_URL. Keys come from
+ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD; ELASTICSEARCH_CA_FILE names the certificate of
+an authority of one's own. Nothing needs scripts, a paid licence or a query that writes.
+
+How finished states are kept is told in `elastic_indices`, how searches are answered in `elastic_search`.
+"""
+
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from ragindex.errors import StoreError, UsageError
+from ragindex.interfaces import Schema
+from ragindex.manifest import write_json
+from ragindex.plugin import Plugin
+from ragindex.stores import elastic_client, elastic_indices, elastic_lease, elastic_state
+from ragindex.stores.elastic_client import Server
+from ragindex.stores.elastic_collection import ElasticsearchCollection
+from ragindex.stores.elastic_indices import Generation, Layout
+from ragindex.stores.elastic_lease import Lease
+
+_KEEP = 86_400.0
+"""Seconds that a state stays, once another is pinned, for the readers that were opened at it."""
+_FILE = "elasticsearch.json"
+_NAME = r"[a-z0-9][a-z0-9_.]{0,60}"
+
+
+class Elasticsearch(Plugin):
+    """Collections on a cluster, as indices PREFIX-WORKSPACE-PART-FINGERPRINT. Keys come from the environment.
+
+    `workspace` names the indices' workspace (default: a name that is kept in the workspace's folder). `shards`,
+    `replicas` (default: one where there is a second node) and `refresh` (default: off, searches see finished states)
+    are of indices made from now on. Up to `exact_up_to` records vectors are compared one by one; beyond, through a
+    graph that looks at `candidates` of them. `analyser` is one of the server's own in place of ragindex's. `timeout`
+    in seconds and `retries` are of a request; a lease that nobody renews for `lease_seconds` can be taken over.
+    """
+
+    argument: ClassVar[str] = "url"
+
+    url: str | None = None
+    prefix: str = Field(default="ragindex", pattern=f"^{_NAME}$")
+    workspace: str | None = Field(default=None, pattern=f"^{_NAME}$")
+    shards: int = Field(default=1, ge=1, le=1024)
+    replicas: int | None = Field(default=None, ge=0)
+    refresh: str = Field(default="-1", pattern=r"^(-1|\d+(ms|s|m))$")
+    exact_up_to: int = Field(default=100_000, ge=0)
+    candidates: int = Field(default=500, ge=1, le=10_000)
+    analyser: str | None = None
+    timeout: float = Field(default=60.0, gt=0)
+    retries: int = Field(default=5, ge=0)
+    lease_seconds: float = Field(default=60.0, ge=1)
+
+    @field_validator("url")
+    @classmethod
+    def _without_keys(cls, url: str | None) -> str | None:
+        """A plugin's parameters are written into files and reports: raises UsageError, which does not repeat it."""
+        for host in (url or "").split(",") if url else ():
+            elastic_client.checked_address(host.strip(), "its parameter url")
+            if "@" in host:
+                raise UsageError(
+                    "The address of the store elasticsearch must not hold a user or password: set "
+                    f"{elastic_client.API_KEY}, or {elastic_client.USER} and {elastic_client.PASSWORD}."
+                )
+        return url
+
+    def open(self, folder: Path) -> "ElasticsearchStore":
+        """The store of the workspace around `folder`, where its name is kept. Raises StoreError, UsageError."""
+        server = elastic_client.connect(self.url, self.timeout, self.retries)
+        name = self.workspace or _workspace_name(folder)
+        layout = Layout(self.prefix, name, self.shards, self.replicas, self.refresh, self.analyser)
+        return ElasticsearchStore(self, server, layout)
+
+
+@dataclass(slots=True)
+class ElasticsearchStore:
+    """See ragindex.interfaces.Store. `held` is the writer's lease while this process has it."""
+
+    settings: Elasticsearch
+    server: Server
+    layout: Layout
+    held: Lease | None = None
+
+    def create(self, name: str, schema: Schema) -> ElasticsearchCollection:
+        """Raises StoreError if `name` was made with another schema or analyser."""
+        held = self._generations(name)
+        newest = held[-1] if held else self._make(name, schema)
+        if newest.schema != schema:
+            raise StoreError(f"The collection {name} was made with {newest.schema}, but {schema} is asked for.")
+        if newest.note["analyser"] != self.settings.analyser:
+            was = newest.note["analyser"] or "ragindex's own"
+            raise StoreError(f"The collection {name} was made with the analyser {was}, which cannot change.")
+        return ElasticsearchCollection(self, name, schema)
+
+    def open(self, name: str, version: int) -> ElasticsearchCollection:
+        """Raises StoreError where there is no such collection, or the state was deleted since."""
+        held = self._generations(name)
+        if not held:
+            raise self._missing(name)
+        for generation in held:
+            if generation.sealed and generation.sealed["version"] == version:
+                return ElasticsearchCollection(self, name, generation.schema, generation)
+        newest = held[-1]
+        if not newest.sealed and elastic_indices.live_version(self.server, newest) >= version > _finished(held):
+            return ElasticsearchCollection(self, name, newest.schema)
+        raise StoreError(
+            f"The store at {self.server.where} has the collection {name} at version {_finished(held)}, no more at "
+            f"{version}. Open the workspace again; if that does not help, run: ragindex index"
+        )
+
+    def names(self) -> list[str]:
+        """The names of all collections, sorted."""
+        return sorted(elastic_indices.generations(self.server, self.layout))
+
+    def version(self, name: str) -> int | None:
+        """The newest version, None where there is no such collection."""
+        held = self._generations(name)
+        return elastic_indices.version_of(self.server, held[-1]) if held else None
+
+    def clean(self, name: str) -> None:
+        """Delete states that were replaced more than a day ago, and what a writer that died has left."""
+        held = self._generations(name)
+        kept = [generation for generation in held[:-1] if _replaced(generation, held) > time.time() - _KEEP]
+        elastic_indices.delete(self.server, [generation for generation in held[:-1] if generation not in kept])
+
+    def drop(self, name: str) -> None:
+        """Delete all its indices."""
+        elastic_state.remove(self.server, self._state, _collection(name), None, f"drop the collection {name}")
+        elastic_indices.delete(self.server, self._generations(name))
+
+    @contextmanager
+    def lease(self, owner: str) -> Iterator[None]:
+        """A document that its holder renews; one whose holder has died can be taken over."""
+        lease = elastic_lease.take(self.server, self._state, owner, self.settings.lease_seconds)
+        self.held = lease
+        try:
+            yield
+        finally:
+            self.held = None
+            lease.release()
+
+    def newest(self, name: str) -> Generation:
+        """The newest generation. Raises StoreError where there is none."""
+        held = self._generations(name)
+        if not held:
+            raise self._missing(name)
+        return held[-1]
+
+    @property
+    def _state(self) -> str:
+        """The index of the store's own documents."""
+        return f"{self.layout.base}-state"
+
+    def _make(self, name: str, schema: Schema) -> Generation:
+        """Raises StoreError for one that is gone, though nobody has dropped it, while what goes with it is there.
+
+        What is covered would be told from what is left, and nobody would know that something is missing.
+        """
+        if self.held is not None:
+            self.held.check()
+        doing, known = f"make the collection {name}", _collection(name)
+        elastic_state.prepare(self.server, self._state, doing)
+        part = name.rpartition(".")[0]
+        left = not part or any(other.rpartition(".")[0] == part for other in self.names())
+        if left and elastic_state.read(self.server, self._state, known, doing) is not None:
+            raise self._missing(name)
+        made = elastic_indices.make(self.server, self.layout, name, schema)
+        elastic_state.write(self.server, self._state, known, {"name": name}, None, doing)
+        return made
+
+    def _generations(self, name: str) -> list[Generation]:
+        return elastic_indices.generations(self.server, self.layout, name).get(name, [])
+
+    def _missing(self, name: str) -> StoreError:
+        return StoreError(
+            f"The store at {self.server.where} has no collection {name} in {self.layout.base}-*: it is another server "
+            "than the workspace was made on, or somebody has deleted its indices. Check the address. If they are gone, "
+            "run ragindex index, which makes parts anew; where the documents are gone too, "
+            "run ragindex index DATA --workspace with another folder."
+        )
+
+
+def _collection(name: str) -> str:
+    """The document that says that a collection was made, and not dropped."""
+    return f"collection {name}"
+
+
+def _finished(held: list[Generation]) -> int:
+    """The newest finished version, 0 where there is none."""
+    return max((int(one.sealed["version"]) for one in held if one.sealed), default=0)
+
+
+def _replaced(generation: Generation, held: list[Generation]) -> float:
+    """When the next finished state came, in seconds since 1970; long ago for what was never finished itself."""
+    if not generation.sealed:
+        return 0.0
+    later = [float(one.sealed["at"]) for one in held if one.sealed and one.number > generation.number]
+    return min(later, default=float("inf"))
+
+
+def _workspace_name(folder: Path) -> str:
+    """The name kept in `folder`: made of the workspace folder's own and of chance, so that no two are the same."""
+    import json
+
+    path = folder / _FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            around = re.sub(r"[^a-z0-9]+", "", folder.resolve().parent.name.lower())[:24] or "workspace"
+            write_json(path, {"workspace": f"{around}.{uuid.uuid4().hex[:8]}"})
+        name = json.loads(path.read_text(encoding="utf-8"))["workspace"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"The name of the store's workspace in {path} cannot be read or written: {error}.") from error
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+        raise StoreError(f"{path} must hold a workspace's name as {{'workspace': NAME}}; got {name!r}.")
+    return name

@@ -1,0 +1,289 @@
+"""What goes wrong between us and a server: who says what, and which command comes next. Keys are never repeated."""
+
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elasticsearch_stand_in import INFO, Answer, StandIn, authority, certificate_of, failed
+
+from ragindex import registry
+from ragindex.errors import StoreError, UsageError
+from ragindex.services import Trouble, TroubleError
+from ragindex.stores import elastic_bulk, elastic_client
+from ragindex.stores.elastic_bulk import Action
+from ragindex.stores.elastic_client import Server
+
+pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not installed")
+SECRET = "s3cret-of-the-tests"
+
+
+Standing = Callable[..., StandIn]
+
+
+@pytest.fixture
+def standing() -> Iterator[Standing]:
+    made: list[StandIn] = []
+
+    def stand(answer: Callable[[str, str, str], Answer], **how: Any) -> StandIn:
+        made.append(StandIn(answer, **how))
+        return made[-1]
+
+    yield stand
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("URL", "API_KEY", "API_KEY_FILE", "USER", "PASSWORD", "PASSWORD_FILE", "CA_FILE"):
+        monkeypatch.delenv(f"ELASTICSEARCH_{name}", raising=False)
+
+
+def opened(url: str, folder: Path, **parameters: Any) -> Any:
+    return registry.store({"name": "elasticsearch", "params": {"url": url, **parameters}}).open(folder)
+
+
+# ---------------------------------------------------------------- addresses and keys
+
+
+@pytest.mark.parametrize("url", [f"http://me:{SECRET}@h:9200", f"http://a:9200,https://me:{SECRET}@h"])
+def test_a_password_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError, match="must not hold a user or password: set ELASTICSEARCH_API_KEY") as error:
+        registry.store({"name": "elasticsearch", "params": {"url": url}})
+    assert SECRET not in str(error.value)
+    with pytest.raises(UsageError, match="must begin with http:// or https://") as error:
+        registry.store(f"elasticsearch:me:{SECRET}@h")
+    assert SECRET not in str(error.value)
+
+
+def test_an_address_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs an address: elasticsearch:http://HOST:9200, or set ELASTICSEARCH_URL"):
+        registry.store("elasticsearch").open(tmp_path)
+    assert registry.label(registry.store("elasticsearch:http://h:9200")) == "elasticsearch:http://h:9200"
+
+
+@pytest.mark.parametrize(
+    ("settings", "header"),
+    [
+        ({"API_KEY": SECRET}, f"ApiKey {SECRET}"),
+        ({"USER": "me", "PASSWORD": SECRET}, "Basic bWU6czNjcmV0LW9mLXRoZS10ZXN0cw=="),
+        ({}, "Basic bWU6czNjcmV0LW9mLXRoZS10ZXN0cw=="),  # in ELASTICSEARCH_URL
+    ],
+)
+def test_keys_go_into_a_header_and_nowhere_else(
+    settings: dict[str, str], header: str, standing: Standing, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    caplog.set_level(logging.INFO)
+    fine = standing(lambda path, _, key: (200, INFO) if path == "/" else failed("odd", f"no {SECRET} {key}", 400))
+    for name, value in settings.items():
+        monkeypatch.setenv(f"ELASTICSEARCH_{name}", value)
+    address = fine.url if settings else fine.url.replace("//", f"//me:{SECRET}@")
+    monkeypatch.setenv("ELASTICSEARCH_URL", address)
+    store = registry.store("elasticsearch").open(tmp_path)
+    assert fine.heard == [("/", header)]
+    with pytest.raises(StoreError, match="could not list its collections: status 400: no …") as error:
+        store.names()
+    seen = [str(error.value), repr(store), repr(store.server), repr(store.settings), caplog.text]
+    seen += [repr(error.value.__cause__), repr(error.value.__context__)]
+    seen += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert [text for text in seen if SECRET in text or header.split()[1] in text] == []
+
+
+def test_a_user_needs_a_password_and_a_certificate_a_file(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("ELASTICSEARCH_USER", "me")
+    with pytest.raises(UsageError, match="ELASTICSEARCH_USER is set, ELASTICSEARCH_PASSWORD is not"):
+        opened("http://127.0.0.1:1", tmp_path)
+    monkeypatch.delenv("ELASTICSEARCH_USER")
+    monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(UsageError, match=r"ELASTICSEARCH_CA_FILE names .*none\.pem, which is no file that can be read"):
+        opened("https://127.0.0.1:1", tmp_path)
+
+
+# ---------------------------------------------------------------- no server, another server
+
+
+def test_a_server_that_is_away(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        expected = rf"The store at {url} could not be opened: .*See that the server runs .*run the command again"
+        with pytest.raises(StoreError, match=f"(?s){expected}"):
+            opened(url, tmp_path)
+
+
+def test_a_wrong_key(standing: Standing, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("ELASTICSEARCH_API_KEY", SECRET)
+    refusing = standing(lambda *_: failed("security_exception", f"unable to authenticate with {SECRET}", 401))
+    with pytest.raises(StoreError, match=r"status 401: unable to authenticate with …\. Set ELASTICSEARCH_API_KEY"):
+        opened(refusing.url, tmp_path)
+    assert len(refusing.heard) == 1
+
+
+def test_a_key_that_may_not(standing: Standing, tmp_path: Path) -> None:
+    refusing = standing(lambda *_: failed("security_exception", "action is unauthorized", 403))
+    with pytest.raises(StoreError, match=r"unauthorized\. The key needs the cluster privilege monitor and"):
+        opened(refusing.url, tmp_path)
+
+
+def test_a_server_too_old_and_something_else(standing: Standing, tmp_path: Path) -> None:
+    old = standing(lambda *_: (200, {"version": {"number": "7.17.9"}}))
+    with pytest.raises(StoreError, match=r"is Elasticsearch 7\.17\.9; 8\.18 or later is needed"):
+        opened(old.url, tmp_path)
+    other = standing(lambda *_: (200, {"version": {"number": "2.11.0"}}), product="another")
+    with pytest.raises(StoreError, match=r"does not answer like Elasticsearch\. The address is of something else"):
+        opened(other.url, tmp_path)
+
+
+def test_a_client_too_new(standing: Standing, tmp_path: Path, monkeypatch: Any) -> None:
+    """A client 9 asks in a way that a server 8 refuses."""
+    import elasticsearch
+
+    refusing = standing(lambda *_: failed("media_type_header_exception", "Accept version must be 8 or 7", 400))
+    with pytest.raises(
+        StoreError, match=r"must be 8 or 7\. The server must be 8 .* Run: pip install 'elasticsearch>=8\.15,<9'"
+    ):
+        opened(refusing.url, tmp_path)
+    monkeypatch.setattr(elasticsearch, "__version__", (9, 5, 1))
+    with pytest.raises(
+        UsageError, match=r"needs the package elasticsearch 8, .*got 9\.5\.1\. Run: pip install 'elastic"
+    ):
+        opened(refusing.url, tmp_path)
+
+
+# ---------------------------------------------------------------- TLS
+
+
+@pytest.fixture
+def secured(standing: Standing, tmp_path: Path, monkeypatch: Any) -> StandIn:
+    """Lets in who has the key SECRET, over TLS; the authority that has signed its certificate is in ours.pem."""
+    monkeypatch.setenv("ELASTICSEARCH_API_KEY", SECRET)
+    monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(tmp_path / "ours.pem"))
+    certificate = certificate_of(authority(tmp_path, "ours"), "127.0.0.1")
+
+    def answer(_: str, __: str, key: str) -> Answer:
+        right = key == f"ApiKey {SECRET}"
+        return (200, INFO) if right else failed("security_exception", f"unable to authenticate with {key}", 401)
+
+    return standing(answer, certificate=certificate)
+
+
+def refused(url: str, folder: Path) -> str:
+    """What a user reads; nobody is told a key."""
+    with pytest.raises((StoreError, UsageError)) as error:
+        opened(url, folder)
+    told = [str(error.value), repr(error.value.__cause__), repr(error.value.__context__)]
+    assert [text for text in told if SECRET in text or "another-key" in text] == []
+    return told[0]
+
+
+def test_the_right_key_over_tls_is_let_in(secured: StandIn, tmp_path: Path) -> None:
+    opened(secured.url, tmp_path)
+    assert secured.heard == [("/", f"ApiKey {SECRET}")]
+
+
+def test_a_wrong_key_over_tls(secured: StandIn, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("ELASTICSEARCH_API_KEY", "another-key")
+    told = refused(secured.url, tmp_path)
+    assert told == (
+        f"The store at {secured.url} could not be opened: status 401: unable to authenticate with ApiKey …. "
+        "Set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD, to what the server accepts."
+    )
+
+
+@pytest.mark.parametrize("file", ["theirs.pem", "junk.pem", None])
+def test_an_authority_that_has_not_signed_the_servers(
+    file: str | None, secured: StandIn, tmp_path: Path, monkeypatch: Any
+) -> None:
+    authority(tmp_path, "theirs")
+    (tmp_path / "junk.pem").write_text("no certificate")
+    monkeypatch.delenv("ELASTICSEARCH_CA_FILE")
+    if file:
+        monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(tmp_path / file))
+    told = refused(secured.url, tmp_path)
+    assert "ELASTICSEARCH_CA_FILE must name the certificate of the authority that has signed the server's" in told
+    assert secured.heard == []  # the key was not sent to somebody else
+
+
+def test_a_certificate_of_another_host(standing: Standing, secured: StandIn, tmp_path: Path) -> None:
+    signer = authority(tmp_path, "ours")
+    other = standing(lambda *_: (200, INFO), certificate=certificate_of(signer, "other.example"))
+    assert "The certificate is of another host: write the address as" in refused(other.url, tmp_path)
+    assert other.heard == []
+
+
+def test_tls_where_there_is_none_and_none_where_it_is(
+    standing: Standing, secured: StandIn, tmp_path: Path, monkeypatch: Any
+) -> None:
+    plain = standing(lambda *_: (200, INFO))
+    assert "answers without TLS there: write its address with http://" in refused(f"https://{plain.place}", tmp_path)
+    assert "would be encrypted. Write https://, or unset it." in refused(plain.url, tmp_path)
+    monkeypatch.delenv("ELASTICSEARCH_CA_FILE")
+    assert "hung up, as one with TLS does: write its address with https://" in refused(
+        f"http://{secured.place}", tmp_path
+    )
+    assert (plain.heard, secured.heard) == ([], [])
+
+
+def test_a_server_behind_tls_that_goes_away(secured: StandIn, tmp_path: Path) -> None:
+    opened(secured.url, tmp_path)
+    secured.stop()
+    assert "See that the server runs and can be reached, then run the command again" in refused(secured.url, tmp_path)
+
+
+# ---------------------------------------------------------------- a server under load
+
+
+def test_what_is_turned_away_is_sent_again_and_what_is_refused_is_not(standing: Standing, monkeypatch: Any) -> None:
+    monkeypatch.setattr(elastic_bulk.time, "sleep", lambda _: None)
+    asked: list[list[str]] = []
+
+    def answer(_: str, body: str, __: str) -> Answer:
+        ids = [json.loads(line)["index"]["_id"] for line in body.splitlines()[::2]]
+        asked.append(ids)
+        if len(asked) == 1:
+            return failed("es_rejected_execution_exception", "the whole queue is full", 429)
+        full = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue"}}
+        items = [{"index": full if id in ("b", "c") and len(asked) == 2 else {"status": 201}} for id in ids]
+        return 200, {"errors": len(asked) == 2, "items": items}
+
+    elastic_bulk.send(_server(standing(answer).url), "things", [Action(id, b"{}") for id in "abcd"], "things")
+    assert asked == [["a", "b", "c", "d"], ["a", "b", "c", "d"], ["b", "c"]]
+
+
+def test_a_queue_that_stays_full(standing: Standing, monkeypatch: Any) -> None:
+    monkeypatch.setattr(elastic_bulk.time, "sleep", lambda _: None)
+    full = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue"}}
+    busy = standing(lambda *_: (200, {"errors": True, "items": [{"index": full}]}))
+    with pytest.raises(StoreError, match="could not write 1 of 1 records .* tried several times"):
+        elastic_bulk.send(_server(busy.url), "things", [Action("a", b"{}")], "things")
+    assert len(busy.heard) == 3
+
+
+def test_what_passes_is_tried_again_and_nothing_else(standing: Standing, monkeypatch: Any) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("ragindex.services.time.sleep", waited.append)
+    answers = iter([failed("odd", "wait", 503), failed("odd", "wait", 429), (200, INFO), failed("odd", "never", 400)])
+    server = _server(standing(lambda *_: next(answers)).url)
+    assert server.ask("look", lambda client: client.info())["version"] == INFO["version"]
+    assert len(waited) == 2
+    with pytest.raises(TroubleError) as error:
+        server.try_to(lambda client: client.info())
+    assert error.value.trouble == Trouble("never", 400, "odd")
+
+
+def _server(url: str) -> Server:
+    from elasticsearch import Elasticsearch
+
+    return Server(url, Elasticsearch(url, max_retries=0), (), retries=2)
+
+
+def test_the_reasons_of_a_server_are_short() -> None:
+    body = {"error": {"type": "search", "reason": "all failed", "failed_shards": [{"reason": {"reason": "boom"}}]}}
+    assert elastic_client.problem(body) == ("search", "all failed: boom")
+    assert elastic_client.problem({"error": "plain"}) == ("", "plain")
+    assert elastic_client.problem("<html>") == ("", "")
+    assert len(Server("http://h", None, ("k",)).short("k" * 5000)) == 400

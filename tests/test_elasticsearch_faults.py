@@ -1,0 +1,158 @@
+"""What happens to a real cluster of three nodes: nothing acknowledged is lost, and who asks again goes on.
+
+These take about two minutes: `make faults` runs them, `make test` leaves them out.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from elasticsearch_node.cluster import COUNT, Cluster, cluster
+
+from ragindex import registry
+from ragindex.errors import StoreError
+from ragindex.interfaces import Collection, Match, Schema, Where
+from ragindex.testing import DOCUMENTS, ask, assert_same
+from ragindex.workspace import Workspace
+
+pytestmark = pytest.mark.faults
+TEXT = Schema(stored=("text",), text=("text",))
+BATCH = 50
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.kill(range(COUNT))
+
+
+def opened(nodes: Cluster, folder: Path, **parameters: Any) -> Any:
+    given = {"url": nodes.addresses, **parameters}
+    return registry.store({"name": "elasticsearch", "params": given}).open(folder)
+
+
+def write(collection: Collection, batch: int) -> set[str]:
+    """The ids of the batch, once they are acknowledged."""
+    ids = [f"{batch:03d}-{n:03d}" for n in range(BATCH)]
+    collection.upsert(
+        pa.RecordBatch.from_pydict({"id": ids, "text": [f"word{n} shared {id}" for n, id in enumerate(ids)]})
+    )
+    return set(ids)
+
+
+def held(collection: Collection) -> set[str]:
+    return {id for batch in collection.scan(()) for id in batch.column("id").to_pylist()}
+
+
+def test_a_node_with_the_primary_dies_while_records_are_written(nodes: Cluster, tmp_path: Path) -> None:
+    store = opened(nodes, tmp_path)
+    collection = store.create("texts", TEXT)
+    acknowledged, written = set[str](), threading.Event()
+
+    def writing() -> None:
+        for batch in range(30):
+            acknowledged.update(write(collection, batch))
+            if batch == 5:
+                written.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(writing)
+        assert written.wait(60)
+        doomed = nodes.with_primary(f"{store.layout.base}-texts-*")
+        nodes.kill([doomed])
+        done.result()
+    collection.finish()
+    assert len(acknowledged) == 30 * BATCH
+    assert held(store.open("texts", collection.version)) == acknowledged
+    nodes.bring([doomed])
+    assert held(opened(nodes, tmp_path).open("texts", collection.version)) == acknowledged
+
+
+def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluster, tmp_path: Path) -> None:
+    store = opened(nodes, tmp_path)
+    collection = store.create("texts", TEXT)
+    for batch in range(4):
+        write(collection, batch)
+    collection.finish()
+    reader = store.open("texts", collection.version)
+    asked = [Match("word7 shared", 5, ("text",)), Where(None, 3)]
+    expected = [one.ids for one in reader.search(asked)]
+    nodes.server.ask("wait", lambda client: client.cluster.health(wait_for_status="green", timeout="60s"))
+    doomed, answers = nodes.with_primary(f"{store.layout.base}-texts-*"), []
+    killed = threading.Event()
+
+    def asking() -> None:
+        while not killed.is_set() or len(answers) < 40:
+            answers.append([one.ids for one in reader.search(asked)])
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(asking)
+        nodes.kill([doomed])
+        killed.set()
+        done.result()
+    assert answers == [expected] * len(answers)
+    nodes.bring([doomed])
+
+
+def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> None:
+    """While they are away nobody is told that something was written; then the same sync goes on to the same index."""
+    scheme = registry.scheme("bm25")
+    written = {"name": "elasticsearch", "params": {"url": nodes.addresses, "retries": 0}}
+    space = Workspace.open(tmp_path / "w", store=written, cutting=None)
+    space.add(DOCUMENTS[:12])
+    space.sync([scheme])
+    before = scheme.open(space)
+    expected = ask(before, 5)
+    nodes.kill(range(COUNT))
+    for doing in (lambda: space.add(DOCUMENTS[12:]), lambda: ask(before, 5)):
+        with pytest.raises(StoreError, match="See that the server runs and can be reached, then run the command again"):
+            doing()
+    nodes.bring(range(COUNT))
+    assert_same(ask(before, 5), expected, "a reader opened before")
+    space.add(DOCUMENTS[12:])
+    space.sync([scheme])
+    whole = Workspace.open(tmp_path / "lance", cutting=None)
+    whole.add(DOCUMENTS)
+    whole.sync([scheme])
+    assert_same(ask(scheme.open(space), 5), ask(scheme.open(whole), 5), "an index of a store that was never away")
+
+
+def test_a_full_queue_turns_away_and_nothing_is_lost(nodes: Cluster, tmp_path: Path) -> None:
+    """Every node has one thread that writes and a queue of two; twelve writers want more."""
+    store = opened(nodes, tmp_path, retries=10)
+    collection = store.create("texts", TEXT)
+    with ThreadPoolExecutor(12) as pool:
+        acknowledged = set[str]().union(*pool.map(lambda batch: write(collection, batch), range(60)))
+    assert len(acknowledged) == 60 * BATCH
+    collection.finish()
+    assert held(collection) == acknowledged
+    pools = nodes.server.ask("look", lambda client: client.nodes.stats(metric="thread_pool"))["nodes"].values()
+    assert sum(one["thread_pool"]["write"]["rejected"] for one in pools) > 0
+
+
+def test_nodes_that_are_too_slow(nodes: Cluster, tmp_path: Path) -> None:
+    """A write that waits goes on when they answer again; who does not want to wait is told why nothing came."""
+    store = opened(nodes, tmp_path, timeout=1.0, retries=8)
+    collection = store.create("texts", TEXT)
+    acknowledged = write(collection, 0)
+    hasty = opened(nodes, tmp_path, timeout=0.5, retries=0)
+    reading = hasty.create("texts", TEXT)
+    nodes.pause()
+    try:
+        with pytest.raises(StoreError, match=r"no answer in time: .*then run the command again"):
+            reading.get(["000-000"], ())
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(write, collection, 1)
+            time.sleep(1.5)
+            assert not done.done()
+            nodes.resume()
+            acknowledged |= done.result()
+    finally:
+        nodes.resume()
+    assert held(collection) == acknowledged
