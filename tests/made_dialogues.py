@@ -2,16 +2,13 @@
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from made_language import PRICES, QUICK
-from openai_server import KEY, OpenAIServer
+from openai_server import OpenAIServer
 
-from ragindex.language import accepting
 from ragindex.language.budget import limited
 from ragindex.language.openai_compatible import OpenAICompatibleChat
 from ragindex.language.setting import Setting
@@ -29,15 +26,6 @@ DOCUMENTS = (
 QUESTION = "In which town was the designer of Ostra Bridge born?"
 LONGER = "On which river lies the town in which the designer of Ostra Bridge was born?"
 FIRST, SECOND = "Ostra Bridge was designed by Ilse Harrow.", "Ilse Harrow was born in Port Callan."
-
-
-@contextmanager
-def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """A running server, and the key to it."""
-    monkeypatch.setattr(accepting, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        yield running
 
 
 def script(server: OpenAIServer, *turns: Any) -> None:

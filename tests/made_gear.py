@@ -3,22 +3,20 @@
 import json
 import shutil
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pytest
 from made_extractions import openie, spelt
 from made_language import PRICES, QUICK
-from openai_server import KEY, OpenAIServer
+from openai_server import OpenAIServer
 
 from ragindex import registry
 from ragindex.interfaces import Floats
-from ragindex.language import accepting, ledger
+from ragindex.language import ledger
 from ragindex.language.budget import limited
 from ragindex.language.openai_compatible import OpenAICompatibleChat
 from ragindex.language.setting import Setting
@@ -87,15 +85,6 @@ YES = {"answerable": True, "answer": "the River Arl", "why": ""}
 def ask(question: str) -> dict[str, Any]:
     """What a model answers that has rewritten."""
     return {"question": question}
-
-
-@contextmanager
-def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """A running server, and the key to it."""
-    monkeypatch.setattr(accepting, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        yield running
 
 
 def script(

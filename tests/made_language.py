@@ -1,13 +1,16 @@
 """A small task and languages over a loopback server, shared by the tests of the language layer."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from openai_server import OpenAIServer
+import pytest
+from openai_server import KEY, OpenAIServer
 from pydantic import BaseModel
 
+from ragindex.language import accepting
 from ragindex.language.asking import ModelLanguage
 from ragindex.language.cache import Cache
 from ragindex.language.limits import Clock, sleep
@@ -25,6 +28,18 @@ class Echo(BaseModel):
     """What the server answers where nothing is spoilt."""
 
     text: str
+
+
+@contextmanager
+def answering(
+    monkeypatch: pytest.MonkeyPatch, write: Callable[[Mapping[str, Any]], str] | None = None
+) -> Iterator[OpenAIServer]:
+    """A running server and the key to it; `write` says what it answers."""
+    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        running.write = write or running.write
+        yield running
 
 
 def by_rule(inputs: Mapping[str, Any]) -> Echo:

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_language import answering
 from made_trees import at, nodes, notes, opened, summaries, task_of, write
-from openai_server import KEY, OpenAIServer, chat
+from openai_server import OpenAIServer, chat
 
 from baselines.bm25 import BM25
 from baselines.dense import Dense
 from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.filters import meta
-from ragindex.language import accepting
 from ragindex.parts.aggregates import Aggregates
 from ragindex.parts.propositions import Propositions
 from ragindex.parts.summary_tree import SummaryTree
@@ -32,10 +32,7 @@ TOWNS = [
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        running.write = write
+    with answering(monkeypatch, write) as running:
         yield running
 
 

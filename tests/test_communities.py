@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_extractions import asking, imported, notes, openie, spells_out, spelt
-from made_language import PRICES, QUICK
-from openai_server import KEY, OpenAIServer, chat
+from made_language import PRICES, QUICK, answering
+from openai_server import OpenAIServer, chat
 
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, UsageError
 from ragindex.estimating import estimate
-from ragindex.language import accepting, ledger
+from ragindex.language import ledger
 from ragindex.language.budget import Budget
 from ragindex.language.openai_compatible import OpenAICompatibleChat
 from ragindex.language.setting import Setting
@@ -346,10 +346,7 @@ def test_reports_by_rule(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        running.write = write
+    with answering(monkeypatch, write) as running:
         yield running
 
 

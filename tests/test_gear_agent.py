@@ -23,7 +23,6 @@ from made_gear import (
     Call,
     WrittenVectors,
     always_no,
-    answering,
     ask,
     asked,
     built,
@@ -38,6 +37,7 @@ from made_gear import (
     steps,
     triples,
 )
+from made_language import answering
 from openai_server import OpenAIServer, Received
 
 from ragindex import registry

@@ -13,7 +13,6 @@ from made_dialogues import (
     LONGER,
     QUESTION,
     SECOND,
-    answering,
     asked,
     ids,
     opened,
@@ -21,6 +20,7 @@ from made_dialogues import (
     script,
     shown,
 )
+from made_language import answering
 from openai_server import OpenAIServer
 from pydantic import ValidationError
 

@@ -10,7 +10,6 @@ from made_dialogues import (
     DOCUMENTS,
     LONGER,
     QUESTION,
-    answering,
     asked,
     ids,
     opened,
@@ -18,6 +17,7 @@ from made_dialogues import (
     script,
     shown,
 )
+from made_language import answering
 from openai_server import OpenAIServer
 
 from baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, by_rule, distinct

@@ -8,16 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from made_language import PRICES, QUICK
+from made_language import PRICES, QUICK, answering
 from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, opened, task_of, write
-from openai_server import KEY, OpenAIServer
+from openai_server import OpenAIServer
 
 from baselines.dense import Dense
 from ragindex import reading, registry
 from ragindex.errors import UsageError
 from ragindex.filters import meta
 from ragindex.interfaces import Floats
-from ragindex.language import accepting
 from ragindex.language.openai_compatible import OpenAICompatibleChat
 from ragindex.language.setting import Setting
 from ragindex.parts.abstractness import ABSTRACTNESS
@@ -46,10 +45,7 @@ SUMMARISED = SiReRAG(pool=TreePool(trees=(SummaryTree(stop_at=1), SummaryTree(ov
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        running.write = write
+    with answering(monkeypatch, write) as running:
         yield running
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tree_child
-from made_language import PRICES
+from made_language import PRICES, answering
 from made_trees import (
     Compass,
     around,
@@ -38,7 +38,7 @@ from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimating import estimate
 from ragindex.filters import meta
-from ragindex.language import accepting, ledger, rules
+from ragindex.language import ledger, rules
 from ragindex.language.openai_compatible import OpenAICompatibleChat
 from ragindex.language.setting import Setting
 from ragindex.parts.passages import Passages
@@ -64,10 +64,7 @@ BRIDGED_TREE = {**LEVEL, joined(list(LEVEL)): list(LEVEL)}
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        running.write = write
+    with answering(monkeypatch, write) as running:
         yield running
 
 

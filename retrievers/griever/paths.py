@@ -99,7 +99,7 @@ class Subgraph:
     extend_within: bool = False
     keep_prefixes: bool = True
     triples: list[Scored] = field(default_factory=list)
-    joins: Joins = field(default_factory=lambda: Joins())
+    joins: Joins = field(default_factory=Joins)
     paths: Paths | None = None
 
     def extend(self, found: Sequence[Scored], aliases: Aliases, worth: Doubles) -> None:
