@@ -1,16 +1,15 @@
 """BM25: the sparse baseline (Robertson et al., TREC-3), over passages or any part that can be searched by text."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ragindex.hits import FIELDS, check, hits
-from ragindex.interfaces import Collection, Match, Part, Retriever
+from ragindex.hits import searched
+from ragindex.interfaces import Collection, Match, Part, Request, Retriever
 from ragindex.parts.passages import Passages
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField, label
-from ragindex.types import Query, Retrieval, Step
+from ragindex.types import Query, Retrieval
 from ragindex.workspace import Workspace
 
 
@@ -35,14 +34,12 @@ class BM25Retriever:
 
     collection: Collection
     source: str
+    step: ClassVar[str] = "text"
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one call of the store."""
-        check(queries, k)
-        start = time.perf_counter()
-        found = self.collection.search([Match(query.text, k, FIELDS, query.filter) for query in queries])
-        ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
-        return [
-            Retrieval(hits(one, self.source), (Step(1, "text", query.text, tuple(one.ids), ms=ms),))
-            for query, one in zip(queries, found, strict=True)
-        ]
+        return searched(self, queries, k, self.source)
+
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+        """The questions' texts."""
+        return [Match(query.text, k, fields, query.filter) for query in queries]

@@ -1,17 +1,16 @@
 """Dense retrieval: cosine of question and passage vectors, over passages or any part with text."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ragindex.hits import FIELDS, check, hits
-from ragindex.interfaces import Collection, Encoder, Nearest, Part, Retriever
+from ragindex.hits import searched
+from ragindex.interfaces import Collection, Encoder, Nearest, Part, Request, Retriever
 from ragindex.parts.passages import Passages
 from ragindex.parts.vectors import vectors_of
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField, label
-from ragindex.types import Query, Retrieval, Step
+from ragindex.types import Query, Retrieval
 from ragindex.workspace import Workspace
 
 
@@ -37,16 +36,13 @@ class DenseRetriever:
     collection: Collection
     encoder: Encoder
     source: str
+    step: ClassVar[str] = "vectors"
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one batch of the encoder and one call of the store."""
-        check(queries, k)
+        return searched(self, queries, k, self.source)
+
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+        """The questions' vectors."""
         vectors = self.encoder.encode_queries([query.text for query in queries])
-        start = time.perf_counter()
-        requests = [Nearest(vector, k, FIELDS, query.filter) for vector, query in zip(vectors, queries, strict=True)]
-        found = self.collection.search(requests)
-        ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
-        return [
-            Retrieval(hits(one, self.source), (Step(1, "vectors", query.text, tuple(one.ids), ms=ms),))
-            for query, one in zip(queries, found, strict=True)
-        ]
+        return [Nearest(vector, k, fields, query.filter) for vector, query in zip(vectors, queries, strict=True)]

@@ -1,6 +1,7 @@
 """Hybrid retrieval: reciprocal rank fusion of several schemes, by default BM25 and dense."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -8,13 +9,15 @@ from pydantic import Field
 
 from baselines.bm25 import BM25
 from baselines.dense import Dense
-from ragindex.hits import check
-from ragindex.interfaces import IndexingScheme, Part, Retriever
+from ragindex.filters import Ids
+from ragindex.hits import FIELDS, check, hits
+from ragindex.interfaces import Found, IndexingScheme, Part, Retriever, SearchingRetriever, Where
 from ragindex.parts.passages import Passages
 from ragindex.plugin import Plugin
 from ragindex.ranking import reciprocal_rank_fusion
 from ragindex.registry import PartField, SchemeField, label
-from ragindex.types import Hit, Query, Retrieval
+from ragindex.stores.together import together
+from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex.workspace import Workspace
 
 
@@ -58,10 +61,40 @@ class HybridRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Each base answers all questions, at the greater of depth and k."""
+        """Each base answers all questions, at the greater of depth and k; of most hits only the rank is wanted."""
         check(queries, k)
+        searching = [base for base in self.bases if isinstance(base, SearchingRetriever)]
+        if len(searching) == len(self.bases):
+            return self._at_once(searching, queries, k)
         answers = [base.retrieve(queries, max(self.depth, k)) for base in self.bases]
         return [self._fuse(found, k) for found in zip(*answers, strict=True)]
+
+    def _at_once(self, bases: Sequence[SearchingRetriever], queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """All searches without fields, then the records of the k best: two calls of the store."""
+        asked = [(base.collection, base.requests(queries, max(self.depth, k), ())) for base in bases]
+        start = time.perf_counter()
+        found = list(zip(*together(asked), strict=True))
+        ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries) * len(bases))
+        fused = [reciprocal_rank_fusion([one.ids for one in each], self.rrf_k)[:k] for each in found]
+        known = self._read(bases, found, {id for best in fused for id, _ in best})
+        answers = []
+        for query, each, best in zip(queries, found, fused, strict=True):
+            steps = [
+                Step(1, base.step, query.text, tuple(one.ids), ms=ms) for base, one in zip(bases, each, strict=True)
+            ]
+            answers.append(Retrieval(tuple(replace(known[id], score=score) for id, score in best), tuple(steps)))
+        return answers
+
+    def _read(
+        self, bases: Sequence[SearchingRetriever], found: Sequence[Sequence[Found]], wanted: Set[str]
+    ) -> dict[str, Hit]:
+        """The hits of these ids, each from the collection of the first base that found it."""
+        place = {id: n for each in found for n in reversed(range(len(bases))) for id in each[n].ids if id in wanted}
+        asked = []
+        for n, base in enumerate(bases):
+            ids = tuple(sorted(id for id, first in place.items() if first == n))
+            asked.append((base.collection, [Where(Ids(ids), len(ids), FIELDS)] if ids else []))
+        return {hit.id: hit for answers in together(asked) for one in answers for hit in hits(one, self.source)}
 
     def _fuse(self, found: Sequence[Retrieval], k: int) -> Retrieval:
         by_id: dict[str, Hit] = {hit.id: hit for retrieval in reversed(found) for hit in retrieval.hits}

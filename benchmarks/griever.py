@@ -59,7 +59,6 @@ READINGS = [
         "base=composed(candidate_factor=20)",
         "t_max=15",
         "t_max=60",
-        "shortlist_aliases=false",
         "pool=max",
         "max_ngram=3",
         "ngrams=texts",

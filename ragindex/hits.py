@@ -1,6 +1,7 @@
 """Records of a searchable collection as hits. Every part that a flat scheme can search has these fields."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,8 @@ import pyarrow as pa
 
 from ragindex.errors import UsageError
 from ragindex.filters import Ids, term
-from ragindex.interfaces import Collection, Found, Schema, Where
-from ragindex.types import Hit, Metadata, Query
+from ragindex.interfaces import Collection, Found, Schema, SearchingRetriever, Where
+from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 
 STORED = ("kind", "title", "text", "metadata")
 KEYWORDS = ("passage_ids", "doc_ids")
@@ -34,6 +35,19 @@ def hits(found: Found, source: str) -> tuple[Hit, ...]:
             found.ids, found.scores.tolist(), *columns, strict=True
         )
     )
+
+
+def searched(retriever: SearchingRetriever, queries: Sequence[Query], k: int, source: str) -> list[Retrieval]:
+    """The answers of a retriever that makes one request a question, in one call of the store."""
+    check(queries, k)
+    requests = retriever.requests(queries, k, FIELDS)
+    start = time.perf_counter()
+    found = retriever.collection.search(requests)
+    ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
+    return [
+        Retrieval(hits(one, source), (Step(1, retriever.step, query.text, tuple(one.ids), ms=ms),))
+        for query, one in zip(queries, found, strict=True)
+    ]
 
 
 def looked_up(collection: Collection, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:

@@ -314,6 +314,25 @@ class JoiningCollection(Protocol):
         ...
 
 
+@runtime_checkable
+class SearchingRetriever(Retriever, Protocol):
+    """A retriever that makes one request a question to one collection: who fuses several asks them all at once."""
+
+    @property
+    def collection(self) -> Collection:
+        """What is searched; it has the fields of hits."""
+        ...
+
+    @property
+    def step(self) -> str:
+        """The search's name in a trace."""
+        ...
+
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+        """What `retrieve` asks, one request a question; the questions were checked."""
+        ...
+
+
 class Store(Protocol):
     """An engine that holds collections."""
 
@@ -351,6 +370,11 @@ class Store(Protocol):
 
 class StorePlugin(Protocol):
     """A store's parameters: a frozen pydantic model."""
+
+    @property
+    def finishes_by(self) -> Mapping[str, Any]:
+        """The parameters that `Collection.finish` goes by: when they change, the next sync finishes all again."""
+        ...
 
     def open(self, folder: Path) -> Store:
         """The engine; an embedded one keeps its files under `folder`."""

@@ -64,6 +64,8 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key;
     `llm` the language model last used; `imports` the hashes of imported files by the name of the part they fill.
 
+    `finished_by` are the store's parameters that the parts' collections were finished with (`StorePlugin.finishes_by`).
+
     `outdated` are parts that no sync will use again, with the time they were replaced: they are dropped a day later.
     """
 
@@ -79,6 +81,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     llm: dict[str, Any] = {}
     imports: dict[str, str] = {}
     parts: dict[str, PartRecord] = {}
+    finished_by: dict[str, Any] = {}
     outdated: dict[str, float] = {}
     libraries: Mapping[str, str] = {}
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ragindex import revisions
 from ragindex.coverage import Coverage
-from ragindex.interfaces import Change, Part, SharingPart
+from ragindex.interfaces import Change, Part, SharingPart, Store
 from ragindex.language import ledger
 from ragindex.manifest import PartRecord
 from ragindex.progress import bar
@@ -139,14 +139,9 @@ def _cost(task: Building, work: Callable[[], None]) -> Usage:
     return cost + replace(task.encoder.first, seconds=task.encoder.first.seconds - task.encoder.spent.seconds)
 
 
-def _finish(task: Building, corpus: str) -> PartRecord:
-    """Make what can only be made whole, and say what readers are to be pinned to."""
-    store = task.site.store
-    whole = _cost(task, lambda: task.part.finish(task.site))
-    start = time.perf_counter()
-    finish_seconds = task.finished_before + whole.seconds
-    cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
-    prefix, collections, size = f"{task.key}.", {}, 0
+def finished(key: str, store: Store) -> tuple[dict[str, int], int]:
+    """Finish the collections of the part `key`: their versions by kind, and their bytes, both without the coverage."""
+    prefix, collections, size = f"{key}.", {}, 0
     for full in (name for name in store.names() if name.startswith(prefix)):
         version = store.version(full)
         assert version is not None  # noqa: S101  # it was listed a moment ago and we hold the lease
@@ -155,6 +150,17 @@ def _finish(task: Building, corpus: str) -> PartRecord:
         if full != f"{prefix}coverage":
             collections[full.removeprefix(prefix)] = collection.version
             size += int(collection.describe()["bytes"])
+    return collections, size
+
+
+def _finish(task: Building, corpus: str) -> PartRecord:
+    """Make what can only be made whole, and say what readers are to be pinned to."""
+    store = task.site.store
+    whole = _cost(task, lambda: task.part.finish(task.site))
+    start = time.perf_counter()
+    finish_seconds = task.finished_before + whole.seconds
+    cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
+    collections, size = finished(task.key, store)
     seconds = time.perf_counter() - start
     files = sum(file.stat().st_size for file in task.site.folder.rglob("*") if file.is_file())
     return PartRecord(

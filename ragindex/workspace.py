@@ -27,7 +27,7 @@ from ragindex.progress import bar
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
 from ragindex.site import BuildEncoder, PartSite
-from ragindex.sync import Building, Synced, bring_up
+from ragindex.sync import Building, Synced, bring_up, finished
 from ragindex.text import language_warning
 from ragindex.types import Document, Usage
 
@@ -195,6 +195,8 @@ class Workspace:
         Goes on where an earlier sync stopped. Raises WriterBusyError, StoreError, WorkspaceError without documents.
         """
         self._reload()
+        if self.manifest.parts and self.manifest.finished_by != self.store_plugin.finishes_by:
+            self._finish_again()
         parts = in_order([part for plugin in plugins for part in parts_of(plugin)] or self._finished_parts())
         if self._up_to_date(parts):
             return Synced()
@@ -470,11 +472,22 @@ class Workspace:
             encoders=encoders,
             llm=registry.describe(model(self.model.plugin)),
             parts={**parts, **made},
+            finished_by=dict(self.store_plugin.finishes_by),
             outdated={key: since for key, since in outdated.items() if key not in doomed},
             libraries=manifests.libraries(),
         )
         for name in ["documents", *(f"{key}.{kind}" for key in made for kind in ("coverage", *made[key].collections))]:
             self.store.clean(name)
+
+    def _finish_again(self) -> None:
+        """Every part's collections, as the store's parameters now ask for: its memory may be less than it was."""
+        with self._writing("ragindex sync"):
+            made = {
+                key: record.model_copy(update={"collections": record.collections | finished(key, self.store)[0]})
+                for key, record in self.manifest.parts.items()
+            }
+            self._opened.clear()
+            self._save(parts=made, finished_by=dict(self.store_plugin.finishes_by))
 
     def _drop(self, key: str, names: Sequence[str]) -> None:
         """Coverage first: what is left of a drop that was cut short is not taken for a part."""

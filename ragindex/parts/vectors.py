@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator
 
 from ragindex.corpus import passage_text
-from ragindex.filters import Terms
+from ragindex.filters import Filter, Terms
 from ragindex.identity import shares_records
 from ragindex.interfaces import Change, Collection, Part, Site, Uses
 from ragindex.parts.passages import Passages
@@ -57,12 +57,11 @@ class Vectors(Plugin):
         if not change.upsert:
             return
         touched = Terms("passage_ids", tuple(change.upsert))
-        batches = list(source.scan(source.fields(), touched))
-        now = {id for batch in batches for id in batch.column("id").to_pylist()}
-        held = {id for batch in records.scan((), touched) for id in batch.column("id").to_pylist()}
-        records.delete(sorted(held - now))
-        if now:
-            records.upsert(_encoded(pa.Table.from_batches(batches), site))
+        now, held = (_sorted(of, source.fields(), touched) for of in (source, records))
+        records.delete(held.filter(_among(held, now, invert=True)).column("id").to_pylist())
+        changed = _changed(now, held)
+        if len(changed):
+            records.upsert(_encoded(changed, site))
 
     @property
     def shares(self) -> bool:
@@ -93,9 +92,33 @@ def _forget(records: Collection, removed: Sequence[str]) -> None:
         records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
 
 
+def _sorted(collection: Collection, fields: Sequence[str], where: Filter) -> pa.Table:
+    """The records that pass, by id."""
+    batches = list(collection.scan(fields, where))
+    if not batches:
+        return pa.table({name: pa.array([], pa.string()) for name in ("id", *fields)})
+    found = pa.Table.from_batches(batches)
+    return found.take(pc.sort_indices(found.column("id").combine_chunks()))
+
+
+def _among(table: pa.Table, other: pa.Table, *, invert: bool = False) -> pa.ChunkedArray:
+    found = pc.is_in(table.column("id"), other.column("id").combine_chunks())
+    return pc.invert(found) if invert else found
+
+
+def _changed(now: pa.Table, held: pa.Table) -> pa.Table:
+    """The records of `now` that are not held as they are: a hub's many passages do not write it with every batch."""
+    if not len(held):
+        return now
+    common, was = now.filter(_among(now, held)), held.filter(_among(held, now))
+    if common.equals(was):
+        return now.filter(_among(now, held, invert=True))
+    before = {row["id"]: row for row in was.to_pylist()}
+    return now.filter(pa.array([before.get(row["id"]) != row for row in now.to_pylist()], pa.bool_()))
+
+
 def _encoded(table: pa.Table, site: Site) -> pa.RecordBatch:
-    table = table.take(pc.sort_indices(table.column("id").combine_chunks())).combine_chunks()
     pairs = zip(table.column("title").to_pylist(), table.column("text").to_pylist(), strict=True)
     vectors = site.encoder.encode_documents([passage_text(title, text) for title, text in pairs])
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    return table.append_column("vector", column).to_batches()[0]
+    return table.append_column("vector", column).combine_chunks().to_batches()[0]

@@ -1,6 +1,9 @@
 """Filters as conditions in LanceDB's SQL, and the names that fields have in its tables."""
 
 import sys
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from ragindex.errors import UsageError
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
@@ -23,52 +26,85 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def condition(where: Filter, columns: frozenset[str], lists: frozenset[str], numbers: frozenset[str]) -> str:
-    """The condition that `where` means; `columns` exist, `lists` hold lists of strings, `numbers` float64."""
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A table's columns: which there are, and which of them hold lists of strings or float64."""
+
+    names: frozenset[str]
+    lists: frozenset[str]
+    numbers: frozenset[str]
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> "Columns":
+        """Those of a table's schema."""
+        lists = frozenset(item.name for item in schema if pa.types.is_list(item.type))
+        numbers = frozenset(item.name for item in schema if pa.types.is_floating(item.type))
+        return cls(frozenset(schema.names), lists, numbers)
+
+
+def condition(where: Filter, columns: Columns) -> str:
+    """The condition that `where` means.
+
+    A null counts as false: so a negation is carried down to what it denies, and nowhere else is a null replaced, for
+    LanceDB looks into no index behind such an expression.
+    """
     match where:
         case Ids():
-            return _among("id", where.ids)
+            return f"id IN ({_listed(where.ids)})" if where.ids else "false"
         case Terms():
-            return _terms(where, columns, lists)
+            return _terms(where, columns)
         case Range():
-            return _range(where, columns, lists, numbers)
+            return _range(where, columns)
         case Not():
-            return f"NOT ({condition(where.filter, columns, lists, numbers)})"
+            return _denied(where.filter, columns)
         case All():
-            return " AND ".join(f"({condition(part, columns, lists, numbers)})" for part in where.filters) or "true"
+            return " AND ".join(f"({condition(part, columns)})" for part in where.filters) or "true"
         case Any():
-            return " OR ".join(f"({condition(part, columns, lists, numbers)})" for part in where.filters) or "false"
+            return " OR ".join(f"({condition(part, columns)})" for part in where.filters) or "false"
 
 
-def _among(name: str, values: tuple[str, ...]) -> str:
-    return f"coalesce({name} IN ({', '.join(map(quoted, values))}), false)" if values else "false"
+def _denied(where: Filter, columns: Columns) -> str:
+    match where:
+        case Ids():
+            return f"id NOT IN ({_listed(where.ids)})" if where.ids else "true"
+        case Not():
+            return condition(where.filter, columns)
+        case All():
+            return condition(Any(tuple(map(Not, where.filters))), columns)
+        case Any():
+            return condition(All(tuple(map(Not, where.filters))), columns)
+        case _:
+            return f"NOT coalesce({condition(where, columns)}, false)"
 
 
-def _terms(where: Terms, columns: frozenset[str], lists: frozenset[str]) -> str:
+def _listed(values: tuple[str, ...]) -> str:
+    return ", ".join(map(quoted, values))
+
+
+def _terms(where: Terms, columns: Columns) -> str:
     name = column(where.field)
-    if name not in columns or not where.values:
+    if name not in columns.names or not where.values:
         return "false"
-    if name not in lists:
-        return _among(name, where.values)
-    values = f"[{', '.join(map(quoted, where.values))}]"
+    if name not in columns.lists:
+        return f"{name} IN ({_listed(where.values)})"
     if where.field.startswith("meta."):  # every document of the record
-        return f"coalesce(array_length({name}) > 0 AND array_has_all({values}, {name}), false)"
-    return f"coalesce(array_has_any({name}, {values}), false)"
+        return f"array_length({name}) > 0 AND array_has_all([{_listed(where.values)}], {name})"
+    return f"array_has_any({name}, [{_listed(where.values)}])"
 
 
-def _range(where: Range, columns: frozenset[str], lists: frozenset[str], numbers: frozenset[str]) -> str:
+def _range(where: Range, columns: Columns) -> str:
     name = column(where.field)
-    if name not in columns:
+    if name not in columns.names:
         return "false"
-    if name in numbers and not where.numeric and where != Range(where.field):
+    if name in columns.numbers and not where.numeric and where != Range(where.field):
         raise UsageError(
             f"The field {where.field!r} holds numbers; its Range must have numbers for ends. Got {where!r}."
         )
     least = most = name
-    if name in lists:
+    if name in columns.lists:
         values = f"arrow_try_cast({name}, 'List(Float64)')" if where.numeric else name
         least, most = f"array_min({values})", f"array_max({values})"
-    elif where.numeric and name not in numbers:
+    elif where.numeric and name not in columns.numbers:
         least = most = f"arrow_try_cast({name}, 'Float64')"
     low, high = where.low, where.high
     if where.numeric:  # both ends always: NaN, which sorts last, and infinity are in no range
@@ -81,7 +117,7 @@ def _range(where: Range, columns: frozenset[str], lists: frozenset[str], numbers
         ends.append(f"{least} >= {_literal(low)}")
     if high is not None:
         ends.append(f"{most} <= {_literal(high)}")
-    return f"coalesce({' AND '.join(ends)}, false)"
+    return " AND ".join(ends)
 
 
 def _literal(value: float | str) -> str:

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from ragindex.errors import StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
-from ragindex.interfaces import Found, Request, Resident, Schema
+from ragindex.interfaces import Collection, Found, Request, Resident, Schema
 from ragindex.plugin import Plugin
 from ragindex.stores import lance_index, lance_sql
 from ragindex.stores.image import Image
@@ -35,8 +35,8 @@ _POSTINGS = 2.0
 """What text in memory takes for each of its bytes on disk, its sparse index included (measured, rounded up)."""
 _SMALL_FRAGMENTS = 64
 """Compaction rewrites records; it waits for so many small fragments."""
-_ID_INDEX_FROM = 20_000
-"""Below so many records a pass over them is as quick as an index."""
+_LOOKUPS_FROM = 20_000
+"""Below so many records a pass over them is as quick as an index of ids and keywords."""
 _KEEP_VERSIONS = timedelta(days=1)
 """How long a version stays, once another is pinned, for readers that search from disk."""
 _FOR_EVER = timedelta(days=36_500)
@@ -53,6 +53,11 @@ class LanceDB(Plugin):
     memory_gib: float = Field(default=1.0, ge=0)
     float16: bool = False
     mmap: bool = False
+
+    @property
+    def finishes_by(self) -> Mapping[str, float]:
+        """Indexes are made for what lies beyond the memory budget."""
+        return {"memory_gib": self.memory_gib}
 
     def open(self, folder: Path) -> "LanceStore":
         """The store in `folder`, which is made if it is not there. Raises StoreError where it cannot be."""
@@ -73,6 +78,14 @@ class LanceStore:
     images: "weakref.WeakValueDictionary[tuple[str, int], Image]" = field(default_factory=weakref.WeakValueDictionary)
     loading: Any = field(default_factory=RLock)
     compacted: set[str] = field(default_factory=set)
+    _reading: Any = None
+
+    @property
+    def reading(self) -> Any:
+        """The connection that searches beyond memory go through: LanceDB's asynchronous one."""
+        if self._reading is None:
+            self._reading = lance_index.connected(self.folder)
+        return self._reading
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
         """Raises StoreError if `name` was made with another schema."""
@@ -175,6 +188,7 @@ class LanceCollection:
     _ids: set[str] | None = None
     _image: Image | None = None
     _estimate: int | None = None
+    _table: lance_index.Table | None = None
 
     @property
     def schema(self) -> Schema:
@@ -215,7 +229,7 @@ class LanceCollection:
                 self.table.add(rows)
             if self._ids is not None:
                 self._ids.update(ids)
-            self._image = self._estimate = None
+            self._image = self._estimate = self._table = None
 
     def delete(self, ids: Iterable[str]) -> None:
         """In blocks, each one version."""
@@ -225,7 +239,7 @@ class LanceCollection:
                 self.table.delete(self._condition(Ids(tuple(doomed[start : start + 1000]))))
         if self._ids is not None:
             self._ids.difference_update(doomed)
-        self._image = self._estimate = None
+        self._image = self._estimate = self._table = None
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """From memory where an image is held, else from disk."""
@@ -258,7 +272,15 @@ class LanceCollection:
         if image is not None:
             return image.search(requests)
         with _engine(f"search the collection {self.name}"):
-            return [lance_index.search(self.table, self.schema, request, self._condition) for request in requests]
+            return lance_index.search([(self._indexed(), requests)])[0]
+
+    def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
+        """All at once where all are beyond memory: what is in memory is answered one after the other as quickly."""
+        beyond = [(one, requests) for one, requests in asked if isinstance(one, LanceCollection)]
+        if len(beyond) < len(asked) or not all(one._in_memory() is None for one, _ in beyond):
+            return None
+        with _engine(f"search the collection {self.name} and others"):
+            return lance_index.search([(one._indexed(), requests) for one, requests in beyond])
 
     def resident(self) -> Resident | None:
         """Within the budget."""
@@ -276,10 +298,11 @@ class LanceCollection:
             if fragments["num_small_fragments"] > _SMALL_FRAGMENTS:
                 self.table.optimize(cleanup_older_than=_FOR_EVER)  # readers are still pinned to what was before
                 self.store.compacted.add(self.name)
-            if self.count() >= _ID_INDEX_FROM:
-                self._index_ids()
+            if self.count() >= _LOOKUPS_FROM:
+                lance_index.build_lookups(self.table, self.schema)
             if self.estimate() > self.store.settings.memory_gib * _GIB:
-                lance_index.build(self.table, self.schema)
+                lance_index.build_searches(self.table, self.schema)
+            self._table = None
 
     def describe(self) -> Mapping[str, str | int | float]:
         """`search`: how it is answered; `bytes` on disk of the records now in it."""
@@ -289,11 +312,6 @@ class LanceCollection:
         kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
         search = f"exact, {kept}from memory" if held else beyond
         return {"search": search, "bytes": int(self.table.stats()["total_bytes"])}
-
-    def _index_ids(self) -> None:
-        """An index makes looking up a thousand ids take as long in a large collection as in a small one."""
-        if not any(index.columns == ["id"] for index in self.table.list_indices()):
-            self.table.create_scalar_index("id", index_type="BTREE")
 
     # ------------------------------------------------------------ memory
 
@@ -377,10 +395,12 @@ class LanceCollection:
         return pa.table(renamed(self._query(fields, where).to_arrow(), ("id", *fields)))
 
     def _condition(self, where: Filter) -> str:
-        schema = self.table.schema
-        lists = frozenset(item.name for item in schema if pa.types.is_list(item.type))
-        numbers = frozenset(item.name for item in schema if pa.types.is_floating(item.type))
-        return lance_sql.condition(where, frozenset(schema.names), lists, numbers)
+        return lance_sql.condition(where, lance_sql.Columns.of(self.table.schema))
+
+    def _indexed(self) -> lance_index.Table:
+        if self._table is None:
+            self._table = lance_index.opened(self.store.reading, self.name, self.version, self.schema)
+        return self._table
 
 
 def _bytes_in_memory(image: Image, settings: LanceDB) -> int:

@@ -35,9 +35,9 @@ class Griever(Plugin):
     entity with the triples found; both are flat schemes, searching passages whatever their `over`. Each sub-query
     of a question (`split` at `connectors`, at most `clauses`; with the whole question where `fire_full`) goes its own
     way, asking for k passages an iteration; `combine` says how they become one ranking (V3). `exclude` and `join` make
-    the filter (V4); `shortlist`, `t_max`, `shortlist_aliases` and `partial_scope` choose triples (V1, V6); `ngrams`
-    (made of the question's token vectors, or encoded as texts), `pool`, `max_ngram` and `predicate_score` match names,
-    `frequency` discounts common partial triples (V7, V8); `extend_any`, `extend_within` and `keep_prefixes` make
+    the filter (V4); `shortlist`, `t_max` and `partial_scope` choose triples (V1, V6); `ngrams` (made of the
+    question's token vectors, or encoded as texts), `pool`, `max_ngram` and `predicate_score` match names, `frequency`
+    discounts common partial triples (V7, V8); `extend_any`, `extend_within` and `keep_prefixes` make
     paths (V9), scored by `path_score`, and `passage_score` says how these score passages;
     `retrieval_weight` adds the base's scores (V10). `rewrite` with its thresholds puts what was found into the question
     (V11). `same_as` says how aliases were found, "none" leaves them out (V2).
@@ -59,7 +59,6 @@ class Griever(Plugin):
     join: Literal["shortlist", "all"] = "shortlist"
     numbers: bool = True
     shortlist: Literal["partial", "full", "none"] = "partial"
-    shortlist_aliases: bool = True
     partial_scope: Literal["corpus", "passage"] = "corpus"
     t_max: int = Field(default=30, ge=1)
     ngrams: Literal["tokens", "texts"] = "tokens"
@@ -138,7 +137,7 @@ class Griever(Plugin):
         if self.shortlist == "none":
             return None
         text, vectors = workspace.open_part(self._shortlisted()), workspace.open_part(Vectors(of=self._shortlisted()))
-        return Shortlister(self.shortlist, text, vectors, self.t_max, self.rrf_k, self.shortlist_aliases)
+        return Shortlister(self.shortlist, text, vectors, self.t_max, self.rrf_k)
 
 
 class Paths(Griever):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ragindex.filters import Filter, Terms, both
+from ragindex.filters import Filter, Ids, both
 from ragindex.interfaces import Collection, Match, Nearest
 from ragindex.parts.triples import triple_id
 from ragindex.ranking import reciprocal_rank_fusion
@@ -26,7 +26,6 @@ class Shortlister:
     vectors: Collection
     t_max: int
     rrf_k: float
-    with_aliases: bool
 
     def nearest(self, lines: Sequence[Line], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
         """The ids of the records nearest each line's text, among those that pass its filter."""
@@ -56,18 +55,20 @@ def shortlist(
     aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]
     if shortlister is None:
         return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
-    filters = [both(_within(shortlister, *each), where) for each in zip(lines, entities, aliases, strict=True)]
-    found = shortlister.nearest(lines, filters)
+    found = shortlister.nearest(lines, [both(Ids(_records(shortlister.by, each)), where) for each in stated])
     choose = _by_partials if shortlister.by == "partial" else _by_triples
     return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
 
 
-def _within(how: Shortlister, line: Line, entities: Sequence[str], aliases: Aliases) -> Filter | None:
-    passages = Terms("passage_ids", tuple(hit.id for hit in line.latest))
-    if how.by == "full":
-        return passages
-    also = [alias for entity in entities for alias in aliases.get(entity, ())] if how.with_aliases else []
-    return both(passages, Terms("subject", tuple(dict.fromkeys([*entities, *also]))))
+def _records(by: By, stated: Sequence[Stated]) -> tuple[str, ...]:
+    """The records of the latest passages' triples, each once.
+
+    Algorithm 2 filters partial triples by passage and by their entities and aliases: it passes just these, for whatever
+    partial triple a passage has is one of an entity that its triples name.
+    """
+    if by == "full":
+        return tuple(triple_id(one.passage_id, one.number) for one in stated)
+    return tuple(dict.fromkeys(id for one in stated for id in one.partials))
 
 
 def _by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:

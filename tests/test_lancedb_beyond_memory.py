@@ -1,0 +1,142 @@
+"""What LanceDB answers without holding a collection in memory: the same, read in few waits."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from eval import worlds
+from ragindex.filters import All, Ids, Not, Terms
+from ragindex.interfaces import Collection, Found, Match, Nearest, Request, Schema, Where
+from ragindex.parts.passages import Passages
+from ragindex.stores import lance_index, lancedb
+from ragindex.stores.lancedb import LanceDB
+from ragindex.stores.together import together
+from ragindex.types import Query
+from ragindex.workspace import Workspace
+
+SCHEMA = Schema(stored=("text",), keywords=("tags",), text=("text",), language="none", dimensions=4)
+RECORDS = 40
+QUESTION = np.array([1, 2, 3, 4], np.float32)
+
+
+def filled(folder: Path, memory: float, name: str = "some") -> Collection:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((RECORDS, 4)).astype(np.float32)
+    vectors[7] = 0
+    columns = {
+        "id": [f"r{number:02d}" for number in range(RECORDS)],
+        "text": [f"word{number % 3} word{number % 5}" for number in range(RECORDS)],
+        "tags": [[f"t{number % 4}", "all"] for number in range(RECORDS)],
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4),
+    }
+    collection = LanceDB(memory_gib=memory).open(folder).create(name, SCHEMA)
+    collection.upsert(pa.RecordBatch.from_pydict(columns))
+    collection.finish()
+    return collection
+
+
+def told(found: Found) -> tuple[list[str], list[float], list[dict[str, Any]]]:
+    return found.ids, np.round(found.scores, 5).tolist(), found.records.to_pylist()
+
+
+SOME = Ids(("r39", "r03", "missing", "r07", "r11"))
+REQUESTS: list[Request] = [
+    Where(SOME, 3, ("tags",)),
+    Nearest(QUESTION, 2, ("text",), SOME),
+    Nearest(-QUESTION, 10, (), Ids(("r00", "r07"))),
+    Nearest(np.zeros(4, np.float32), 10, (), SOME),
+    Where(Ids(()), 3),
+    Nearest(QUESTION, 5, ("tags", "meta.none"), Terms("tags", ("t1",))),
+    Nearest(QUESTION, 50, (), All((Not(SOME), Terms("tags", ("all",))))),
+    Nearest(QUESTION, 5, (), Terms("tags", ("nobody",))),
+    Match("word1 word4", 4, ("text",), SOME),
+    Match("word1", 4, ("text",), Not(SOME)),
+    Match("", 4),
+    Where(Terms("tags", ("t2",)), 4, ("text", "vector")),
+    Nearest(QUESTION, 6),
+]
+
+
+@pytest.mark.parametrize("few", [0, 3, 2_000])
+def test_answers_are_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(lance_index, "_FEW", few)
+    memory, beyond = filled(tmp_path / "a", 1), filled(tmp_path / "b", 0)
+    assert [told(one) for one in beyond.search(REQUESTS)] == [told(one) for one in memory.search(REQUESTS)]
+    assert [told(beyond.search([one])[0]) for one in REQUESTS] == [told(one) for one in memory.search(REQUESTS)]
+
+
+def test_several_collections_are_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = []
+    reading = lance_index._read
+
+    async def counted(queries: Any) -> list[pa.Table]:
+        waits.append(len(queries))
+        return await reading(queries)
+
+    one, other = filled(tmp_path / "a", 0, "one"), filled(tmp_path / "a", 0, "other")
+    asked = [(one, REQUESTS[:5]), (other, [Match("word1", 3, ("text",))])]
+    alone = [[told(found) for found in collection.search(requests)] for collection, requests in asked]
+    monkeypatch.setattr(lance_index, "_read", counted)
+    assert [[told(found) for found in answers] for answers in together(asked)] == alone
+    assert waits == [2]  # the five requests within ids are one query
+
+
+def test_one_in_memory_is_searched_alone(tmp_path: Path) -> None:
+    asked = [(filled(tmp_path / "a", 0), REQUESTS), (filled(tmp_path / "b", 1), REQUESTS)]
+    assert [told(one) for one in together(asked)[0]] == [told(one) for one in together(asked)[1]]
+
+
+def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> None:
+    def indexed(workspace: Workspace) -> list[list[str]]:
+        records = workspace.open_part(Passages()).inner
+        return sorted(index.columns for index in records.table.list_indices())
+
+    def opened(memory: float) -> Workspace:
+        return Workspace.open(tmp_path / "w", cutting=None, store=LanceDB(memory_gib=memory))
+
+    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.questions(60, per_kind=2))]
+    roomy = opened(1)
+    roomy.add(worlds.documents(60))
+    found = roomy.retriever("bm25").retrieve(queries, 5)
+    assert indexed(roomy) == []
+    tight = opened(0)
+    again = tight.retriever("bm25").retrieve(queries, 5)
+    assert indexed(tight) == [["tokens"]]
+    assert [[hit.id for hit in one.hits] for one in again] == [[hit.id for hit in one.hits] for one in found]
+    version = tight.open_part(Passages()).version
+    assert tight.sync([Passages()]).finish_seconds == 0
+    assert opened(0).open_part(Passages()).version == version, "finished once"
+
+
+@pytest.mark.parametrize("memory", [0, 1])
+def test_indexes_follow_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: float) -> None:
+    """Ten rounds of adding, changing and removing, finished or not, beside a dictionary that holds the same."""
+    monkeypatch.setattr(lancedb, "_LOOKUPS_FROM", 1)
+    rng, held = np.random.default_rng(1), dict[str, list[str]]()
+    store = LanceDB(memory_gib=memory).open(tmp_path)
+    collection = store.create("some", Schema(keywords=("tags",)))
+    for number in range(10):
+        ids = [f"r{one:02d}" for one in rng.choice(60, 20, replace=False)]
+        tags = [[f"t{one}" for one in rng.choice(6, 2)] for _ in ids]
+        collection.upsert(pa.RecordBatch.from_pydict({"id": ids, "tags": tags}))
+        held |= dict(zip(ids, tags, strict=True))
+        gone = [f"r{one:02d}" for one in rng.choice(60, 5, replace=False)]
+        collection.delete(gone)
+        held = {id: own for id, own in held.items() if id not in gone}
+        if number % 3:
+            collection.finish()
+        for tag in ("t0", "t5"):
+            expected = sorted(id for id, own in held.items() if tag in own)
+            where, but = Terms("tags", (tag,)), Not(Terms("tags", (tag,)))
+            found = [id for batch in collection.scan((), where) for id in batch.column("id").to_pylist()]
+            assert sorted(found) == expected
+            assert collection.search([Where(where, 100)])[0].ids == expected
+            assert collection.search([Where(but, 100)])[0].ids == sorted(held.keys() - set(expected))
+        assert collection.get(ids, ()).column("id").to_pylist() == [id for id in ids if id in held]
+    pinned = store.open("some", collection.version)
+    assert pinned.search([Where(Terms("tags", ("t1",)), 100)])[0].ids == sorted(
+        id for id, own in held.items() if "t1" in own
+    )
