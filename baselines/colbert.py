@@ -33,9 +33,9 @@ class ColBERT(Plugin):
     """The sum, over the question's tokens, of each one's best dot product with a token of the record (MaxSim).
 
     Where `over` has fewer than `all_below` records all are scored, else the `candidate_factor` * k best of
-    `candidates` (by default hybrid over the same part). `vectors` is the part of token vectors, by default
-    token_vectors(of=OVER), which the workspace's encoder makes; multi_vectors(model=NAME) has a model of its own. Of a
-    question the first `query_tokens` tokens count, without special tokens.
+    `candidates` (by default hybrid over the same part). `vectors` is the part of token vectors: token_vectors, which
+    the workspace's encoder makes, or multi_vectors(model=NAME) with a model of its own; without a word on what it is
+    of, it is of `over`. Of a question the first `query_tokens` tokens count, without special tokens.
     """
 
     version: ClassVar[int] = 1
@@ -49,9 +49,8 @@ class ColBERT(Plugin):
 
     @model_validator(mode="after")
     def _of_what_is_searched(self) -> "ColBERT":
-        of = getattr(self._vectors(), "of", None)
-        if of != self.over:
-            raise ValueError("made with `vectors` of the part `over`, as vectors=token_vectors(of=OVER)")
+        if self.vectors is not None and getattr(self.vectors, "of", None) not in (Passages(), self.over):
+            raise ValueError("made with `vectors` of the part `over`, as vectors=token_vectors")
         return self
 
     def parts(self) -> tuple[Part[Any], ...]:
@@ -66,7 +65,8 @@ class ColBERT(Plugin):
         return OverCandidates(self._candidates().open(workspace), index, self, label(self))
 
     def _vectors(self) -> Part[Any]:
-        return self.vectors or TokenVectors(of=self.over)
+        vectors = self.vectors or TokenVectors()
+        return vectors.model_copy(update={"of": self.over})
 
     def _candidates(self) -> IndexingScheme:
         return self.candidates or Hybrid(over=self.over)

@@ -1,6 +1,6 @@
 """Trees of summaries: recall of RAPTOR, SiReRAG and its ablations, what a change costs, and time over growing corpora.
 
-    .venv/bin/python -m benchmarks.trees quality DATA
+    .venv/bin/python -m benchmarks.trees quality DATA [ROW …]
     .venv/bin/python -m benchmarks.trees changed DATA
     .venv/bin/python -m benchmarks.trees scale [PASSAGES …]
 
@@ -39,8 +39,6 @@ from ragindex.parts.tree_pool import TreePool
 from ragindex.plugin import Plugin
 from ragindex.workspace import Workspace
 
-CROSSING = "summary_tree(over=tree_pool(trees=[summary_tree(levels=1), summary_tree(over=aggregates, levels=1)]))"
-"""A tree over the leaves of both."""
 POOL = "sirerag(pool=tree_pool({}))"
 ROWS = {
     "dense": "dense",
@@ -53,7 +51,7 @@ ROWS = {
     "(C)": POOL.format("propositions=true, aggregates=false"),
     "(D)": POOL.format("propositions=true, aggregates=false, relatedness_summaries=false"),
     "(E)": "sirerag(pool=tree_pool(trees=[summary_tree(dual=propositions)]))",
-    "cross-tree": f"sirerag(pool=tree_pool(trees=[summary_tree, summary_tree(over=aggregates), {CROSSING}]))",
+    "cross-tree": POOL.format("cross_tree=true"),
     "hierarchical": "sirerag(pool=tree_pool(trees=[summary_tree(hierarchical=true), summary_tree(over=aggregates)]))",
     "bm25": "bm25",
     "raptor over bm25": "raptor(base=bm25)",
@@ -62,15 +60,16 @@ ROWS = {
     "hybrid": "hybrid",
     "sirerag over hybrid": "sirerag(base=hybrid)",
     "sirerag over hybrid, lifted": "sirerag(base=hybrid, ranking=lifted)",
+    "topics": "dense(over=topics)",
 }
 
 
 # ---------------------------------------------------------------- quality
 
 
-def quality(data: Path, folder: Path) -> None:
-    """One comparison of all rows."""
-    asked = [{"label": label, **_spec(written)} for label, written in ROWS.items()]
+def quality(data: Path, folder: Path, *rows: str) -> None:
+    """One comparison of all rows, or of dense and some."""
+    asked = [{"label": label, **_spec(ROWS[label])} for label in (("dense", *rows) if rows else ROWS)]
     with beside_the_model(folder):
         result = compare(data, asked, encoder=ENCODER, ks=KS, workspace="index", out="report", tracking=False)
         sizes = _sizes(Path("index"))
@@ -222,8 +221,10 @@ def main(what: str, *rest: str) -> None:
         print(json.dumps(one_size(int(rest[0]), Path(rest[1]))))
     elif what == "scale":
         scale([int(size.replace(",", "")) for size in rest] or [1_000, 10_000, 50_000])
+    elif what == "changed":
+        changed(Path(rest[0]).resolve(), folder)
     else:
-        {"quality": quality, "changed": changed}[what](Path(rest[0]).resolve(), folder)
+        quality(Path(rest[0]).resolve(), folder, *rest[1:])
 
 
 if __name__ == "__main__":

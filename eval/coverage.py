@@ -5,15 +5,22 @@ into pairs: a gold pair is covered where some cluster holds both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any, TypeAlias
+from math import comb
+from typing import Any, TypeAlias, TypeGuard
 
-from ragindex.filters import Range
+import numpy as np
+
+from ragindex.filters import All, Range, Terms
 from ragindex.interfaces import Collection, IndexingScheme, Part
+from ragindex.parts import tree_nodes
 from ragindex.parts.aggregates import Aggregates
-from ragindex.parts.summary_tree import SummaryTree
+from ragindex.parts.soft_clusters import Clustering, soft_clusters
+from ragindex.parts.summary_tree import SUMMARY_KIND, SummaryTree
+from ragindex.parts.topics import Topics
 from ragindex.parts.tree_pool import TreePool
+from ragindex.parts.vectors import Vectors
 from ragindex.registry import label
 from ragindex.workspace import Workspace
 
@@ -22,11 +29,16 @@ Pair: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What one way of grouping covers: `also` are its pairs that another covers too, by that one's name."""
+    """What one way of grouping covers: `also` are its pairs that another covers too, by that one's name.
+
+    `documents` are those of a cluster, in the mean. `chance` is the share of all pairs of documents that are in a
+    cluster together, a pair once for each: what gold pairs drawn at random would be covered to, at most.
+    """
 
     name: str
     clusters: int
     documents: float
+    chance: float
     pairs: int
     also: Mapping[str, int]
 
@@ -42,11 +54,7 @@ class Coverage:
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` reads."""
-        groupings = [
-            {"name": one.name, "clusters": one.clusters, "documents": one.documents, "pairs": one.pairs}
-            | {"also": dict(one.also)}
-            for one in self.groupings
-        ]
+        groupings = [{**asdict(one), "also": dict(one.also)} for one in self.groupings]
         return {"questions": self.questions, "pairs": self.pairs, "groupings": groupings, "pools": dict(self.pools)}
 
     @classmethod
@@ -62,24 +70,32 @@ def measured(
     """Of the methods, by label, that search trees; `gold` are the documents of each question. None where none does.
 
     A tree groups by its first level of summaries; aggregates group the documents that say something of one entity.
+    Where a method searches the vectors of topics, these are clustered as a tree clusters its leaves.
     """
     trees, pools = _trees(schemes), _pools(workspace, schemes)
     if not pools:
         return None
     clusters: dict[str, list[list[str]]] = {}
     for tree in trees:
-        clusters[f"{label(tree)}, level 1"] = _documents(workspace.open_part(tree), level=1)
+        clusters[f"{label(tree)}, level 1"] = _summarised(workspace.open_part(tree), tree.tree)
         if isinstance(tree.over, Aggregates):
             clusters[label(tree.over)] = _documents(workspace.open_part(tree.over))
+    for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _of_topics(part)}:
+        clusters[label(topics.of)] = _alike(workspace, topics)
     needed = [sorted(set(ids)) for ids in gold]
-    return counted(clusters, [ids for ids in needed if len(ids) > 1], pools)
+    return counted(clusters, [ids for ids in needed if len(ids) > 1], pools, workspace.counts().documents)
 
 
 def counted(
-    clusters: Mapping[str, Sequence[Sequence[str]]], gold: Sequence[Sequence[str]], pools: Mapping[str, int]
+    clusters: Mapping[str, Sequence[Sequence[str]]],
+    gold: Sequence[Sequence[str]],
+    pools: Mapping[str, int],
+    documents: int,
 ) -> Coverage:
-    """The gold pairs that share a cluster, by grouping: work grows with gold pairs and memberships, not with pairs of
-    clusters."""
+    """The gold pairs that share a cluster, by grouping, among so many documents.
+
+    Work grows with gold pairs and memberships, not with pairs of clusters.
+    """
     pairs = {pair for ids in gold for pair in combinations(sorted(ids), 2)}
     covered = {name: _covered(some, pairs) for name, some in clusters.items()}
     groupings = tuple(
@@ -87,6 +103,7 @@ def counted(
             name,
             len(some),
             sum(map(len, some)) / max(1, len(some)),
+            min(1.0, sum(comb(len(one), 2) for one in some) / max(1, comb(documents, 2))),
             len(covered[name]),
             {other: len(covered[name] & found) for other, found in covered.items() if other != name},
         )
@@ -103,9 +120,29 @@ def _covered(clusters: Sequence[Sequence[str]], pairs: Iterable[Pair]) -> set[Pa
     return {(one, other) for one, other in pairs if not of.get(one, set()).isdisjoint(of.get(other, set()))}
 
 
-def _documents(nodes: Collection, level: int | None = None) -> list[list[str]]:
-    where = None if level is None else Range("level", level, level)
-    return [ids for batch in nodes.scan(("doc_ids",), where) for ids in batch.column("doc_ids").to_pylist()]
+def _documents(nodes: Collection) -> list[list[str]]:
+    return [ids for batch in nodes.scan(("doc_ids",)) for ids in batch.column("doc_ids").to_pylist()]
+
+
+def _summarised(nodes: Collection, tree: str) -> list[list[str]]:
+    """Of each summary of a tree's own on its first level."""
+    where = All((Terms("kind", (SUMMARY_KIND,)), Range("level", 1, 1)))
+    rows = [row for batch in nodes.scan(("doc_ids", "tree"), where) for row in batch.to_pylist()]
+    return [row["doc_ids"] for row in rows if row["tree"] == tree]
+
+
+def _alike(workspace: Workspace, part: Vectors) -> list[list[str]]:
+    """The documents of each cluster of two records and more. Nothing is summarised, so none is too heavy."""
+    nodes = tree_nodes.leaves(workspace.open_part(part), workspace.encoder, "coverage")
+    if not nodes:
+        return []
+    vectors = np.stack([node.vector for node in nodes])
+    found = soft_clusters(vectors, [0.0] * len(nodes), np.inf, Clustering(seed=workspace.seed))
+    return [sorted({id for row in rows for id in nodes[row].doc_ids}) for rows in found if len(rows) > 1]
+
+
+def _of_topics(part: Part[Any]) -> TypeGuard[Vectors]:
+    return isinstance(part, Vectors) and isinstance(part.of, Topics)
 
 
 def _trees(schemes: Mapping[str, IndexingScheme]) -> list[SummaryTree]:

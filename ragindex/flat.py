@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import AfterValidator
 
 from ragindex.interfaces import IndexingScheme, Part
+from ragindex.parts.token_vectors import TokenVectors
 from ragindex.parts.triples import Triples
 from ragindex.parts.vectors import Vectors
 from ragindex.registry import SchemeField
@@ -19,9 +20,13 @@ def over(scheme: Any, part: Part[Any]) -> IndexingScheme:
 def _is_flat(scheme: Any) -> Any:
     """Tried with triples: no scheme searches those of itself."""
     elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None
-    if elsewhere is None or any(part not in (Triples(), Vectors(of=Triples())) for part in elsewhere.parts()):
-        raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed")
+    if elsewhere is None or not all(part == Triples() or _of_triples(part) for part in elsewhere.parts()):
+        raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed, colbert")
     return scheme
+
+
+def _of_triples(part: Part[Any]) -> bool:
+    return isinstance(part, Vectors | TokenVectors) and part.of == Triples()
 
 
 FlatField: TypeAlias = Annotated[SchemeField, AfterValidator(_is_flat)]

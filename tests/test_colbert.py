@@ -136,6 +136,8 @@ def test_candidates_of_another_part(workspace: Workspace) -> None:
 def test_vectors_of_another_part() -> None:
     with pytest.raises(UsageError, match="must be made with `vectors` of the part `over`"):
         registry.scheme("colbert(vectors=token_vectors(of=triples))")
+    follows, said = (f"colbert(over=triples, vectors=token_vectors{of})" for of in ("", "(of=triples)"))
+    assert registry.scheme(follows).parts() == registry.scheme(said).parts()
 
 
 @pytest.mark.parametrize("check", [testing.check_batches, testing.check_filter, testing.check_law])
@@ -186,6 +188,24 @@ def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_pat
         scores = [retrieval.hits[place].score for place in range(24)]
         assert scores == pytest.approx([float(expected[row][int(hit.id[1:])]) for hit in retrieval.hits], abs=0.05)
     assert workspace.encoder_id is None  # the workspace's own was not needed
+
+
+def test_a_late_interaction_model_searches_a_pool_of_trees(tiny: Path, tmp_path: Path) -> None:
+    """Passages, aggregates and summaries: scored as its library scores their texts."""
+    from sentence_transformers import MultiVectorEncoder
+
+    base = {"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}"}}
+    scheme = registry.scheme({"name": "sirerag", "params": {"base": base}})
+    workspace = Workspace.open(tmp_path / "w", cutting=None)
+    workspace.add(testing.DOCUMENTS)
+    workspace.sync([scheme])
+    found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 200)
+    assert {hit.kind for hit in found[0].hits} == {"passage", "aggregate", "summary"}
+    model = MultiVectorEncoder(str(tiny), device="cpu")
+    for question, retrieval in zip(testing.QUESTIONS, found, strict=True):
+        texts = [f"{hit.title}\n{hit.text}".strip() for hit in retrieval.hits]
+        (expected,) = model.similarity(model.encode_query([question]), model.encode_document(texts)).tolist()
+        assert [hit.score for hit in retrieval.hits] == pytest.approx(expected, abs=0.05)
 
 
 def test_a_model_goes_by_its_files(tiny: Path, tmp_path: Path) -> None:

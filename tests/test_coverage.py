@@ -30,14 +30,17 @@ GOLD = [["b", "a"], ["a", "c", "d"], ["a", "b"], ["d", "e"]]
 FOUND = Coverage(
     4,
     5,
-    (Grouping("alike", 2, 2.5, 3, {"related": 1}), Grouping("related", 3, 5 / 3, 2, {"alike": 1})),
+    (Grouping("alike", 2, 2.5, 0.4, 3, {"related": 1}), Grouping("related", 3, 5 / 3, 0.2, 2, {"alike": 1})),
     {"small": 100, "large": 300},
 )
 
 
 def test_pairs_by_hand() -> None:
-    assert counted({"alike": ALIKE, "related": RELATED}, GOLD, {"small": 100, "large": 300}) == FOUND
-    assert counted({}, [], {"x": 1}) == Coverage(0, 0, (), {"x": 1})
+    """Of five documents there are ten pairs: 3 + 1 are in a cluster of one grouping together, 1 + 1 of the other."""
+    assert counted({"alike": ALIKE, "related": RELATED}, GOLD, {"small": 100, "large": 300}, 5) == FOUND
+    assert counted({}, [], {"x": 1}, 0) == Coverage(0, 0, (), {"x": 1})
+    (twice,) = counted({"x": [["a", "b"], ["a", "b"]]}, [["a", "b"]], {}, 2).groupings
+    assert (twice.chance, twice.pairs) == (1.0, 1)
     assert Coverage.from_json(FOUND.to_json()) == FOUND
 
 
@@ -51,8 +54,9 @@ def test_as_sets_of_pairs(clusters: list[list[str]], gold: list[list[str]]) -> N
     def pairs(groups: list[list[str]]) -> set[tuple[str, ...]]:
         return {pair for group in groups for pair in combinations(sorted(group), 2)}
 
-    found = counted({"x": clusters}, gold, {})
+    found = counted({"x": clusters}, gold, {}, 7)
     assert (found.pairs, found.groupings[0].pairs) == (len(pairs(gold)), len(pairs(gold) & pairs(clusters)))
+    assert min(1.0, found.groupings[0].chance) >= len(pairs(clusters)) / 21
 
 
 def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> None:
@@ -64,7 +68,7 @@ def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> 
         workspace.sync([scheme])
         gold = [["a1", "m"], ["m", "b2"], ["a1", "b2"], ["c1", "c3"], ["a1"]]
         assert measured(workspace, {"rings": scheme, "flat": registry.scheme("bm25")}, gold) == Coverage(
-            4, 4, (Grouping(f"{registry.label(tree)}, level 1", 3, 7.0, 3, {}),), {"rings": 24}
+            4, 4, (Grouping(f"{registry.label(tree)}, level 1", 3, 7.0, 75 / 190, 3, {}),), {"rings": 24}
         )
         assert measured(workspace, {"flat": registry.scheme("bm25")}, gold) is None
 
@@ -74,9 +78,11 @@ def test_the_section() -> None:
     values = coverage.section(replace(comparison, coverage=FOUND))
     assert values is not None
     assert values.rows == (
-        Row("alike", "2", "2.5", "60.0", ("", "33.3")),
-        Row("related", "3", "1.7", "40.0", ("50.0", "")),
+        Row("alike", "2", "2.5", "60.0", "40.0", ("", "33.3")),
+        Row("related", "3", "1.7", "40.0", "20.0", ("50.0", "")),
     )
+    assert [one.title for one in values.columns[-3:]] == ["by chance, %", "also by 1, %", "also by 2, %"]
+    assert values.columns[-1].meaning == "of these, related covers too"
     assert values.pools == (Pool("small", "100", "0.0300", "–"), Pool("large", "300", "0.0600", "0.67"))
     assert efficiency({"a": 3.0, "b": 1.5}, {"a": 400, "b": 100}, "a", "b") == 0.5
     assert coverage.section(comparison) is None
@@ -101,7 +107,8 @@ def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
     page = BeautifulSoup(report.html(again), "html.parser")
     section = page.find(id="c1-coverage")
     assert section is not None
-    assert [cell.text for cell in page.select('[aria-label="Coverage"] tbody th')] == names
+    told = [cell.text for cell in page.select('[aria-label="Coverage"] tbody th')]
+    assert told == [f"{number} {name}" for number, name in enumerate(names, start=1)]
     assert page.select('[aria-label="Pools"] tbody td')[-1].text == "–"
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from made_language import PRICES, QUICK, answering
-from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, opened, task_of, write
+from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, notes, opened, task_of, write
 from openai_server import OpenAIServer
 
 from baselines.dense import Dense
+from eval import worlds
 from ragindex import reading, registry
+from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
+from ragindex.estimating import estimate
 from ragindex.filters import meta
 from ragindex.interfaces import Floats
 from ragindex.language.openai_compatible import OpenAICompatibleChat
@@ -175,7 +178,7 @@ def test_only_the_best_leaves_are_looked_at(server: OpenAIServer, tmp_path: Path
 # ---------------------------------------------------------------- bases, readers
 
 
-@pytest.mark.parametrize("base", ["bm25", "hybrid", "composed"])
+@pytest.mark.parametrize("base", ["bm25", "hybrid", "composed", "colbert"])
 def test_the_pool_is_searched_by_any_flat_scheme(base: str, tmp_path: Path) -> None:
     with Workspace.open(tmp_path, encoder="lsa", cutting=None) as workspace:
         workspace.add(DOCUMENTS)
@@ -293,20 +296,49 @@ class Told:
         return [pa.RecordBatch.from_pylist(made)]
 
 
-def test_a_tree_over_the_leaves_of_both(server: OpenAIServer, tmp_path: Path) -> None:
-    """Cross-tree clusters: of passages and aggregates together; each node is in the pool once."""
-    leaves = TreePool(trees=(SummaryTree(levels=1), SummaryTree(over=Aggregates(), levels=1)))
-    crossing = SummaryTree(over=leaves, stop_at=1)
-    scheme = SiReRAG(pool=TreePool(trees=(SummaryTree(stop_at=1), SummaryTree(over=Aggregates(), stop_at=1), crossing)))
-    workspace = built(tmp_path, server, scheme)
-    held = nodes(workspace, scheme.pool)
-    kinds = sorted(sorted(held[child]["kind"] for child in row["children"]) for row in held.values() if row["children"])
-    assert kinds == [
-        ["aggregate", "aggregate"],
-        ["aggregate", "aggregate", "passage", "passage", "passage"],
-        ["passage"] * 3,
+def test_cross_tree_clusters_the_nodes_of_both_on_every_level(server: OpenAIServer, tmp_path: Path) -> None:
+    """First passages and aggregates together; then the summaries of these, of the passages and of the aggregates."""
+    crossed = SUMMARISED.model_copy(update={"pool": SUMMARISED.pool.model_copy(update={"cross_tree": True})})
+    without = crossed.model_copy(update={"pool": crossed.pool.model_copy(update={"relatedness_summaries": False})})
+    told = without.model_copy(update={"pool": without.pool.model_copy(update={"propositions": True})})
+    workspace = built(tmp_path, server, crossed, without, told)
+    assert clusters(nodes(workspace, crossed.pool)) == [
+        ("aggregates", 1, ["aggregate"] * 2),
+        ("passages", 1, ["passage"] * 3),
+        ("tree_pool", 1, ["aggregate"] * 2 + ["passage"] * 3),
+        ("tree_pool", 2, ["summary"] * 3),
     ]
-    assert len(held) == 5 + 3
+    assert "9 nodes: 4 of passages, 3 of aggregates, 2 of tree_pool." in notes(workspace, "tree_pool")
+    fewer = [
+        ("passages", 1, ["passage"] * 3),
+        ("tree_pool", 1, ["aggregate"] * 2 + ["passage"] * 3),
+        ("tree_pool", 2, ["summary"] * 2),
+    ]
+    assert clusters(nodes(workspace, without.pool)) == clusters(nodes(workspace, told.pool)) == fewer
+    assert len(nodes(workspace, told.pool)) == len(nodes(workspace, without.pool)) + 3
+
+
+def clusters(held: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, list[str]]]:
+    """Of each summary the tree, the level and the kinds of its children."""
+    rows = [row for row in held.values() if row["children"]]
+    return sorted(
+        (row["tree"], int(row["level"]), sorted(held[child]["kind"] for child in row["children"])) for row in rows
+    )
+
+
+def test_the_estimate_counts_cross_tree_summaries(tmp_path: Path) -> None:
+    """Built by the rules with lsa it is what the estimate builds: one call a summary."""
+    documents = tuple(worlds.documents(60))
+    scheme = registry.scheme("sirerag(base=bm25, pool=tree_pool(cross_tree=true))")
+    found = estimate(
+        Corpus("world", "world", documents, 0, (), True), [scheme], registry.llm("openai:small"), Setting()
+    )
+    with Workspace.open(tmp_path, encoder="lsa", cutting=None) as workspace:
+        workspace.add(documents)
+        workspace.sync([scheme])
+        made = clusters(nodes(workspace, scheme.pool))  # type: ignore[attr-defined]
+    assert {one.task: one.calls for one in found}["summary"] == len(made)
+    assert {tree for tree, _, _ in made} == {"passages", "aggregates", "tree_pool"}
 
 
 def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAIServer, tmp_path: Path) -> None:
@@ -324,7 +356,7 @@ def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAI
     workspace = opened(tmp_path, server, [*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *general])
     workspace.sync([tree])
     held = nodes(workspace, tree)
-    assert {id: row["level"] for id, row in held.items() if id[0] in "abg"} == {
+    assert {id: row["level"] for id, row in held.items() if row["kind"] == "passage"} == {
         **{f"{ring}{number}": 0.0 for ring in "ab" for number in range(1, 7)},
         "g1": 1.0,
         "g2": 1.0,

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from letters import Letters, LettersEncoder
 from openai_server import KEY, OpenAIServer
 
-from ragindex import registry, testing
+from ragindex import interfaces, registry, testing
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Floats
 from ragindex.parts import token_vectors
@@ -258,6 +259,86 @@ def test_what_a_crash_left_is_cleared_away(tmp_path: Path) -> None:
     workspace.sync([PART])
     assert kept < segments(workspace)
     assert len(segments(workspace)) == 2
+
+
+class Spelt(Letters):
+    """A token a letter: another corpus does not change it, as it changes lsa. Registered nowhere."""
+
+    def open(self) -> "SpeltEncoder":
+        return SpeltEncoder()
+
+
+class SpeltEncoder(LettersEncoder):
+    def encode_tokens(self, texts: Sequence[str]) -> list[interfaces.TokenVectors]:
+        spans = [tuple((at, at + 1) for at, letter in enumerate(text) if letter.isalpha()) for text in texts]
+        return [
+            interfaces.TokenVectors(found, self.encode_queries([text[start:end] for start, end in found]))
+            for text, found in zip(texts, spans, strict=True)
+        ]
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[interfaces.TokenVectors]]:
+        return self.encode_queries(texts), self.encode_tokens(texts)
+
+
+class Counted:
+    """The texts that were encoded, until one is spoilt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[str] = []
+        self.spoilt = ""
+        question = token_vectors._OfEncoder.question
+
+        def counted(coding: token_vectors._OfEncoder, text: str) -> Floats:
+            if self.spoilt and self.spoilt in text:
+                raise StoreError("the lights went out")
+            self.texts.append(text)
+            return question(coding, text)
+
+        monkeypatch.setattr(token_vectors._OfEncoder, "question", counted)
+
+
+@pytest.mark.parametrize("of", ["passages", "summary_tree(stop_at=1, dimensions=2)"])
+def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over passages, and over a tree, which is made whole: its summaries change where no passage of theirs does."""
+    part = TokenVectors(of=of)
+
+    def texts() -> dict[str, str]:
+        rows = [row for batch in workspace.open_part(part.of).scan(("title", "text")) for row in batch.to_pylist()]
+        return {row["id"]: f"{row['title']}\n{row['text']}".strip() for row in rows}
+
+    workspace = Workspace.open(tmp_path, encoder=Spelt(), cutting=None)
+    counted = Counted(monkeypatch)
+    workspace.add(documents(0, 1, 2, 3))
+    workspace.sync([part])
+    before = texts()
+    assert sorted(counted.texts) == sorted(before.values())
+    counted.texts.clear()
+    workspace.add([Document("d0", "Another", "Nothing of the kind."), *documents(5)])
+    workspace.remove(["d3"])
+    workspace.sync([part])
+    after = texts()
+    assert sorted(counted.texts) == sorted(text for id, text in after.items() if before.get(id) != text)
+    assert workspace.open_part(part).ids == tuple(sorted(after))
+    again = Workspace.open(tmp_path / "again", encoder=Spelt(), cutting=None)
+    again.add([Document("d0", "Another", "Nothing of the kind."), *documents(1, 2, 5)])
+    again.sync([part])
+    assert everything(again.open_part(part)) == everything(workspace.open_part(part))
+
+
+def test_what_was_encoded_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_vectors, "_BATCH", 2)
+    counted = Counted(monkeypatch)
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add(documents(0, 1, 2, 3, 4))
+    counted.spoilt = "Title 3"
+    with pytest.raises(StoreError, match="the lights went out"):
+        workspace.sync([PART])
+    first = list(counted.texts)
+    counted.spoilt = ""
+    workspace.sync([PART])
+    assert len(first) == 3  # a batch of two, and one of the next
+    assert sorted(counted.texts[3:]) == sorted(f"{one.title}\n{one.text}" for one in documents(2, 3, 4))
+    assert everything(opened(workspace)) == everything(opened(made(tmp_path / "whole", 0, 1, 2, 3, 4)))
 
 
 def test_files_that_are_gone(tmp_path: Path) -> None:

@@ -6,16 +6,28 @@ from statistics import fmean
 
 from eval.comparison import Comparison, MethodResult
 from eval.coverage import Coverage
+from eval.sections.table import Column
+
+_COLUMNS = (
+    Column("clusters", ""),
+    Column("documents each", "in the mean"),
+    Column("pairs covered, %", "of the pairs of documents that a question needs"),
+    Column(
+        "by chance, %", "of all pairs of documents, how many are in a cluster together; at most, for clusters overlap"
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A grouping: counts, what share of the gold pairs it covers, and what share of these each other covers too."""
+    """A grouping: counts, what share of the gold pairs it covers, what share it would cover by chance at most, and of
+    the pairs covered the share that each other covers too."""
 
     name: str
     clusters: str
     documents: str
     share: str
+    chance: str
     also: tuple[str, ...]
 
 
@@ -35,7 +47,7 @@ class Values:
 
     questions: int
     pairs: int
-    names: tuple[str, ...]
+    columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     pools: tuple[Pool, ...]
     smallest: str
@@ -53,6 +65,7 @@ def section(comparison: Comparison) -> Values | None:
             f"{one.clusters:,}",
             f"{one.documents:.1f}",
             _share(one.pairs, found.pairs),
+            f"{100 * one.chance:.1f}",
             tuple("" if name == one.name else _share(one.also[name], one.pairs) for name in names),
         )
         for one in found.groupings
@@ -60,7 +73,11 @@ def section(comparison: Comparison) -> Values | None:
     )
     smallest = min(found.pools, key=lambda label: found.pools[label])
     pools = tuple(_pool(comparison, found, label, smallest) for label in found.pools)
-    return Values(found.questions, found.pairs, names, rows, pools, smallest)
+    columns = (
+        *_COLUMNS,
+        *(Column(f"also by {n}, %", f"of these, {name} covers too") for n, name in enumerate(names, 1)),
+    )
+    return Values(found.questions, found.pairs, columns, rows, pools, smallest)
 
 
 def _share(part: int, whole: int) -> str:

@@ -12,8 +12,15 @@ from eval.comparison import Comparison, MethodResult
 from eval.iterations import Course
 from eval.plots import Axis, Dot, Figure, Group, svg
 from eval.sections.figures import Plot
+from eval.sections.table import Column
 from eval.showing import many, percent
 
+_COLUMNS = (
+    Column("mean", ""),
+    Column("lower quartile", "a quarter of the questions have at most this recall"),
+    Column("median", ""),
+    Column("upper quartile", "a quarter of the questions have at least this recall"),
+)
 _FEW = 10  # questions: drawn again with replacement, fewer hardly vary, and look surer than they are
 
 
@@ -54,8 +61,10 @@ class Hops:
     """`few` are the questions with fewer of which a kind has no intervals."""
 
     metric: str
+    columns: tuple[Column, ...]
     kinds: tuple[Kind, ...]
     plot: Plot
+    stop_columns: tuple[Column, ...]
     stops: tuple[Stops, ...]
     few: int
 
@@ -69,7 +78,12 @@ def section(comparison: Comparison) -> Hops | None:
         return None
     kinds = tuple(Kind(_named(comparison, *group), _spreads(comparison, *group, metric)) for group in groups)
     stops = tuple(one for course in courses for one in _stops(comparison, course, _longest(courses)))
-    return Hops(metric, kinds, _plot(comparison, metric, groups), stops, _FEW)
+    return Hops(metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, _FEW)
+
+
+def _stop_columns(stops: Sequence[Stops]) -> tuple[Column, ...]:
+    counted = range(1, len(stops[0].counts) + 1) if stops else ()
+    return tuple(Column(title, "") for title in ("questions", "median", "mean", *(f"after {n}" for n in counted)))
 
 
 def _metric(comparison: Comparison) -> str | None:

@@ -26,7 +26,7 @@ _MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column is called, and what it means in a sentence."""
+    """What a column is called, and what it means in a sentence; "" where the title says it."""
 
     title: str
     meaning: str

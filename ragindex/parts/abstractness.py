@@ -1,6 +1,7 @@
 """Which texts are abstract: SiReRAG's trees of hierarchical chunks have these beside the summaries of the others."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,14 +41,14 @@ ABSTRACTNESS: Task[Abstractness] = Task(
 )
 
 
-def split(leaves: Sequence[Node], site: Site) -> tuple[list[Node], list[Node]]:
-    """The leaves of low and of high abstractness; one that could not be judged is low, and counted."""
+def raised(leaves: Sequence[Node], site: Site) -> list[Node]:
+    """The leaves in order, those of high abstractness on level 1; one that could not be judged is low, and counted."""
     with bar("summary_tree: abstractness", len(leaves)) as advance:
         answers = site.llm.map(ABSTRACTNESS, [{"text": node.whole} for node in leaves], again=True, progress=advance)
-    low, high = list[Node](), list[Node]()
+    judged = list[Node]()
     for node, answer in zip(leaves, answers, strict=True):
         if isinstance(answer, Failure):
             site.failed(node.id, answer.reason)
         is_high = not isinstance(answer, Failure) and answer.abstractness == "high"
-        (high if is_high else low).append(node)
-    return low, high
+        judged.append(replace(node, level=1) if is_high else node)
+    return judged

@@ -1,7 +1,7 @@
 """A tree of summaries over the records of any part: clusters of similar texts, a summary of each, and so on upwards."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -75,10 +75,11 @@ class SummaryTree(Plugin):
     cluster with another text is not summarised: it goes on to the next level as it is. A summary has at most
     `summary_tokens` tokens, where that is given. `dual`: leaves are clustered once more, by the entities that these
     propositions name in them (SiReRAG's ablation E). `hierarchical`: leaves of high abstractness are not on the first
-    level but on the second, beside the summaries of the others.
+    level but on the second, beside the summaries of the others. A leaf that has a level of its own, as the nodes of
+    trees have, is clustered on that level.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     uses: ClassVar[Uses] = frozenset({"encoder", "model", "prompts", "seed"})
     has_vectors: ClassVar[bool] = True
     over: PartField = Passages()
@@ -115,13 +116,12 @@ class SummaryTree(Plugin):
         One that fails is counted and has no node; the next sync asks again.
         """
         leaves = tree_nodes.leaves(site.inputs[0], site.encoder, "summary_tree")
-        low, high = abstractness.split(leaves, site) if self.hierarchical else (leaves, [])
-        high = [replace(node, level=1) for node in high]
-        leaves = [*low, *high]
-        rounds, pool = list[Round](), tuple(low)
+        leaves = abstractness.raised(leaves, site) if self.hierarchical else leaves
+        rounds, pool = list[Round](), tuple[Node, ...]()
         for level in range(1, self.levels):
+            pool = _in_order([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
             rounds.append(self._round(pool, level, site))
-            pool = rounds[-1].above if level > 1 else _in_order([*rounds[-1].above, *high])
+            pool = rounds[-1].above
             if not rounds[-1].made:
                 break
         nodes = [*leaves, *(node for one in rounds for node in one.made)]
@@ -280,7 +280,7 @@ def _records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterator[pa.R
             **tree_nodes.columns(some, dimensions),
             "level": pa.array([node.level for node in some], pa.float64()),
             "children": pa.array([node.children for node in some], TEXTS),
-            "tree": pa.array([tree] * len(some), pa.string()),
+            "tree": pa.array([node.tree or tree for node in some], pa.string()),
         }
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 

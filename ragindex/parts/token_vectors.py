@@ -1,6 +1,6 @@
 """Vectors of the tokens of another part's records, for late interaction: compressed, in files, mapped into memory."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,18 +13,21 @@ from ragindex.corpus import passage_text
 from ragindex.encoders import multi_vector
 from ragindex.encoders.local_models import with_revision
 from ragindex.errors import UsageError
-from ragindex.filters import Terms
-from ragindex.identity import shares_records
 from ragindex.interfaces import Change, Collection, Encoder, Floats, Part, Schema, Site, TokenEncoder, Uses
 from ragindex.parts import kept_files, token_segments
 from ragindex.parts.passages import Passages
 from ragindex.parts.token_segments import Places, Rows, Scores
-from ragindex.parts.units import TEXTS
 from ragindex.plugin import Plugin
-from ragindex.registry import PartField
+from ragindex.progress import bar
+from ragindex.registry import PartField, digest
 
-SCHEMA = Schema(stored=("segment",), keywords=("passage_ids",), numbers=("start", "count"))
-"""A record of `of`: the folder its vectors lie in, the first row there and how many. Without any, `segment` is ""."""
+SCHEMA = Schema(stored=("segment", "digest"), numbers=("start", "count"))
+"""A record of `of`: the folder its vectors lie in, the first row there and how many; the hash of its text.
+
+Without any vector, `segment` is "".
+"""
+_BATCH = 256
+"""Records encoded at once: what a crash can lose."""
 _SMALL = 1 << 20
 """Rows below which a segment is small; more than so many small ones are joined, so that few files are open."""
 _MOST_SMALL = 8
@@ -34,10 +37,12 @@ class TokenVectors(Plugin):
     """A vector for each token of title, newline, text of the records of `of`, by the workspace's encoder.
 
     A number takes a byte, a vector four more. Every text is encoded alone, so that its vectors depend on nothing else.
+    What has changed is seen by comparing texts, in `finish`: so `of` may follow passages, or be made whole.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     uses: ClassVar[Uses] = frozenset({"encoder"})
+    finishes_changes: ClassVar[bool] = True
     of: PartField = Passages()
 
     def inputs(self) -> tuple[Part[Any], ...]:
@@ -45,35 +50,16 @@ class TokenVectors(Plugin):
         return (self.of,)
 
     def apply(self, change: Change, site: Site) -> None:
-        """Encode the records that the batch's passages hold now, forget those they no longer hold."""
-        records = site.collection("records", SCHEMA)
-        site.collection("segments", kept_files.STATES)
-        _forget(records, change.remove)
-        if not change.upsert:
-            return
-        source: Collection = site.inputs[0]
-        touched = Terms("passage_ids", tuple(change.upsert))
-        rows = pa.Table.from_batches(source.scan(("title", "text", "passage_ids"), touched), _SOURCE).sort_by("id")
-        held = {id for batch in records.scan((), touched) for id in batch.column("id").to_pylist()}
-        records.delete(sorted(held - set(rows.column("id").to_pylist())))
-        if len(rows):
-            pairs = zip(rows.column("title").to_pylist(), rows.column("text").to_pylist(), strict=True)
-            vectors = self.coding(site).documents([passage_text(title, text) for title, text in pairs])
-            records.upsert(_kept(rows, vectors, site))
-
-    @property
-    def shares(self) -> bool:
-        """Where the records of `of` do."""
-        return shares_records(self.of)
-
-    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
-        """Passages that share a record."""
-        shared = site.collection("records", SCHEMA).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
-        return {id for batch in shared for id in batch.column("passage_ids").flatten().to_pylist()}
+        """Nothing: `of` may be made whole."""
 
     def finish(self, site: Site) -> None:
-        """Join small segments, leave out what nobody holds any more; segments replaced a day ago are removed."""
+        """Encode what is new, forget what is gone, join small segments; those replaced a day ago are removed.
+
+        Each batch is kept when it is encoded: after a crash only the rest is.
+        """
         records = site.collection("records", SCHEMA)
+        for rows in _changed(site.inputs[0], records):
+            records.upsert(_kept(rows, self.coding(site).documents(rows.column("text").to_pylist()), site))
         held = _held(records)
         doomed = _to_join(held, site)
         if doomed:
@@ -176,7 +162,7 @@ class TokenIndex:
 # ---------------------------------------------------------------- records
 
 
-_SOURCE = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("passage_ids", TEXTS)])
+_ROWS = pa.schema([("id", pa.string()), ("text", pa.string()), ("digest", pa.string())])
 _NOTHING: Rows = np.empty((0, token_segments.SCALE_BYTES), np.uint8)
 
 
@@ -201,11 +187,20 @@ def _held(records: Collection) -> _Held:
     return _Held(tuple(table.column("id").to_pylist()), segments, Places(files, starts, counts))
 
 
-def _forget(records: Collection, removed: Sequence[str]) -> None:
-    """Remove every record that a removed passage shares; `of` touches the passages left, and they make it again."""
-    if removed:
-        shared = records.scan((), Terms("passage_ids", tuple(removed)))
-        records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
+def _changed(source: Collection, records: Collection) -> Iterator[pa.Table]:
+    """The records of `source` whose text is not that of `records`, a batch at a time; what is gone is removed."""
+    known = {row["id"]: row["digest"] for batch in records.scan(("digest",)) for row in batch.to_pylist()}
+    with bar("token_vectors: encoding", source.count()) as advance:
+        for batch in source.scan(("title", "text")):
+            rows = [(row["id"], passage_text(row["title"], row["text"])) for row in batch.to_pylist()]
+            told = [{"id": id, "text": text, "digest": digest(text)} for id, text in sorted(rows)]
+            fresh = [row for row in told if known.pop(row["id"], None) != row["digest"]]
+            advance(len(told) - len(fresh))
+            for start in range(0, len(fresh), _BATCH):
+                some = fresh[start : start + _BATCH]
+                yield pa.Table.from_pylist(some, _ROWS)
+                advance(len(some))
+    records.delete(sorted(known))
 
 
 def _kept(rows: pa.Table, vectors: Sequence[Floats], site: Site) -> pa.RecordBatch:
@@ -216,19 +211,16 @@ def _kept(rows: pa.Table, vectors: Sequence[Floats], site: Site) -> pa.RecordBat
         pieces = (token_segments.compressed(one) for one in vectors if len(one))
         dimensions = next(one.shape[1] for one in vectors if len(one))
         name = token_segments.save(site.folder, pieces, int(counts.sum()), dimensions)
-    return _records(rows.column("id"), [name if count else "" for count in counts], rows.column("passage_ids"), counts)
+    return _records(rows, [name if count else "" for count in counts], counts)
 
 
-def _records(ids: pa.Array, names: Sequence[str], passage_ids: pa.Array, counts: Any) -> pa.RecordBatch:
+def _records(rows: Any, names: Sequence[str], counts: Any) -> pa.RecordBatch:
     """Records whose vectors lie one after the other, from row 0 on."""
     starts = np.cumsum(counts) - counts
-    columns = [
-        ids,
-        pa.array(names, pa.string()),
-        passage_ids,
-        *(pa.array(c.astype(np.float64)) for c in (starts, counts)),
-    ]
-    return pa.table(columns, names=["id", "segment", "passage_ids", "start", "count"]).combine_chunks().to_batches()[0]
+    numbers = (pa.array(column.astype(np.float64)) for column in (starts, counts))
+    columns = [rows.column("id"), pa.array(names, pa.string()), rows.column("digest"), *numbers]
+    named = ["id", "segment", "digest", "start", "count"]
+    return pa.table(columns, names=named).combine_chunks().to_batches()[0]
 
 
 # ---------------------------------------------------------------- segments
@@ -257,5 +249,4 @@ def _joined(held: _Held, doomed: Sequence[int], site: Site) -> pa.RecordBatch:
     width = files[doomed[0]].shape[1] - token_segments.SCALE_BYTES
     name = token_segments.save(site.folder, pieces, int(chosen.counts.sum()), width)
     ids = [held.ids[row] for row in rows.tolist()]
-    found = site.collection("records", SCHEMA).get(ids, ("passage_ids",))
-    return _records(found.column("id"), [name] * len(ids), found.column("passage_ids"), chosen.counts)
+    return _records(site.collection("records", SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts)

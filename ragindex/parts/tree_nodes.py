@@ -18,11 +18,12 @@ from ragindex.types import Metadata
 
 _BATCH = 2_000  # texts encoded at once
 _LONGEST_NUMBER = 18  # digits
+_OF_NODES = ("level", "children", "tree")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A text and where it comes from; `metadata` by document id. A leaf has level 0 and no children."""
+    """A text and where it comes from; `metadata` by document id. A leaf has level 0, no children and no `tree`."""
 
     id: str
     kind: str
@@ -34,6 +35,7 @@ class Node:
     vector: Floats
     level: int = 0
     children: tuple[str, ...] = ()
+    tree: str = ""
 
     @property
     def whole(self) -> str:
@@ -67,7 +69,8 @@ def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dic
 def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
     """The records of a searchable collection in the order of the source, with its own vectors where it has them.
 
-    Raises UsageError where the collection lacks a field that hits are made of.
+    Nodes of other trees keep level, children and tree. Raises UsageError where the collection lacks a field that hits
+    are made of.
     """
     missing = set(FIELDS) - set(records.fields())
     if missing:
@@ -75,8 +78,9 @@ def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
             f"{wanted_by} needs records with {', '.join(FIELDS)}; {', '.join(sorted(missing))} is missing."
         )
     own = records.schema.dimensions is not None
-    batches = list(records.scan((*FIELDS, "vector") if own else FIELDS))
-    rows = [row for batch in batches for row in batch.select(("id", *FIELDS)).to_pylist()]
+    fields = (*FIELDS, *(name for name in _OF_NODES if name in records.fields()))
+    batches = list(records.scan((*fields, "vector") if own else fields))
+    rows = [row for batch in batches for row in batch.select(("id", *fields)).to_pylist()]
     if own:
         vectors = np.concatenate([np.empty((0, encoder.dimensions), np.float32), *map(_vectors, batches)])
     else:
@@ -92,7 +96,9 @@ def _vectors(batch: pa.RecordBatch) -> Floats:
 def _leaf(row: Mapping[str, Any], vector: Floats) -> Node:
     metadata = json.loads(row["metadata"]) if row["metadata"] else {}
     passages, documents = tuple(row["passage_ids"]), tuple(row["doc_ids"])
-    return Node(row["id"], row["kind"], row["title"], row["text"], passages, documents, metadata, vector)
+    plain = (row["id"], row["kind"], row["title"], row["text"])
+    level, children = int(row.get("level", 0)), tuple(row.get("children", ()))
+    return Node(*plain, passages, documents, metadata, vector, level, children, row.get("tree", ""))
 
 
 def encoded(texts: Sequence[str], encoder: Encoder) -> Floats:

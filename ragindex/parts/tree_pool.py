@@ -1,5 +1,6 @@
 """The nodes of several trees in one collection, searched flat (SiReRAG)."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -35,7 +36,8 @@ class TreePool(Plugin):
     The ablations of SiReRAG that change the pool. (A): `relatedness_summaries=false`, of the trees over aggregates only
     the leaves. (B): `propositions=true`, all single propositions besides. (C): (B) with `aggregates=false`, without
     those leaves. (D): both. What is not in the pool is not made for it: (A) and (D) pay for no summary of aggregates.
-    A summary's `children` may be outside the pool.
+    A summary's `children` may be outside the pool. `cross_tree`: besides, on every level, the nodes of all trees are
+    clustered together, as the first tree's are; summaries of these clusters are clustered with them on the next.
     """
 
     version: ClassVar[int] = 1
@@ -44,6 +46,7 @@ class TreePool(Plugin):
     aggregates: bool = True
     relatedness_summaries: bool = True
     propositions: bool = False
+    cross_tree: bool = False
     trees: tuple[Annotated[PartField, of_class(SummaryTree)], ...] = Field(
         default=(SummaryTree(), SummaryTree(over=Aggregates())), min_length=1
     )
@@ -65,6 +68,10 @@ class TreePool(Plugin):
         if self.propositions:
             of = next((tree.over.of for tree in self.trees if isinstance(tree.over, Aggregates)), Propositions())
             found.append(Source(vectors_of(of), name_of(of)))
+        if self.cross_tree:
+            apart = self.model_copy(update={"cross_tree": False, "propositions": False})
+            together = self.trees[0].model_copy(update={"over": apart, "dual": None, "hierarchical": False})
+            found.append(Source(together, together.tree))
         return tuple(found)
 
     def _of_tree(self, tree: SummaryTree) -> Iterator[Source]:
@@ -86,15 +93,13 @@ class TreePool(Plugin):
         """Copy the nodes; only those that changed are written."""
         records = site.collection("records", node_schema(site.language, site.inputs[0].schema.dimensions))
         whole.keep(records, self._batches(site))
-        counts = {source.name: 0 for source in self.sources()}
-        for batch in records.scan(("tree",)):
-            for name in batch.column("tree").to_pylist():
-                counts[name] += 1
-        told = ", ".join(f"{count:,} of {name}" for name, count in counts.items())
+        counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
+        names = dict.fromkeys([*(source.name for source in self.sources()), *sorted(counts)])
+        told = ", ".join(f"{counts[name]:,} of {name}" for name in names)
         site.note(f"{records.count():,} nodes: {told}.")
 
     def open(self, site: Site) -> Collection:
-        """Fields as of hits, `level`, `children`, `tree` (passages, aggregates, propositions)."""
+        """Fields as of hits, `level`, `children`, `tree` (passages, aggregates, propositions, tree_pool: of both)."""
         return site.collection("records")
 
     def _batches(self, site: Site) -> Iterator[pa.RecordBatch]:

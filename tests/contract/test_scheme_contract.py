@@ -21,6 +21,8 @@ WRITTEN = [
     "griever.paths(shortlist=none, same_as=none, partial_scope=passage, rewrite=true)",
     "sirerag(ranking=lifted)",
     "sirerag(base=hybrid, pool=tree_pool(propositions=true, relatedness_summaries=false))",
+    "sirerag(base=colbert, pool=tree_pool(cross_tree=true))",
+    "raptor(base=colbert, tree=summary_tree(stop_at=2))",
     "raptor(mode=traversal)",
     "raptor(tree=summary_tree(stop_at=2, levels=5), mode=traversal, per_level=5)",
 ]
