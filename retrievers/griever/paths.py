@@ -153,7 +153,9 @@ class Subgraph:
         """The `count` of the highest scores, as written."""
         if self.paths is None:
             return []
-        pairs = zip(self.paths.places, self.paths.scores.tolist(), strict=True)
+        scores, at = self.paths.scores, max(0, len(self.paths.scores) - count)
+        near = np.flatnonzero(scores >= np.partition(scores, at)[at]) if len(scores) else ()
+        pairs = [(self.paths.places[number], float(scores[number])) for number in near]
         best = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
         return [(tuple(self.triples[place].stated.triple for place in places), score) for places, score in best]
 
