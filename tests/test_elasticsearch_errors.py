@@ -123,12 +123,6 @@ def test_a_wrong_key(standing: Standing, tmp_path: Path, monkeypatch: Any) -> No
     assert len(refusing.heard) == 1
 
 
-def test_a_key_that_may_not(standing: Standing, tmp_path: Path) -> None:
-    refusing = standing(lambda *_: failed("security_exception", "action is unauthorized", 403))
-    with pytest.raises(StoreError, match=r"unauthorized\. The key needs the cluster privilege monitor and"):
-        opened(refusing.url, tmp_path)
-
-
 def test_a_server_too_old_and_something_else(standing: Standing, tmp_path: Path) -> None:
     old = standing(lambda *_: (200, {"version": {"number": "7.17.9"}}))
     with pytest.raises(StoreError, match=r"is Elasticsearch 7\.17\.9; 8\.18 or later is needed"):

@@ -1,12 +1,13 @@
 """What happens to a real cluster of three nodes: nothing acknowledged is lost, and who asks again goes on.
 
-These take about two minutes: `make faults` runs them, `make test` leaves them out.
+They come first among the tests (conftest.py), and `make faults` runs them alone.
 """
 
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,19 @@ BATCH = 50
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = cluster(tmp_path_factory.mktemp("cluster"))
-    yield made
-    made.kill(range(COUNT))
+    with cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
 
 
 def opened(nodes: Cluster, folder: Path, **parameters: Any) -> Any:
     given = {"url": nodes.addresses, **parameters}
     return registry.store({"name": "elasticsearch", "params": given}).open(folder)
+
+
+def waiting(store: Any, seconds: float, retries: int) -> Any:
+    """The same store, with another patience."""
+    client = store.server.client.options(request_timeout=seconds)
+    return replace(store, server=replace(store.server, client=client, retries=retries))
 
 
 def write(collection: Collection, batch: int) -> set[str]:
@@ -70,11 +76,12 @@ def test_a_node_with_the_primary_dies_while_records_are_written(nodes: Cluster, 
     collection.finish()
     assert len(acknowledged) == 30 * BATCH
     assert held(store.open("texts", collection.version)) == acknowledged
-    nodes.bring([doomed])
+    nodes.bring()
     assert held(opened(nodes, tmp_path).open("texts", collection.version)) == acknowledged
 
 
 def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluster, tmp_path: Path) -> None:
+    nodes.bring()
     store = opened(nodes, tmp_path)
     collection = store.create("texts", TEXT)
     for batch in range(4):
@@ -83,7 +90,7 @@ def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluste
     reader = store.open("texts", collection.version)
     asked = [Match("word7 shared", 5, ("text",)), Where(None, 3)]
     expected = [one.ids for one in reader.search(asked)]
-    nodes.server.ask("wait", lambda client: client.cluster.health(wait_for_status="green", timeout="60s"))
+    nodes.bring()  # the replica is there too
     doomed, answers = nodes.with_primary(f"{store.layout.base}-texts-*"), []
     killed = threading.Event()
 
@@ -97,11 +104,14 @@ def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluste
         killed.set()
         done.result()
     assert answers == [expected] * len(answers)
-    nodes.bring([doomed])
 
 
 def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> None:
-    """While they are away nobody is told that something was written; then the same sync goes on to the same index."""
+    """While they are away nobody is told that something was written; then the same sync goes on to the same index.
+
+    It begins with the two nodes that the test before has left, where it was run.
+    """
+    nodes.wait("yellow", sum(node.alive() for node in nodes.nodes.values()))
     scheme = registry.scheme("bm25")
     written = {"name": "elasticsearch", "params": {"url": nodes.addresses, "retries": 0}}
     space = Workspace.open(tmp_path / "w", store=written, cutting=None)
@@ -113,7 +123,7 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
     for doing in (lambda: space.add(DOCUMENTS[12:]), lambda: ask(before, 5)):
         with pytest.raises(StoreError, match="See that the server runs and can be reached, then run the command again"):
             doing()
-    nodes.bring(range(COUNT))
+    nodes.bring()
     assert_same(ask(before, 5), expected, "a reader opened before")
     space.add(DOCUMENTS[12:])
     space.sync([scheme])
@@ -125,6 +135,7 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
 
 def test_a_full_queue_turns_away_and_nothing_is_lost(nodes: Cluster, tmp_path: Path) -> None:
     """Every node has one thread that writes and a queue of two; twelve writers want more."""
+    nodes.bring()
     store = opened(nodes, tmp_path, retries=10)
     collection = store.create("texts", TEXT)
     with ThreadPoolExecutor(12) as pool:
@@ -138,15 +149,15 @@ def test_a_full_queue_turns_away_and_nothing_is_lost(nodes: Cluster, tmp_path: P
 
 def test_nodes_that_are_too_slow(nodes: Cluster, tmp_path: Path) -> None:
     """A write that waits goes on when they answer again; who does not want to wait is told why nothing came."""
-    store = opened(nodes, tmp_path, timeout=1.0, retries=8)
-    collection = store.create("texts", TEXT)
-    acknowledged = write(collection, 0)
-    hasty = opened(nodes, tmp_path, timeout=0.5, retries=0)
-    reading = hasty.create("texts", TEXT)
+    nodes.bring()
+    store = opened(nodes, tmp_path)
+    acknowledged = write(store.create("texts", TEXT), 0)
+    collection = waiting(store, 1.0, 8).create("texts", TEXT)
+    hasty = waiting(store, 0.5, 0)
     nodes.pause()
     try:
         with pytest.raises(StoreError, match=r"no answer in time: .*then run the command again"):
-            reading.get(["000-000"], ())
+            hasty.version("texts")
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(write, collection, 1)
             time.sleep(1.5)

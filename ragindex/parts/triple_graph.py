@@ -103,18 +103,19 @@ class StoreGraph:
     def joining(self, triple_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """See Graph."""
         rows = self.triples.get(list(dict.fromkeys(triple_ids)), ("entity_keys",)).to_pylist()
-        return {row["id"]: tuple(key for key in row["entity_keys"] if self._joins(key)) for row in rows}
+        return {row["id"]: self.joined(row["entity_keys"]) for row in rows}
+
+    def joined(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Of a triple's keys those by which it is joined with others."""
+        return tuple(key for key in keys if self.numbers or not is_number(key))
 
     def of_entities(self, keys: Sequence[str], limit: int | None = None) -> list[list[str]]:
         """See Graph."""
-        return self._search([Terms("entity_keys", (key,) if self._joins(key) else ()) for key in keys], limit)
+        return self._search([Terms("entity_keys", self.joined((key,))) for key in keys], limit)
 
     def of_passages(self, passage_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
         """See Graph."""
         return self._search([Terms("passage_ids", (id,)) for id in passage_ids], limit)
-
-    def _joins(self, key: str) -> bool:
-        return self.numbers or not is_number(key)
 
     def _search(self, wanted: Sequence[Terms], limit: int | None) -> list[list[str]]:
         longest = max(1, self.triples.count()) if limit is None else limit

@@ -12,6 +12,8 @@ from random import Random
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import regex
+
 from ragindex.errors import StoreError, UsageError
 from ragindex.registry import require
 from ragindex.services import Trouble, TroubleError, redacted, retrying, secret, variable, without_credentials
@@ -27,6 +29,15 @@ _REFUSED_CLIENT = "media_type_header_exception"
 _NEVER = frozenset({"tls", "host", "no tls", "other"})
 """Troubles whose status is none of the server's, but says that no later try will do better."""
 
+_ACTION = regex.compile(r"action \[([a-z_:/\[\]]+)\] is unauthorized")
+_RIGHTS = (
+    ("cluster:", "the cluster privilege monitor"),
+    ("indices:data/read/", "the privilege read on the store's indices"),
+    ("indices:data/write/", "the privilege write on the store's indices"),
+    ("indices:", "the privilege manage on the store's indices"),
+)
+"""What the names of actions begin with, and what whoever may do them has been given; the first that fits counts."""
+
 _HINTS: Mapping[str, str] = {
     "away": "See that the server runs and can be reached, then run the command again: it goes on where it stopped.",
     "tls": (
@@ -38,7 +49,7 @@ _HINTS: Mapping[str, str] = {
     "plain": "The server hung up, as one with TLS does: write its address with https://. If not, see that it runs.",
     "other": "The address is of something else than Elasticsearch, or of a proxy before it.",
     "401": f"Set {API_KEY}, or {USER} and {PASSWORD}, to what the server accepts.",
-    "403": "The key needs the cluster privilege monitor and, on the store's indices, manage, read and write.",
+    "403": "It needs the cluster privilege monitor and, on the store's indices, manage, read and write.",
     "cluster_block_exception": "The server has blocked the index: look at its disk space and at GET _cluster/health.",
     "index_not_found_exception": (
         "Somebody has deleted its index. Run ragindex index, which makes parts anew; where the documents are gone too, "
@@ -77,7 +88,7 @@ class Server:
 
     def failure(self, doing: str, trouble: Trouble) -> StoreError:
         """The error that a user reads."""
-        hint = _HINTS.get(trouble.code) or _HINTS.get(str(trouble.status)) or ""
+        hint = _HINTS.get(trouble.code) or f"{_lacking(trouble)}{_HINTS.get(str(trouble.status), '')}"
         if not hint and trouble.passes:
             hint = "It was tried several times. Run the command again: it goes on where it stopped."
         unasked = trouble.code in _NEVER  # its status is ours
@@ -119,6 +130,15 @@ class Server:
         for key in self.keys:
             text = redacted(text, key)
         return text[:_LONGEST_REASON]
+
+
+def _lacking(trouble: Trouble) -> str:
+    """The right that the key would need, by the action that was refused."""
+    if trouble.status != 403:
+        return ""
+    action = _ACTION.search(trouble.message)
+    missing = [right for start, right in _RIGHTS if action is not None and action[1].startswith(start)]
+    return f"The key lacks {missing[0]}. " if missing else "The key lacks a right. "
 
 
 def _tls(message: str) -> str:

@@ -129,7 +129,9 @@ class ElasticsearchCollection:
         """Looking up many is answered one by one. Raises StoreError for one that could not be looked up."""
         for one in documents:
             if "error" in one:
-                trouble = Trouble(problem(one)[1], 404, problem(one)[0])
+                code, reason = problem(one)
+                status = 403 if code == "security_exception" else 404  # which one is not said of each
+                trouble = Trouble(self.store.server.short(reason), status, code)
                 raise self.store.server.failure(f"read the collection {self.name}", trouble)
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:

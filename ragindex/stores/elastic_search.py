@@ -27,6 +27,8 @@ from ragindex.text import analyse
 
 WINDOW = 10_000
 """The server gives at most so many hits at once, and compares at most so many candidates."""
+_PAGE = 1000
+"""Asked for first where somebody wants all that pass a filter: the server makes room for as many as are asked for."""
 _EXACT_LENGTH = 40
 _FEW, _SPARE, _MARGIN = 16, 32, 1e-6
 """Candidates beyond k where the engine's scores are exact, and, with a quarter of k, where lengths are coarse; what
@@ -95,7 +97,9 @@ def _asked(view: View, request: Request) -> Asked:
     if isinstance(request, Nearest):
         return _asked_by_vector(view, request, wanted)
     body = {"query": view.query(request.where), "sort": _BY_ID, "_source": sources(request.fields)}
-    return Asked(view, request, wanted, min(wanted, WINDOW), body, done=wanted == 0)
+    unbounded = request.where is not None and not isinstance(request.where, Ids) and wanted == view.totals["records"]
+    size = min(wanted, _PAGE if unbounded else WINDOW)
+    return Asked(view, request, wanted, size, body, done=wanted == 0)
 
 
 def _asked_by_text(view: View, request: Match, wanted: int) -> Asked:

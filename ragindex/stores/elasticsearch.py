@@ -10,7 +10,7 @@ How finished states are kept is told in `elastic_indices`, how searches are answ
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +71,11 @@ class Elasticsearch(Plugin):
                     f"{elastic_client.API_KEY}, or {elastic_client.USER} and {elastic_client.PASSWORD}."
                 )
         return url
+
+    @property
+    def finishes_by(self) -> Mapping[str, float]:
+        """Nothing: an index keeps the settings that it was made with."""
+        return {}
 
     def open(self, folder: Path) -> "ElasticsearchStore":
         """The store of the workspace around `folder`, where its name is kept. Raises StoreError, UsageError."""

@@ -4,9 +4,9 @@ Triples go by places, integers that hold for one question. In memory the places 
 store is asked, and places are given as triples are met. Both give the same answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ragindex.filters import All, Filter, Terms
 from ragindex.interfaces import Collection, Floats, Nearest, Where
 from ragindex.parts.sparse_graph import NONE, Integers, SparseGraph, places
-from ragindex.parts.triple_graph import Graph
+from ragindex.parts.triple_graph import Graph, StoreGraph
 from ragindex.types import Triple
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -29,6 +29,7 @@ DIGITS = 9
 _MARGIN = 1e-4
 """What float32 may lose of a cosine: the nearest of a hub are chosen within it."""
 _FIELDS = ("subject", "predicate", "object", "text", "passage_ids")
+_MET = (*_FIELDS, "entity_keys", "vector")
 _EMPTY = np.empty(0, np.int64)
 
 
@@ -92,10 +93,12 @@ def cosines(vectors: Doubles, question: Doubles) -> Doubles:
 
 def _records(collection: Collection, ids: Sequence[str]) -> list[Record]:
     rows = {row["id"]: row for row in collection.get(list(dict.fromkeys(ids)), _FIELDS).to_pylist()}
-    return [
-        Record(id, Triple(row["subject"], row["predicate"], row["object"]), row["text"], row["passage_ids"][0])
-        for id, row in ((id, rows[id]) for id in ids)
-    ]
+    return [_record(rows[id]) for id in ids]
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    triple = Triple(row["subject"], row["predicate"], row["object"])
+    return Record(row["id"], triple, row["text"], row["passage_ids"][0])
 
 
 # ---------------------------------------------------------------- in memory
@@ -192,10 +195,19 @@ class MemorySpace:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSpace:
-    """See Space. Every look at neighbours is one round trip; only triples that pass `where` are seen.
+class _Met:
+    """What the store holds of a triple: its record, the keys it may be joined by, its vector."""
 
-    `ids` are those met so far, by place; `known` the place of each, `met` its vector.
+    record: Record
+    keys: tuple[str, ...]
+    vector: Doubles
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpace:
+    """See Space. A look at neighbours is one round trip, what is not yet known of them another; `where` must pass.
+
+    `ids` are those met so far, by place; `known` the place of each, `met` what the store holds of it.
     """
 
     graph: Graph
@@ -205,43 +217,66 @@ class StoreSpace:
     where: Filter | None = None
     ids: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
-    met: dict[str, Doubles] = field(default_factory=dict)
+    met: dict[str, _Met] = field(default_factory=dict)
 
     def of_passages(self, passage_ids: Sequence[str]) -> Places:
         """See Space."""
         everything = max(1, self.collection.count())
-        found = self.collection.search(
-            [Where(self._passing(Terms("passage_ids", (id,))), everything) for id in passage_ids]
-        )
+        wanted = [self._passing(Terms("passage_ids", (id,))) for id in passage_ids]
+        found = self.collection.search([Where(where, everything, _MET) for where in wanted])
+        for one in found:
+            self._keep(one.records)
         return self._places([id for one in found for id in one.ids])
 
     def of_ids(self, triple_ids: Sequence[str]) -> Places:
         """See Space."""
-        there = set(self.collection.get(list(dict.fromkeys(triple_ids)), ()).column("id").to_pylist())
-        return self._places([id for id in triple_ids if id in there])
+        self._meet(triple_ids)
+        return self._places([id for id in triple_ids if id in self.met])
 
     def around(self, triples: Places, limit: int) -> list[Places]:
         """See Space."""
         ids = [self.ids[place] for place in triples]
-        joining = self.graph.joining(ids)
+        joining = self._joining(ids)
         wanted = [self._passing(Terms("entity_keys", joining.get(id, ()))) for id in ids]
         found = self.collection.search([self._request(where, limit + 1) for where in wanted])
         near = [[other for other in one.ids if other != id][:limit] for id, one in zip(ids, found, strict=True)]
-        return [self._places(self._visible(one)) for one in near]
+        if self.order == "index":  # those without a vector come too
+            self._meet([id for one in near for id in one])
+            near = [[id for id in one if self.met[id].vector.any()] for one in near]
+        return [self._places(one) for one in near]
 
     def vectors(self, triples: Places) -> Doubles:
         """See Space."""
-        ids = [self.ids[place] for place in triples]
-        missing = [id for id in dict.fromkeys(ids) if id not in self.met]
-        if missing:
-            found = self.collection.get(missing, ("vector",))
-            vectors = np.stack(found.column("vector").to_numpy(zero_copy_only=False)).astype(np.float64)
-            self.met.update(zip(found.column("id").to_pylist(), vectors, strict=True))
-        return np.stack([self.met[id] for id in ids]) if ids else np.empty((0, len(self.question)))
+        found = self._of(triples)
+        return np.stack([one.vector for one in found]) if found else np.empty((0, len(self.question)))
 
     def records(self, triples: Sequence[int]) -> list[Record]:
         """See Space."""
-        return _records(self.collection, [self.ids[place] for place in triples])
+        return [one.record for one in self._of(triples)]
+
+    def _of(self, triples: Iterable[int]) -> list[_Met]:
+        ids = [self.ids[place] for place in triples]
+        self._meet(ids)
+        return [self.met[id] for id in ids]
+
+    def _meet(self, ids: Iterable[str]) -> None:
+        """Ask for what is not known, all at once."""
+        missing = [id for id in dict.fromkeys(ids) if id not in self.met]
+        if missing:
+            self._keep(self.collection.get(missing, _MET))
+
+    def _keep(self, found: pa.RecordBatch) -> None:
+        vectors = found.column("vector").flatten().to_numpy(zero_copy_only=False)
+        rows = vectors.reshape(len(found), len(self.question)).astype(np.float64)
+        for row, vector in zip(found.drop_columns(["vector"]).to_pylist(), rows, strict=True):
+            self.met[row["id"]] = _Met(_record(row), tuple(row["entity_keys"]), vector)
+
+    def _joining(self, ids: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """The keys by which triples are joined; those that were met need not be asked for again."""
+        if not isinstance(self.graph, StoreGraph):
+            return self.graph.joining(ids)
+        self._meet(ids)
+        return {id: self.graph.joined(self.met[id].keys) for id in ids if id in self.met}
 
     def _request(self, where: Filter, k: int) -> Nearest | Where:
         nearest = Nearest(self.question.astype(np.float32), k, (), where)
@@ -249,13 +284,6 @@ class StoreSpace:
 
     def _passing(self, terms: Terms) -> Filter:
         return terms if self.where is None else All((terms, self.where))
-
-    def _visible(self, ids: list[str]) -> list[str]:
-        """By index, those too that have no vector come: they are left out."""
-        if self.order == "nearest" or not ids:
-            return ids
-        vectors = self.vectors(self._places(ids))
-        return [id for id, vector in zip(ids, vectors, strict=True) if vector.any()]
 
     def _places(self, ids: Sequence[str]) -> Places:
         for id in ids:

@@ -1,29 +1,34 @@
 """Three real nodes that can be killed, paused and brought back, on ports of 127.0.0.1 that they keep."""
 
 import os
+import shutil
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from elasticsearch_node.node import FOLDER, Node, NoNodeError, build, start
+from elasticsearch_node.node import FOLDER, Node, NoNodeError, build, place, start
 from filelock import FileLock
 
 from ragindex.stores.elastic_client import Server, connect
 
 COUNT = 3
+_PATIENCE = 120.0
+"""Seconds that nodes may take to find one another and their shards, on a machine that does other things too."""
 
 
 @dataclass(slots=True)
 class Cluster:
-    """`nodes` by number; one that was killed stays in the list until it is brought back."""
+    """`nodes` by number, dead ones among them; `run` holds their logs, `data` their files."""
 
-    folder: Path
+    run: Path
+    data: Path
     ports: Sequence[tuple[int, int]]
-    nodes: list[Node] = field(default_factory=list)
+    nodes: dict[int, Node] = field(default_factory=dict)
 
     @property
     def addresses(self) -> str:
@@ -35,17 +40,25 @@ class Cluster:
         """A client of one's own."""
         return connect(self.addresses, 60.0, 8)
 
-    def bring(self, numbers: Sequence[int]) -> None:
-        """Start nodes, at once, with the files that they had; the whole cluster is green then."""
+    def bring(self) -> None:
+        """Start the nodes that are not there, at once, with the files that they had; the whole cluster is green then.
+
+        Raises NoNodeError.
+        """
+        away = [number for number in range(COUNT) if number not in self.nodes or not self.nodes[number].alive()]
         with ThreadPoolExecutor(COUNT) as pool:
-            started = list(pool.map(self._start, numbers))
-        kept = {number: node for number, node in enumerate(self.nodes) if number not in numbers}
-        kept |= dict(zip(numbers, started, strict=True))
-        self.nodes = [kept[number] for number in sorted(kept)]
-        self.server.ask(
-            "become green",
-            lambda client: client.cluster.health(wait_for_status="green", wait_for_nodes=str(COUNT), timeout="60s"),
+            self.nodes |= dict(zip(away, pool.map(self._start, away), strict=True))
+        self.wait("green", COUNT)
+
+    def wait(self, status: str, count: int) -> None:
+        """Until `count` nodes have a master, and every index at least this health."""
+        health = self.server.ask(
+            f"become {status}",
+            lambda client: client.options(request_timeout=_PATIENCE + 10).cluster.health(
+                wait_for_status=status, wait_for_nodes=str(count), timeout=f"{_PATIENCE:.0f}s"
+            ),
         )
+        assert not health["timed_out"], f"after {_PATIENCE:.0f} s the cluster is {health['status']}"
 
     def _start(self, number: int) -> Node:
         http, transport = self.ports[number]
@@ -58,7 +71,7 @@ class Cluster:
             "thread_pool.write.size=1",
             "thread_pool.write.queue_size=2",
         ]
-        return start(self.folder / f"node{number}", self.folder / f"data{number}", settings, keep=True, heap="256m")
+        return start(self.run / f"node{number}", self.data / str(number), settings, heap="256m")
 
     def kill(self, numbers: Sequence[int]) -> None:
         """As the power does."""
@@ -67,12 +80,12 @@ class Cluster:
 
     def pause(self) -> None:
         """Every node is there, and answers nothing."""
-        for node in self.nodes:
+        for node in self.nodes.values():
             os.kill(node.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """They go on where they stopped."""
-        for node in self.nodes:
+        for node in self.nodes.values():
             os.kill(node.pid, signal.SIGCONT)
 
     def with_primary(self, index: str) -> int:
@@ -82,7 +95,8 @@ class Cluster:
         return int(name.removeprefix("node"))
 
 
-def cluster(folder: Path) -> Cluster:
+@contextmanager
+def cluster(run: Path) -> Iterator[Cluster]:
     """All nodes, up and green; skips the test, with the reason, where there can be none."""
     pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not installed")
     try:
@@ -91,9 +105,13 @@ def cluster(folder: Path) -> Cluster:
             build()
     except NoNodeError as error:
         pytest.skip(f"no Elasticsearch: {error}")
-    made = Cluster(folder, [(_free(), _free()) for _ in range(COUNT)])
-    made.bring(range(COUNT))
-    return made
+    made = Cluster(run, place(f"faults-{os.getpid()}"), [(_free(), _free()) for _ in range(COUNT)])
+    try:
+        made.bring()
+        yield made
+    finally:
+        made.kill(list(made.nodes))
+        shutil.rmtree(made.data, ignore_errors=True)
 
 
 def _free() -> int:

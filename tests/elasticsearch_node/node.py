@@ -87,7 +87,7 @@ def _shared() -> tuple[str, str]:
         with FileLock(FOLDER / "lock"):
             build()
             running = _running()
-            return f"http://127.0.0.1:{(running or start(SHARED, _data())).port}", ""
+            return f"http://127.0.0.1:{(running or start(SHARED, place())).port}", ""
     except NoNodeError as error:
         return "", str(error)
 
@@ -123,6 +123,8 @@ class Node:
 
     def alive(self) -> bool:
         """Whether its process is there."""
+        for process in _STARTED:
+            process.poll()  # one that has ended is there until it is asked for
         try:
             return (
                 "StartNode" in Path(f"/proc/{self.pid}/cmdline").read_text()
@@ -157,22 +159,22 @@ def _is(pid: int) -> bool:
     return True
 
 
-def start(run: Path, data: Path, settings: Sequence[str] = (), *, keep: bool = False, heap: str = "512m") -> Node:
-    """A node with its files in `data`, which are deleted when it stops unless it is to `keep` them.
+def start(run: Path, data: Path, settings: Sequence[str] = (), *, heap: str = "512m") -> Node:
+    """A node with its files in `data`, which are deleted when it stops, but not when it is killed.
 
     Raises NoNodeError with the end of its log where it does not come up.
     """
     shutil.rmtree(run, ignore_errors=True)
     (run / "users").mkdir(parents=True)
     (run / "users" / str(os.getpid())).touch()
-    if not keep:
-        (run / "throwaway").write_text(str(data))
+    (run / "throwaway").write_text(str(data))
     alone = () if any(one.startswith("discovery.") for one in settings) else ("discovery.type=single-node",)
     names = (
         f"path.data={data}",
         "http.port=0",
         "transport.port=0",
         "http.max_content_length=8mb",
+        "indices.breaker.total.use_real_memory=false",  # it would count what the serial collector has not yet collected
         f"node.name={run.name}",
         "cluster.name=ragindex-tests",
     )
@@ -194,14 +196,14 @@ def start(run: Path, data: Path, settings: Sequence[str] = (), *, keep: bool = F
     raise NoNodeError(f"the node did not start: {' '.join((run / 'log').read_text()[-400:].split())}")
 
 
-def _data() -> Path:
-    """Files that need not outlive the node; in memory where there is room, for a test waits on hundreds of syncs."""
+def place(name: str = "shared") -> Path:
+    """For files that need not outlive a node; in memory where there is room, for tests wait on hundreds of syncs."""
     memory = Path("/dev/shm")
     room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 << 30
-    name = f"ragindex-elasticsearch-{hashlib.sha256(str(FOLDER).encode()).hexdigest()[:12]}"
-    place = (memory if room else Path(tempfile.gettempdir())) / name
-    shutil.rmtree(place, ignore_errors=True)  # of a node that is gone: its lock is held
-    return place
+    of = hashlib.sha256(str(FOLDER).encode()).hexdigest()[:12]
+    found = (memory if room else Path(tempfile.gettempdir())) / f"ragindex-elasticsearch-{of}-{name}"
+    shutil.rmtree(found, ignore_errors=True)  # of a node that is gone: its lock is held
+    return found
 
 
 # ---------------------------------------------------------------- putting it together

@@ -1,0 +1,28 @@
+"""The order of the tests, and a real server for those that want one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elasticsearch_node.node import store as elasticsearch_store
+
+from ragindex import registry
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What kills nodes comes first: of several workers the first then has all of it, and the nodes once."""
+    items.sort(key=lambda item: item.get_closest_marker("faults") is None)
+
+
+@pytest.fixture
+def written() -> Iterator[str]:
+    """A store on a real Elasticsearch, as it is written; its indices are deleted in the end."""
+    with elasticsearch_store() as usable:
+        yield usable
+
+
+@pytest.fixture
+def store(written: str, tmp_path: Path) -> Any:
+    """The store, opened."""
+    return registry.store(written).open(tmp_path / "work space" / "store")

@@ -1,0 +1,98 @@
+"""What every registered store must do, by value: filters, and the fields that they are about."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from made_records import TEXT_ONLY, filled, passing, pinned, text_records
+
+from ragindex.errors import StoreError, UsageError
+from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms, meta
+from ragindex.interfaces import Match, Nearest, Schema, Store
+
+FILTERS: list[tuple[Filter, list[str]]] = [
+    (Ids(("e", "a", "nobody")), ["a", "e"]),
+    (Ids(()), []),
+    (Terms("tags", ("water",)), ["a", "e"]),
+    (Terms("tags", ("dry", "water")), ["a", "c", "e"]),
+    (Terms("tags", ("o'clock",)), []),
+    (Terms("title", ("Cities", "Deserts")), ["b", "c"]),
+    (Terms("nothing", ("x",)), []),
+    (Not(Terms("tags", ("europe",))), ["c", "d", "e"]),
+    (All((Terms("tags", ("water",)), Terms("tags", ("africa",)))), ["e"]),
+    (Any((Terms("tags", ("dry",)), Ids(("b",)))), ["b", "c"]),
+    (All(()), ["a", "b", "c", "d", "e"]),
+    (Any(()), []),
+    (Not(All((Not(Ids(("a",))), Not(Ids(("b",)))))), ["a", "b"]),
+    (Range("size", 2, 4), ["b", "c", "d"]),
+    (Range("size", low=4), ["d", "e"]),
+    (meta("page", 12), ["a"]),
+    (meta("page", "x", 7.0), ["b", "d"]),
+    (Not(meta("page", 12)), ["b", "c", "d", "e"]),
+    (Range("meta.page", 5, 12), ["a", "b"]),
+    (Range("meta.day of issue", "2020-01-01", "2020-12-31"), ["a"]),
+    (Range("meta.day of issue", low="2020-06-01"), ["c"]),
+]
+
+
+@pytest.mark.parametrize(("where", "expected"), FILTERS, ids=[str(number) for number in range(len(FILTERS))])
+def test_filters(where: Filter, expected: list[str], store: Store) -> None:
+    collection = filled(store)
+    assert passing(collection, where) == expected
+    scanned = [id for batch in collection.scan(("title",), where) for id in batch.column("id").to_pylist()]
+    assert sorted(scanned) == expected
+    near = collection.search([Nearest(np.array([1, 0, 0], np.float32), 5, (), where)])[0].ids
+    assert near == [id for id in ("a", "b", "c", "e") if id in expected]
+    matched = collection.search([Match("capital vienna sand", 5, (), where)])[0].ids
+    assert set(matched) == {"a", "b", "c", "e"} & set(expected)
+
+
+def test_a_record_of_several_documents_passes_when_all_of_them_do(store: Store) -> None:
+    collection = store.create("summaries", TEXT_ONLY)
+    pages = pa.array([["1", "1"], ["1", "2"], ["2"]], pa.list_(pa.string()))
+    batch = text_records({"one": "x", "both": "x", "two": "x"}).append_column("meta.page", pages)
+    collection.upsert(batch)
+    reader = pinned(store, collection, "summaries")
+    assert passing(reader, meta("page", 1)) == ["one"]
+    assert passing(reader, meta("page", 1, 2)) == ["both", "one", "two"]
+    assert passing(reader, Not(meta("page", 1))) == ["both", "two"]
+
+
+def test_ranges_hold_numbers_or_strings_and_compare_alike_everywhere(store: Store) -> None:
+    collection = store.create("values", Schema(stored=("text",), numbers=("size",)))
+    terms = ["1_000", " 12 ", "١٢", "nan", "inf", "12", "-1e3", ".5", ""]
+    sizes = [float("nan"), float("inf"), 1.0, 2.0, None, 3.0, 4.0, 5.0, 6.0]
+    ids = [f"{n}" for n in range(len(terms))]
+    batch = pa.RecordBatch.from_pydict({"id": ids, "text": terms, "size": pa.array(sizes, pa.float64())})
+    collection.upsert(batch.append_column("meta.x", pa.array([[one] for one in terms], pa.list_(pa.string()))))
+    reader = pinned(store, collection, "values")
+    assert passing(reader, Range("meta.x", low=-1e9)) == ["5", "6", "7"]
+    assert passing(reader, Range("meta.x", high=0)) == ["6"]
+    assert passing(reader, Range("text", 0, 100)) == ["5", "7"]
+    assert passing(reader, Range("size", low=0)) == ["2", "3", "5", "6", "7", "8"]
+    assert passing(reader, Range("size", high=2)) == ["2", "3"]
+    assert passing(reader, Range("text", "1", "2")) == ["0", "5"]
+    with pytest.raises((UsageError, StoreError), match="must have numbers"):
+        passing(reader, Range("size", low="a"))
+    for low, high in ((1, "2"), (True, None), (float("nan"), None), (None, float("inf")), (10**400, None)):
+        with pytest.raises(UsageError, match="must both be finite numbers or both be strings"):
+            Range("size", low, high)
+
+
+def test_an_empty_value_is_a_value_and_an_absent_one_is_none(store: Store) -> None:
+    collection = store.create("texts", TEXT_ONLY)
+    values = pa.array([[""], None, ["", None], ["a"]], pa.list_(pa.string()))
+    collection.upsert(text_records(dict.fromkeys("abcd", "x")).append_column("meta.k", values))
+    reader = pinned(store, collection, "texts")
+    assert passing(reader, meta("k", "")) == ["a"]
+    assert passing(reader, meta("k", "", "a")) == ["a", "d"]
+
+
+def test_fields_that_are_not_there(store: Store) -> None:
+    collection = filled(store)
+    vector = np.array([1, 0, 0], np.float32)
+    assert collection.search([Nearest(vector, 1, ("meta.no",))])[0].records.column("meta.no").to_pylist() == [None]
+    assert collection.get(["a"], ("meta.no",)).column("meta.no").to_pylist() == [None]
+    with pytest.raises((UsageError, StoreError), match="no"):
+        collection.search([Nearest(vector, 1, ("no",))])
+    with pytest.raises((UsageError, StoreError), match="no"):
+        list(collection.scan(("no",)))

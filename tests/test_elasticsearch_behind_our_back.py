@@ -1,0 +1,70 @@
+"""What somebody else did to the indices: told, or mended, never taken for an empty store."""
+
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_elasticsearch import TEXT, finished, indices, texts
+
+from ragindex import registry
+from ragindex.errors import StoreError
+from ragindex.interfaces import Where
+from ragindex.stores import elastic_bulk
+from ragindex.testing import DOCUMENTS, ask, assert_same
+from ragindex.workspace import Workspace
+
+
+def test_an_index_deleted_behind_our_back(store: Any) -> None:
+    collection = store.create("part-1.records", TEXT)
+    store.create("part-1.coverage", TEXT)
+    collection.upsert(texts({"a": "x"}))
+    reader = finished(store, collection, "part-1.records")
+    store.server.client.indices.delete(index=reader._now().index)
+    for call in (
+        lambda: reader.search([Where(None, 3)]),
+        lambda: reader.get(["a"], ()),
+        lambda: list(reader.scan(())),
+        lambda: collection.upsert(texts({"b": "y"})),
+        lambda: store.open("part-1.records", reader.version),
+        lambda: store.create("part-1.records", TEXT),
+    ):
+        with pytest.raises(StoreError, match=r"(?s)deleted.*ragindex index DATA --workspace"):
+            call()
+    assert store.names() == ["part-1.coverage"]
+    store.drop("part-1.coverage")
+    assert store.create("part-1.records", TEXT).count() == 0  # nothing claims any more that there is something
+
+
+@pytest.mark.parametrize("lost", ["passages-*.records*", "vectors-*.records*", "passages-*.*", "*-vectors-*.coverage*"])
+def test_a_part_deleted_behind_our_back_is_made_anew(lost: str, written: str, tmp_path: Path) -> None:
+    scheme = registry.scheme("hybrid")
+    space = Workspace.open(tmp_path / "w", store=written, cutting=None)
+    space.add(DOCUMENTS)
+    space.sync([scheme])
+    expected = ask(scheme.open(space), 5)
+    doomed = [index for index in indices(space.store) if fnmatch(index, f"*{lost}")]
+    assert doomed
+    for index in doomed:
+        space.store.server.client.indices.delete(index=index)
+    again = Workspace.open(tmp_path / "w")
+    again.sync([scheme])
+    assert_same(ask(scheme.open(again), 5), expected, "after its index was deleted")
+    assert again.add(DOCUMENTS[:1]).unchanged == 1
+
+
+def test_writes_make_no_index_by_accident(store: Any) -> None:
+    collection = store.create("texts", TEXT)
+    now = collection._now()
+    store.server.client.indices.delete(index=now.index)
+    with pytest.raises(StoreError, match="could not write 1 of 1 records .*is not an alias"):
+        elastic_bulk.send(store.server, now.alias, [elastic_bulk.Action("a", b"{}")], "texts")
+    assert [name for name in indices(store) if "texts" in name] == []
+
+
+def test_an_index_of_another_format(store: Any) -> None:
+    generation = store.create("texts", TEXT)._now()
+    note = {"ragindex": {**generation.note, "format": 99}}
+    store.server.client.indices.put_mapping(index=generation.index, meta=note)
+    with pytest.raises(StoreError, match=r"has format 99; this ragindex reads 1\..*ragindex index DATA"):
+        store.names()

@@ -1,0 +1,61 @@
+"""Methods over graphs, on a real server: the answers are those over LanceDB in memory, whatever fits the memory."""
+
+from collections.abc import Iterator
+
+import pytest
+from elasticsearch_node.node import store as elasticsearch_store
+
+from eval import worlds
+from ragindex import registry
+from ragindex.parts.triple_graph import StoreGraph, TripleGraph
+from ragindex.testing import assert_same
+from ragindex.types import Query
+from ragindex.workspace import Workspace
+
+METHODS = (
+    "gear.naive",
+    "gear.naive(graph=triple_graph(memory_gib=0))",
+    "gear.naive(graph=triple_graph(memory_gib=0, numbers=false), neighbour_order=index, scoring=composed)",
+    "gear",
+    "gear(graph=triple_graph(memory_gib=0), iterations=2)",
+    "griever",
+    "griever.paths",
+    "hipporag",
+    "hipporag(mode=facts)",
+    "hipporag(mode=facts, walk=power)",
+)
+QUESTIONS = [Query(str(n), one.text) for n, one in enumerate(worlds.questions(60, per_kind=3))]
+
+
+@pytest.fixture(scope="module")
+def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace, Workspace]]:
+    """The same world twice: in memory, and on Elasticsearch."""
+    with elasticsearch_store() as written:
+        made = []
+        for store in ("lancedb", written):
+            folder = tmp_path_factory.mktemp("graphs")
+            space = Workspace.open(folder / "w", store=store, cutting=None)
+            space.add(worlds.documents(60))
+            space.sync([registry.scheme(method) for method in METHODS])
+            made.append(space)
+        yield made[0], made[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_over_a_graph_answers_as_from_memory(method: str, spaces: tuple[Workspace, Workspace]) -> None:
+    expected, found = (registry.scheme(method).open(space).retrieve(QUESTIONS, 10) for space in spaces)
+    assert len(found) == len(QUESTIONS) >= 12
+    assert all(one.hits for one in expected)
+    assert_same(found, expected, method)
+
+
+def test_a_graph_without_memory_is_asked_from_the_store(spaces: tuple[Workspace, Workspace]) -> None:
+    """Every triple of the world, on either engine, from files and from the store."""
+    opened = [space.open_part(TripleGraph(memory_gib=gib)) for space in spaces for gib in (1, 0)]
+    assert [isinstance(graph, StoreGraph) for graph in opened] == [False, True, False, True]
+    ids = sorted(id for batch in opened[1].triples.scan(()) for id in batch.column("id").to_pylist())
+    assert len(ids) > 100
+    for limit in (None, 3):
+        expected = opened[0].neighbours(ids, limit)
+        assert max(map(len, expected)) > 2
+        assert [graph.neighbours(ids, limit) for graph in opened[1:]] == [expected] * 3

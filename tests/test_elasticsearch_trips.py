@@ -1,0 +1,53 @@
+"""How often a question goes to a real server: what belongs together goes at once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_elasticsearch import TEXT, Trips, finished, texts
+
+from ragindex import registry
+from ragindex.interfaces import Match, Where
+from ragindex.parts.passages import Passages
+from ragindex.parts.vectors import Vectors
+from ragindex.stores.together import together
+from ragindex.testing import DOCUMENTS
+from ragindex.types import Query
+from ragindex.workspace import Workspace
+
+
+def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Workspace.open(tmp_path / "w", store=written, cutting=None)
+    space.add(DOCUMENTS)
+    trips = Trips(space.store, monkeypatch)
+    queries = [Query("q", "Who climbed Mont Blanc?"), Query("r", "glass")]
+    for name, asked, expected in (
+        ("bm25", queries, 1),
+        ("dense", queries, 1),
+        ("hybrid", queries, 2),
+        ("composed", queries, 2),
+        ("griever", queries[:1], 10),  # of two iterations
+        ("gear.naive", queries[:1], 6),  # two for the base; starts, neighbours, what is said of them, passages
+        ("gear.naive(graph=triple_graph(memory_gib=0))", queries[:1], 6),
+        ("hipporag(mode=facts)", queries[:1], 3),  # facts, passages near the question, passages found
+    ):
+        retriever = space.retriever(registry.scheme(name))
+        trips.paths.clear()
+        assert retriever.retrieve(asked, 5)[0].hits
+        assert (name, len(trips.paths)) == (name, expected), trips.paths
+    parts = [space.open_part(part) for part in (Passages(), Vectors())]
+    trips.paths.clear()
+    together([(part, [Where(None, 1)]) for part in parts])
+    assert trips.paths == ["/_msearch"]
+
+
+def test_collections_searched_together_are_one_round_trip(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = []
+    for name in ("one", "two"):
+        collection = store.create(name, TEXT)
+        collection.upsert(texts({name: "shared words"}))
+        readers.append(finished(store, collection, name))
+    trips = Trips(store, monkeypatch)
+    found = together([(reader, [Match("words", 3), Where(None, 3)]) for reader in readers])
+    assert [[one.ids for one in each] for each in found] == [[["one"], ["one"]], [["two"], ["two"]]]
+    assert trips.paths == ["/_msearch"]
