@@ -1,7 +1,7 @@
 """What GRIEVER looks up: passages with their triples, partial triples, aliases, and the vectors of names."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -15,6 +15,7 @@ from ragindex.parts.partial_triples import partial_id
 from ragindex.parts.triples import Triples, triple_id
 from ragindex.stores.together import together
 from ragindex.types import Triple
+from retrievers.griever.kept import Kept
 
 Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
 Pairs: TypeAlias = Sequence[Sequence[str]]
@@ -22,7 +23,7 @@ Counted: TypeAlias = Literal["triples", "objects", "passages"]
 _MOST_PAIRS = 10_000
 """Pairs of names that are looked at in an iteration of a sub-query."""
 _KEPT = 10_000
-"""Passages whose triples stay in memory once they were read."""
+"""So many passages' triples, names' vectors and counts stay in memory once they were read."""
 _FIELDS: Mapping[Counted, str] = {"triples": "frequency", "objects": "objects", "passages": "passage_ids"}
 
 
@@ -61,6 +62,9 @@ class Index:
     passage_vectors: Collection
     of: Triples
     by_passage: bool
+    entities: Kept[Floats] = field(default_factory=lambda: Kept(_KEPT))
+    predicates: Kept[Floats] = field(default_factory=lambda: Kept(_KEPT))
+    often: Kept[float] = field(default_factory=lambda: Kept(_KEPT))
 
     def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[Stated, ...]]:
         """The triples of each passage, in its order."""
@@ -88,17 +92,32 @@ class Index:
     ) -> tuple[Floats, Floats, dict[str, float]]:
         """The vectors of entities and of predicates, (n, dimensions), zero for one not there; and freq of Eq. 1.
 
-        That is how many triples, `objects` or `passages` have each partial triple.
+        That is how many triples, `objects` or `passages` have each partial triple. What was looked up before is not
+        looked up again.
         """
-        collections = (self.names.entities, self.names.predicates, self.partial_triples)
-        wanted = ((names, ("vector",)), (predicates, ("vector",)), (partials, (_FIELDS[of],)))
-        asked = [(collection, [_those(*one)]) for collection, one in zip(collections, wanted, strict=True)]
-        [[entity], [predicate], [partial]] = together(asked)
-        values = partial.records.column(_FIELDS[of]).to_pylist()
-        counted = values if of == "triples" else [len(value) for value in values]
-        dimensions = self.names.entities.schema.dimensions or 0
-        vectors = _vectors(entity, names, dimensions), _vectors(predicate, predicates, dimensions)
-        return *vectors, dict(zip(partial.ids, counted, strict=True))
+        entity, new_names = self.entities.split(names)
+        predicate, new_predicates = self.predicates.split(predicates)
+        often, new_partials = self.often.split(partials)
+        lookups = (
+            (self.names.entities, new_names, "vector"),
+            (self.names.predicates, new_predicates, "vector"),
+            (self.partial_triples, new_partials, _FIELDS[of]),
+        )
+        found = together([(collection, [_those(ids, (field,))] if ids else []) for collection, ids, field in lookups])
+        entity = self.entities.completed(entity, self._by_name(new_names, found[0]))
+        predicate = self.predicates.completed(predicate, self._by_name(new_predicates, found[1]))
+        often = self.often.completed(often, _counts(found[2], of))
+        return self._rows(names, entity), self._rows(predicates, predicate), often
+
+    def _by_name(self, names: Sequence[str], answers: Sequence[Found]) -> dict[str, Floats]:
+        return dict(zip(names, _vectors(answers[0], names, self._dimensions), strict=True)) if answers else {}
+
+    @property
+    def _dimensions(self) -> int:
+        return self.names.entities.schema.dimensions or 0
+
+    def _rows(self, keys: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
+        return np.stack([vectors[key] for key in keys]) if keys else np.zeros((0, self._dimensions), np.float32)
 
     def cosines(self, question: Floats, passage_ids: Sequence[str]) -> dict[str, float]:
         """Of each passage with a vector, the cosine with the question."""
@@ -153,6 +172,14 @@ def _sense(passage_ids: Sequence[str]) -> Where:
 def _those(ids: Sequence[str], fields: tuple[str, ...]) -> Where:
     wanted = tuple(dict.fromkeys(ids))
     return Where(Ids(wanted), max(1, len(wanted)), fields)
+
+
+def _counts(answers: Sequence[Found], of: Counted) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    for one in answers:
+        values = one.records.column(_FIELDS[of]).to_pylist()
+        counts |= zip(one.ids, values if of == "triples" else map(len, values), strict=True)
+    return counts
 
 
 def _vectors(found: Found, ids: Sequence[str], dimensions: int) -> Floats:

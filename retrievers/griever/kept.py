@@ -1,0 +1,31 @@
+"""What was looked up last: names and partial triples come again, in the next iteration and in other questions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class Kept(Generic[Value]):
+    """Values by key, of which the `most` that were added last are held. Thread-safe."""
+
+    most: int
+    values: dict[str, Value] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def split(self, keys: Sequence[str]) -> tuple[dict[str, Value], list[str]]:
+        """What is held of these keys, and the others, each once and in order."""
+        with self.lock:
+            held = {key: self.values[key] for key in keys if key in self.values}
+        return held, [key for key in dict.fromkeys(keys) if key not in held]
+
+    def completed(self, held: Mapping[str, Value], new: Mapping[str, Value]) -> dict[str, Value]:
+        """Both together; from now on the new ones are held, and those added first make room."""
+        with self.lock:
+            self.values |= new
+            for key in list(self.values)[: max(0, len(self.values) - self.most)]:
+                del self.values[key]
+        return {**held, **new}
