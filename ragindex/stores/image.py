@@ -98,7 +98,8 @@ class Image:
 
     def _passing(self, where: Filter) -> Rows:
         if isinstance(where, Ids):  # the candidates of a composed search: few rows, no mask over the table
-            return np.array(sorted({self.rows[id] for id in where.ids if id in self.rows}), dtype=np.int64)
+            rows = {row for row in map(self.rows.get, where.ids) if row is not None}
+            return np.array(sorted(rows), dtype=np.int64)
         return np.flatnonzero(self.filtering.mask(where))
 
     def _nearest(self, requests: Sequence[Nearest]) -> list[tuple[Rows, Scores]]:

@@ -12,7 +12,7 @@ from ragindex.hits import check
 from ragindex.interfaces import Floats, Retriever
 from ragindex.language.rules import is_number
 from ragindex.ranking import reciprocal_rank_fusion
-from ragindex.types import Hit, Query, Retrieval, Step, Triple
+from ragindex.types import Query, Retrieval, Step, Triple
 from retrievers.griever.index import Index, joined
 from retrievers.griever.lines import Line, Shortlist, rank
 from retrievers.griever.matching import Ngrams, ngrams, ngrams_as_texts
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Paths and triples kept in a trace."""
 Encoded: TypeAlias = tuple[Floats, Ngrams]
+Ranked: TypeAlias = list[tuple[str, float]]
+"""Passages with their scores, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,15 @@ class GrieverRetriever:
 
     def _one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
         trace = Trace()
-        _, ranked = self._search(query, texts, encoded, k, trace)
-        return Retrieval(ranked[:k], tuple(trace.steps))
+        lines, ranked = self._search(query, texts, encoded, k, trace)
+        known = {id: hit for line in lines for id, hit in line.found.items()}
+        best = tuple(replace(known[id], score=score, source=self.source) for id, score in ranked[:k])
+        return Retrieval(best, tuple(trace.steps))
 
     def _search(
         self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int, trace: Trace
-    ) -> tuple[list[Line], tuple[Hit, ...]]:
-        ranked, cosines = tuple[Hit, ...](), dict[str, float]()
+    ) -> tuple[list[Line], Ranked]:
+        ranked, cosines = Ranked(), dict[str, float]()
         with trace.step(1, "clauses", query.text) as step:
             lines = [self._line(text, encoded, query) for text in texts]
             step["note"] = " | ".join(texts)
@@ -92,7 +96,7 @@ class GrieverRetriever:
                 break
             self._grow(going, query, iteration, trace)
             ranked = self._ranked(lines, self._cosines(lines, query, encoded, cosines))
-            trace.steps.append(Step(iteration, IF_STOPPED, query.text, tuple(hit.id for hit in ranked[:KEPT_IDS])))
+            trace.steps.append(Step(iteration, IF_STOPPED, query.text, tuple(id for id, _ in ranked[:KEPT_IDS])))
         self._explain(lines, query, iteration, trace)
         return lines, ranked
 
@@ -188,7 +192,7 @@ class GrieverRetriever:
         cosines |= dict.fromkeys(new, 0.0) | self.index.cosines(encoded[query.text][0], new)
         return cosines
 
-    def _ranked(self, lines: Sequence[Line], cosines: Mapping[str, float]) -> tuple[Hit, ...]:
+    def _ranked(self, lines: Sequence[Line], cosines: Mapping[str, float]) -> Ranked:
         """The passages of all lines: as one sub-graph, or each line's ranking fused.
 
         Where paths have cosines, one without triples counts as a path of its own.
@@ -197,13 +201,9 @@ class GrieverRetriever:
         added = {id: weight * cosine for id, cosine in cosines.items()}
         otherwise = cosines if self.settings.path_score == "cosine" else dict.fromkeys(cosines, 0.0)
         if self.settings.combine == "union":
-            ranked = rank(lines, by, added, otherwise)
-        else:
-            ranked = reciprocal_rank_fusion(
-                [[id for id, _ in rank([line], by, added, otherwise)] for line in lines], self.settings.rrf_k
-            )
-        known = {id: hit for line in lines for id, hit in line.found.items()}
-        return tuple(replace(known[id], score=score, source=self.source) for id, score in ranked)
+            return rank(lines, by, added, otherwise)
+        each = [[id for id, _ in rank([line], by, added, otherwise)] for line in lines]
+        return reciprocal_rank_fusion(each, self.settings.rrf_k)
 
     def _explain(self, lines: Sequence[Line], query: Query, iteration: int, trace: Trace) -> None:
         with trace.step(iteration, "paths", query.text) as step:
