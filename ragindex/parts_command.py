@@ -48,7 +48,7 @@ def parts(
         str | None, typer.Argument(metavar="NAME", help="A part, as same_as or same_as(by=embedding).")
     ] = None,
     audit: Annotated[
-        bool, typer.Option("--audit", help="same_as: what was joined and why, the weakest first.")
+        bool, typer.Option("--audit", help="same_as, judged_same_as: what was joined and why, the weakest first.")
     ] = False,
     show: Annotated[
         bool, typer.Option("--show", help="summary_tree: the tree, folded, the largest roots first.")
@@ -183,7 +183,7 @@ def _methods_with(wanted: Callable[[Part[Any]], bool]) -> list[str]:
 
 
 def _aliases(records: Collection, asked: Asked) -> Shown:
-    """What same_as joined, the weakest evidence first."""
+    """What same_as or judged_same_as joined, the weakest evidence first."""
     rows = [row for batch in records.scan(_AUDITED) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (row["score"], row["text"], row["id"]))
     chosen = _drawn(rows, asked)
@@ -211,5 +211,9 @@ def _drawn(rows: Sequence[dict[str, Any]], asked: Asked) -> list[dict[str, Any]]
     return [rows[place] for place in sorted(places)]
 
 
-VIEWS: Mapping[tuple[str, str], View] = {("same_as", "audit"): _aliases, ("summary_tree", "show"): _tree}
+VIEWS: Mapping[tuple[str, str], View] = {
+    ("same_as", "audit"): _aliases,
+    ("judged_same_as", "audit"): _aliases,
+    ("summary_tree", "show"): _tree,
+}
 """By part and flag. Another view is a line here, a function, and a flag of `parts`."""

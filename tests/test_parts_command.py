@@ -100,10 +100,10 @@ def test_a_sample_depends_on_the_seed_alone(folder: Path) -> None:
 
 def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
     assert failed(2, "parts", "--workspace", folder, "--audit") == (
-        "--audit shows one of these parts: same_as. Got no part instead."
+        "--audit shows one of these parts: same_as, judged_same_as. Got no part instead."
     )
     assert failed(2, "parts", "triples", "--workspace", folder, "--audit") == (
-        "--audit shows one of these parts: same_as. Got triples instead."
+        "--audit shows one of these parts: same_as, judged_same_as. Got triples instead."
     )
     assert failed(4, "parts", "communities", "--workspace", folder) == (
         f"The workspace {folder} holds no part communities for its encoder and seed. "

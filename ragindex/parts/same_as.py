@@ -19,9 +19,20 @@ from ragindex.plugin import Plugin
 from ragindex.progress import bar
 from ragindex.registry import PartField, digest, of_class
 
-_SCHEMA = Schema(
+SCHEMA = Schema(
     stored=("text", "evidence", whole.DIGEST), keywords=("aliases", "passage_ids"), numbers=("score",), language="none"
 )
+RECORDS = pa.schema(
+    {
+        "id": pa.string(),
+        "text": pa.string(),
+        "evidence": pa.string(),
+        "aliases": TEXTS,
+        "passage_ids": TEXTS,
+        "score": pa.float64(),
+    }
+)
+"""What a record has, but for what tells whether it has changed."""
 _BATCH = 2_000  # records made at once
 _SAID = 3  # reasons are kept with a pair, the strongest first
 _CERTAIN = ("predicate", "spelling")
@@ -67,7 +78,7 @@ class SameAs(Plugin):
         found = self._found(mentions, names, site.seed)
         known = contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
         pairs = list(_holding(found, known))
-        whole.keep(site.collection("records", _SCHEMA), _records(pairs, mentions))
+        whole.keep(site.collection("records", SCHEMA), _records(pairs, mentions))
         site.note(_said(pairs, len(found)))
 
     def open(self, site: Site) -> Collection:
@@ -136,17 +147,16 @@ def _records(pairs: Sequence[Holding], mentions: Mentions) -> Iterator[pa.Record
         block = pairs[start : start + _BATCH]
         aliases = [[mentions.keys[one.first], mentions.keys[one.second]] for one in block]
         passages = [mentions.passages.take(pa.array(one.passages)).to_pylist() for one in block]
-        columns = {
-            "id": pa.array([pair_id(*keys) for keys in aliases], pa.string()),
-            "text": pa.array(
-                [f"{mentions.names[one.first]} = {mentions.names[one.second]}" for one in block], pa.string()
-            ),
-            "evidence": pa.array([_evidence(one) for one in block], pa.string()),
-            "aliases": pa.array(aliases, TEXTS),
-            "passage_ids": pa.array(passages, TEXTS),
-            "score": pa.array([one.candidates[0].evidence.score for one in block], pa.float64()),
-        }
-        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        columns = [
+            [pair_id(*keys) for keys in aliases],
+            [f"{mentions.names[one.first]} = {mentions.names[one.second]}" for one in block],
+            [_evidence(one) for one in block],
+            aliases,
+            passages,
+            [one.candidates[0].evidence.score for one in block],
+        ]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
 
 
 def _evidence(pair: Holding) -> str:

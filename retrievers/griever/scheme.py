@@ -1,13 +1,14 @@
 """GRIEVER's parameters (Melo et al.; readings V1 to V11 in docs/methods/griever.md)."""
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
 from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.flat import FlatField, over
-from ragindex.interfaces import Part, Retriever, TokenEncoder
+from ragindex.interfaces import Collection, Part, Retriever, TokenEncoder
+from ragindex.parts.judged_same_as import JudgedSameAs
 from ragindex.parts.name_vectors import NameVectors
 from ragindex.parts.partial_triples import PartialTriples
 from ragindex.parts.passages import Passages
@@ -40,7 +41,8 @@ class Griever(Plugin):
     discounts common partial triples (V7, V8); `extend_any`, `extend_within` and `keep_prefixes` make
     paths (V9), scored by `path_score`, and `passage_score` says how these score passages;
     `retrieval_weight` adds the base's scores (V10). `rewrite` with its thresholds puts what was found into the question
-    (V11). `same_as` says how aliases were found, "none" leaves them out (V2).
+    (V11). `same_as` says how aliases were found: "llm" has a model judge those of
+    "evidence" and "embedding" while the index is made, "none" leaves them out (V2).
     """
 
     version: ClassVar[int] = 1
@@ -48,7 +50,7 @@ class Griever(Plugin):
     base: FlatField = Field(default_factory=lambda: registry.scheme("composed"))
     base_k: int | None = Field(default=None, ge=1)
     follow: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
-    same_as: Literal["evidence", "embedding", "none"] = "evidence"
+    same_as: Literal["evidence", "embedding", "llm", "none"] = "evidence"
     split: bool = True
     connectors: tuple[str, ...] | None = None
     clauses: int = Field(default=8, ge=1)
@@ -127,8 +129,10 @@ class Griever(Plugin):
     def _partials(self) -> PartialTriples:
         return PartialTriples(over=self.triples, scope=self.partial_scope)
 
-    def _aliases(self) -> SameAs:
-        return SameAs(of=NameVectors(over=self.triples), by=cast(Literal["evidence", "embedding"], self.same_as))
+    def _aliases(self) -> Part[Collection]:
+        by: Literal["evidence", "embedding"] = "embedding" if self.same_as == "embedding" else "evidence"
+        found = SameAs(of=NameVectors(over=self.triples), by=by)
+        return JudgedSameAs(of=found) if self.same_as == "llm" else found
 
     def _shortlisted(self) -> Part[Any]:
         return self._partials() if self.shortlist == "partial" else self.triples

@@ -19,6 +19,7 @@ WRITTEN = [
     "gear(base=dense, iterations=2, sync_query=original, sync_memory=true, gist_source=expanded)",
     "griever.paths(shortlist=full, predicate_score=query, iterations=3, split=true)",
     "griever.paths(shortlist=none, same_as=none, partial_scope=passage, rewrite=true)",
+    "griever.paths(same_as=llm)",
     "sirerag(ranking=lifted)",
     "sirerag(base=hybrid, pool=tree_pool(propositions=true, relatedness_summaries=false))",
     "sirerag(base=colbert, pool=tree_pool(cross_tree=true))",
