@@ -158,6 +158,9 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     batches.clear()
     asked(workspace, "griever(rewrite=false, retrieval_weight=1, path_score=cosine, shortlist=full)", question)
     assert batches == [(question, clause)]
+    batches.clear()
+    asked(workspace, "griever(rewrite=false, fire_full=false)", question)
+    assert batches == [(clause,)]
 
 
 def test_ngrams_can_be_encoded_as_texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

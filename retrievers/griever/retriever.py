@@ -50,7 +50,7 @@ class GrieverRetriever:
         check(queries, k)
         texts = [self._texts(one) for one in queries]
         with shared_questions():
-            encoded = self._encoded([*(one.text for one in queries), *(text for each in texts for text in each)])
+            encoded = self._encoded([text for each in zip(queries, texts, strict=True) for text in self._asked(*each)])
             return [self._one(query, each, encoded, k) for query, each in zip(queries, texts, strict=True)]
 
     def _encoded(self, texts: Sequence[str]) -> Mapping[str, Encoded]:
@@ -69,11 +69,16 @@ class GrieverRetriever:
         """The lines of one question when its search is over: what it came by, for looking into."""
         texts = self._texts(query)
         with shared_questions():
-            lines, _ = self._search(query, texts, self._encoded([query.text, *texts]), k, Trace())
+            lines, _ = self._search(query, texts, self._encoded(self._asked(query, texts)), k, Trace())
         return lines
 
     def _texts(self, query: Query) -> list[str]:
         return split(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
+
+    def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
+        """What of a question is encoded first: its sub-queries, and the whole where something is compared with it."""
+        compared = self.settings.path_score == "cosine" or self.settings.retrieval_weight
+        return [query.text, *texts] if compared else texts
 
     def _one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
         trace = Trace()
