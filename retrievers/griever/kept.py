@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -26,6 +27,6 @@ class Kept(Generic[Value]):
         """Both together; from now on the new ones are held, and those added first make room."""
         with self.lock:
             self.values |= new
-            for key in list(self.values)[: max(0, len(self.values) - self.most)]:
+            for key in list(islice(self.values, max(0, len(self.values) - self.most))):
                 del self.values[key]
         return {**held, **new}
