@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,10 @@ from ragindex.types import Query
 from ragindex.workspace import Workspace
 
 FLAT = ("bm25", "dense", "hybrid", "composed")
-METHODS = (*FLAT, "gear.naive", "gear.naive(scoring=composed)", "griever", "griever.paths", "hipporag(mode=facts)")
-FEW = (*FLAT, "gear.naive(scoring=composed)")
+OVER_TRIPLES = ("gear.naive(scoring=composed)", "gear.naive", "griever", "griever.paths", "hipporag(mode=facts)")
 AGREEING = (
-    *METHODS,
+    *FLAT,
+    *OVER_TRIPLES,
     *("gear.sync", "gear", "hipporag", "graphrag", "ircot", "self-ask", "raptor", "sirerag", "colbert"),
 )
 ENGINES = ("lancedb", "elasticsearch")
@@ -124,26 +124,28 @@ def _measure(engine: str, size: int, folder: Path) -> None:
     print(f"\n{engine}, world:{size}, lsa:384")
     with _timed("passages added", size):
         space.add(worlds.documents(size))
-    triples = folder / "triples.json"
-    count = _written(triples, size)
-    space.import_part(TRIPLES, triples)
-    for what, part, records in (
-        ("passages, text", Passages(), size),
-        ("passages, vectors", Vectors(), size),
-        ("triples, text", Triples(), count),
-        ("triples, vectors", Vectors(of=Triples()), count),
-    ):
-        with _timed(what, records):
-            space.sync([part])
-        held = space.figures(part).bytes
-        print(f"    {held / records:,.0f} bytes each", flush=True)
     texts = [one.text for one in worlds.questions(size, per_kind=25)]
     order = np.random.default_rng(0).permutation(len(texts))[:60]
-    _operations(space, [texts[number] for number in order])
-    _methods(space, [Query(str(number), texts[number]) for number in order], METHODS if size <= 10_000 else FEW)
+    asked = [texts[number] for number in order]
+    queries = [Query(str(number), text) for number, text in enumerate(asked)]
+    _built(space, {"passages, text": Passages(), "passages, vectors": Vectors()}, size)
+    _operations(space, asked)
+    _methods(space, queries, FLAT)
+    count = _written(folder / "triples.json", size)
+    space.import_part(TRIPLES, folder / "triples.json")
+    _built(space, {"triples, text": Triples(), "triples, vectors": Vectors(of=Triples())}, count)
+    _lookups(space, len(asked))
+    _methods(space, queries, OVER_TRIPLES if size <= 10_000 else OVER_TRIPLES[:1])
     print(f"  largest memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
     if engine != "lancedb":
         _dropped(space.store)
+
+
+def _built(space: Workspace, parts: Mapping[str, Any], records: int) -> None:
+    for what, part in parts.items():
+        with _timed(what, records):
+            space.sync([part])
+        print(f"    {space.figures(part).bytes / records:,.0f} bytes each", flush=True)
 
 
 @contextmanager
@@ -174,11 +176,9 @@ def _written(file: Path, size: int) -> int:
 def _operations(space: Workspace, texts: Sequence[str]) -> None:
     passages: Collection = space.open_part(Passages())
     vectors: Collection = space.open_part(Vectors())
-    triples: Collection = space.open_part(Triples())
     encoded = space.encoder.encode_queries(texts)
     ids = pa.concat_arrays([batch.column("id") for batch in passages.scan(())]).to_pylist()
     some = [ids[number::97][:100] for number in range(len(texts))]
-    keys = next(batch.column("entity_keys") for batch in triples.scan(("entity_keys",))).to_pylist()
     operations: dict[str, Callable[[int], object]] = {
         "Match": lambda n: passages.search([Match(texts[n], DEPTH, FIELDS)]),
         "Match, 10 requests": lambda n: passages.search(
@@ -186,11 +186,23 @@ def _operations(space: Workspace, texts: Sequence[str]) -> None:
         ),
         "Nearest": lambda n: vectors.search([Nearest(encoded[n], DEPTH, FIELDS)]),
         "Nearest within 100 ids": lambda n: vectors.search([Nearest(encoded[n], DEPTH, FIELDS, Ids(tuple(some[n])))]),
-        "Where on entities": lambda n: triples.search([Where(Terms("entity_keys", tuple(keys[n])), 100)]),
         "get of 100 records": lambda n: passages.get(some[n], FIELDS),
     }
+    _print_operations(operations, len(texts))
+
+
+def _lookups(space: Workspace, count: int) -> None:
+    triples: Collection = space.open_part(Triples())
+    keys = next(batch.column("entity_keys") for batch in triples.scan(("entity_keys",))).to_pylist()
+    of_entities = {
+        "Where on entities": lambda n: triples.search([Where(Terms("entity_keys", tuple(keys[n])), 100)]),
+    }
+    _print_operations(of_entities, count)
+
+
+def _print_operations(operations: Mapping[str, Callable[[int], object]], count: int) -> None:
     for name, operation in operations.items():
-        _print_times(name, [_milliseconds(lambda operation=operation, n=n: operation(n)) for n in range(len(texts))])  # type: ignore[misc]
+        _print_times(name, [_milliseconds(lambda operation=operation, n=n: operation(n)) for n in range(count)])  # type: ignore[misc]
 
 
 def _milliseconds(ask: Callable[[], object]) -> float:
