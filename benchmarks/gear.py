@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ import regex
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import alone
 from benchmarks.synthetic import RandomVectors
 from eval import datasets, significance, worlds
 from eval.comparison import Comparison, MethodResult
@@ -245,10 +245,7 @@ def scale(sizes: Sequence[int]) -> None:
     """Each size in a process of its own."""
     print(f"{'passages':>9} {'triples':>10} {'p50 ms':>7} {'p95 ms':>7} {'index s':>8} {'peak MB':>8}")
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gear", "one", str(size), folder]
-            run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        found = json.loads(run.stdout.strip().splitlines()[-1])
+        [found] = alone.figures("benchmarks.gear", size)
         print(
             f"{size:9,} {found['triples']:10,} {found['p50_ms']:7.1f} {found['p95_ms']:7.1f} "
             f"{found['index_s']:8.0f} {found['peak_mb']:8.0f}",

@@ -18,7 +18,6 @@ with the parts in memory and from the store, each size in a process of its own.
 import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from benchmarks import alone
 from benchmarks.gear import ENCODER, beside_the_model, openie
 from eval import datasets, metrics, significance, worlds
 from eval.scoring import judgements
@@ -329,16 +329,12 @@ def one_size(size: int, folder: Path) -> Iterator[dict[str, object]]:
 def scale(sizes: Sequence[int]) -> None:
     """Each size in a process of its own."""
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.griever", "one", str(size), folder]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
-                for line in run.stdout or ():
-                    found = json.loads(line)
-                    print(
-                        f"{size:8,} passages, {found['triples']:9,} triples, {found['method']}, {found['from']}: "
-                        f"{_milliseconds(found)}; index {found['index_s']:.0f} s, peak {found['peak_gib']:.1f} GiB",
-                        flush=True,
-                    )
+        for found in alone.figures("benchmarks.griever", size):
+            print(
+                f"{size:8,} passages, {found['triples']:9,} triples, {found['method']}, {found['from']}: "
+                f"{_milliseconds(found)}; index {found['index_s']:.0f} s, peak {found['peak_gib']:.1f} GiB",
+                flush=True,
+            )
 
 
 def main(what: str, *rest: str) -> None:

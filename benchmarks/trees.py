@@ -14,7 +14,6 @@ in clusters, 384 dimensions, each size in a process of its own.
 import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import alone
 from benchmarks.gear import ENCODER, KS, beside_the_model
 from eval import datasets, worlds
 from eval.comparison import Comparison, MethodResult
@@ -207,10 +207,7 @@ def scale(sizes: Sequence[int]) -> None:
     """Each size in a process of its own."""
     print(f"{'passages':>9} {'summaries':>10} {'seconds':>8} {'peak MB':>8}")
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.trees", "one", str(size), folder]
-            run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        found = json.loads(run.stdout.strip().splitlines()[-1])
+        [found] = alone.figures("benchmarks.trees", size)
         summaries = found["nodes"] - found["passages"]
         print(f"{found['passages']:9,} {summaries:10,} {found['seconds']:8.0f} {found['peak_mb']:8.0f}", flush=True)
 
