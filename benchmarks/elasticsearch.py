@@ -10,6 +10,7 @@ triples. Elasticsearch's indices are deleted then.
 """
 
 import json
+import os
 import resource
 import shutil
 import statistics
@@ -113,32 +114,39 @@ def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
 
 
 def speed(sizes: Sequence[int]) -> None:
+    kept = os.environ.get("BENCHMARK_FOLDER")
     for size in sizes:
         for engine in ENGINES:
-            with tempfile.TemporaryDirectory() as folder:
-                _measure(engine, size, Path(folder))
+            if kept:
+                _measure(engine, size, Path(kept) / f"{engine}-{size}")
+            else:
+                with tempfile.TemporaryDirectory() as folder:
+                    _dropped(_measure(engine, size, Path(folder)).store)
 
 
-def _measure(engine: str, size: int, folder: Path) -> None:
+def _measure(engine: str, size: int, folder: Path) -> Workspace:
+    new = not (folder / "done").exists()
     space = Workspace.open(folder / "w", store=engine, encoder="lsa:384", cutting=None)
     print(f"\n{engine}, world:{size}, lsa:384")
-    with _timed("passages added", size):
-        space.add(worlds.documents(size))
+    if new:
+        with _timed("passages added", size):
+            space.add(worlds.documents(size))
+        _built(space, {"passages, text": Passages(), "passages, vectors": Vectors()}, size)
     texts = [one.text for one in worlds.questions(size, per_kind=25)]
     order = np.random.default_rng(0).permutation(len(texts))[:60]
     asked = [texts[number] for number in order]
     queries = [Query(str(number), text) for number, text in enumerate(asked)]
-    _built(space, {"passages, text": Passages(), "passages, vectors": Vectors()}, size)
     _operations(space, asked)
     _methods(space, queries, FLAT)
-    count = _written(folder / "triples.json", size)
-    space.import_part(TRIPLES, folder / "triples.json")
-    _built(space, {"triples, text": Triples(), "triples, vectors": Vectors(of=Triples())}, count)
+    if new:
+        count = _written(folder / "triples.json", size)
+        space.import_part(TRIPLES, folder / "triples.json")
+        _built(space, {"triples, text": Triples(), "triples, vectors": Vectors(of=Triples())}, count)
     _lookups(space, len(asked))
-    _methods(space, queries, OVER_TRIPLES if size <= 10_000 else OVER_TRIPLES[:1])
+    _methods(space, queries, OVER_TRIPLES)
     print(f"  largest memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
-    if engine != "lancedb":
-        _dropped(space.store)
+    (folder / "done").touch()
+    return space
 
 
 def _built(space: Workspace, parts: Mapping[str, Any], records: int) -> None:
@@ -214,11 +222,10 @@ def _milliseconds(ask: Callable[[], object]) -> float:
 
 
 def _methods(space: Workspace, queries: Sequence[Query], methods: Sequence[str]) -> None:
-    schemes = [registry.scheme(method) for method in methods]
-    start = time.perf_counter()
-    space.sync(schemes)
-    print(f"  the methods' other parts in {time.perf_counter() - start:.1f} s")
-    for scheme in schemes:
+    for scheme in [registry.scheme(method) for method in methods]:
+        start = time.perf_counter()
+        space.sync([scheme])
+        print(f"  what it needs besides, in {time.perf_counter() - start:.1f} s", flush=True)
         retriever = scheme.open(space)
         taken = [_milliseconds(lambda query=query: retriever.retrieve([query], DEPTH)) for query in queries]  # type: ignore[misc]  # noqa: B023
         _print_times(registry.label(scheme), taken)  # type: ignore[arg-type]

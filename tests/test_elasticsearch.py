@@ -118,6 +118,24 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
         )
 
 
+def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path) -> None:
+    """The engine merges no segment that is alone: without more ado its vectors would stay as they are."""
+    vectors = np.random.default_rng(2).standard_normal((1500, 16)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
+    batch = pa.RecordBatch.from_arrays([pa.array([f"{n:04d}" for n in range(1500)]), column], names=["id", "vector"])
+    taken, read = [], []
+    for most in (1500, 1499):
+        with elasticsearch_store(exact_up_to=most) as written:
+            store = registry.store(written).open(tmp_path / str(most))
+            collection = store.create("many", Schema(dimensions=16))
+            collection.upsert(batch)
+            reader = finished(store, collection, "many")
+            taken.append(int(reader.describe()["bytes"]))
+            read.append(pa.Table.from_batches(reader.scan(("vector",))).sort_by("id").to_pydict())
+    assert (len(read[0]["id"]), read[0]) == (1500, read[1])
+    assert taken[1] - taken[0] >= 1500 * (16 + 4)  # a byte a dimension and a correction, and the graph's links
+
+
 def test_an_engines_own_analyser(tmp_path: Path) -> None:
     with elasticsearch_store(analyser="standard") as written:
         store = registry.store(written).open(tmp_path)

@@ -93,7 +93,7 @@ class ElasticsearchCollection:
             lambda client: client.indices.put_mapping(index=now.index, properties=properties),
         )
         now = elastic_indices.noted(server, self.name, now, vectors="int8_hnsw")
-        elastic_indices.merge(server, self.name, now, max_num_segments=1)
+        elastic_indices.rewrite(server, self.name, now)
         return now
 
     def _writable(self) -> Generation:

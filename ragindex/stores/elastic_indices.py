@@ -256,6 +256,22 @@ def merge(server: Server, name: str, generation: Generation, **how: Any) -> None
     )
 
 
+def rewrite(server: Server, name: str, generation: Generation) -> None:
+    """Everything anew, as the mapping has it now, in one segment a shard.
+
+    The engine leaves a shard alone that is one segment already: so one record of each is written again, as it is.
+    """
+    for shard in range(generation.shards):
+        server.ask(f"finish the collection {name}", partial(_write_again, generation=generation, shard=shard))
+    merge(server, name, generation, max_num_segments=1)
+
+
+def _write_again(client: Any, generation: Generation, shard: int) -> None:
+    found = client.search(index=generation.index, size=1, preference=f"_shards:{shard}")["hits"]["hits"]
+    for one in found:
+        client.index(index=generation.alias, id=one["_id"], document=one["_source"], require_alias=True, refresh=True)
+
+
 def delete(server: Server, doomed: Sequence[Generation]) -> None:
     """Indices that are there no more are no error."""
     for generation in doomed:
