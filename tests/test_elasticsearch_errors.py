@@ -3,6 +3,7 @@
 import json
 import logging
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,36 @@ def test_what_is_turned_away_is_sent_again_and_what_is_refused_is_not(standing: 
 
     elastic_bulk.send(_server(standing(answer).url), "things", [Action(id, b"{}") for id in "abcd"], "things")
     assert asked == [["a", "b", "c", "d"], ["a", "b", "c", "d"], ["b", "c"]]
+
+
+def test_a_few_requests_are_on_their_way_at_once_and_none_after_a_refusal(standing: Standing, monkeypatch: Any) -> None:
+    monkeypatch.setattr(elastic_bulk, "_MOST", 1)
+    three, counting = threading.Barrier(3, timeout=20), threading.Lock()
+    now: list[int] = []
+    most: list[int] = []
+    heard: list[str] = []
+
+    def answer(_: str, body: str, __: str) -> Answer:
+        (id,) = [json.loads(line)["index"]["_id"] for line in body.splitlines()[::2]]
+        with counting:
+            heard.append(id)
+            now.append(1)
+            most.append(len(now))
+        three.wait()
+        with counting:
+            now.pop()
+        refusal = {"status": 400, "error": {"type": "odd", "reason": f"not {id}"}}
+        items = [{"index": refusal if id == "d" else {"status": 201}}]
+        return 200, {"errors": id == "d", "items": items}
+
+    url = standing(answer).url
+    elastic_bulk.send(_server(url), "things", [Action(id, b"{}") for id in "abcefg"], "things", 3)
+    assert (sorted(heard), max(most)) == (list("abcefg"), 3)
+    monkeypatch.setattr(three, "wait", lambda: None)  # from here on nobody waits for others
+    heard.clear()
+    with pytest.raises(StoreError, match="could not write 1 of 1 records to the collection things: .*'d': not d"):
+        elastic_bulk.send(_server(url), "things", [Action(id, b"{}") for id in "dxyzuvw"], "things", 2)
+    assert sorted(heard) == ["d", "x"]
 
 
 def test_a_queue_that_stays_full(standing: Standing, monkeypatch: Any) -> None:

@@ -1,4 +1,4 @@
-"""Writing many records: in requests of bounded size, one after the other, each confirmed before the next is sent.
+"""Writing many records: in requests of bounded size, a few on their way at once, all confirmed in the end.
 
 So a slow server slows the writer down. What it turns away for want of room (429) is sent again after growing waits;
 a request that it finds too large (413) is sent in halves. What it refuses is named, record by record.
@@ -6,7 +6,9 @@ a request that it finds too large (413) is sent in halves. What it refuses is na
 
 import json
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -16,9 +18,9 @@ from ragindex.services import Trouble, TroubleError, delay
 from ragindex.stores.elastic_client import Server
 from ragindex.stores.elastic_records import key
 
-_LARGEST = 5 << 20
-"""Bytes of a request: large enough to be quick, small enough for any server's limit of 100 MB."""
-_MOST = 2000
+_LARGEST = 2 << 20
+"""Bytes of a request: large enough to be quick, small enough that a batch of a sync makes several."""
+_MOST = 1000
 _MOST_NAMED, _LONGEST_NAME = 5, 80
 """Records that an error names, and the characters of an id in it."""
 
@@ -38,13 +40,20 @@ class Action:
         return [head] if self.document is None else [head, self.document]
 
 
-def send(server: Server, alias: str, actions: Iterable[Action], name: str) -> None:
-    """Write to the index behind `alias`; durable when it returns. Raises StoreError with the records that failed.
+def send(server: Server, alias: str, actions: Iterable[Action], name: str, writers: int = 1) -> None:
+    """Write to the index behind `alias`, `writers` requests at once; durable when it returns.
 
-    Twice does no harm: a record is written whole, under its own id.
+    Each record may come once: which of two would be written last is not said. The same again does no harm: a record is
+    written whole, under its own id. Raises StoreError with the records that failed, once no request is on its way.
     """
-    for block in _blocks(actions):
-        _send(server, alias, block, name)
+    with ThreadPoolExecutor(writers, thread_name_prefix="bulk") as pool:
+        sent: deque[Future[None]] = deque()
+        for block in _blocks(actions):
+            if len(sent) == writers:
+                sent.popleft().result()
+            sent.append(pool.submit(_send, server, alias, block, name))
+        for one in sent:
+            one.result()
 
 
 def _blocks(actions: Iterable[Action]) -> Iterator[list[Action]]:

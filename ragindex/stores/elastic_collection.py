@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -50,15 +51,18 @@ class ElasticsearchCollection:
     def upsert(self, records: pa.RecordBatch) -> None:
         """Raises UsageError on missing fields, StoreError with the records that the server refused."""
         made = documents(records, self.schema, self.name, self.store.settings.analyser)
-        actions = [Action(id, document) for id, document in made]
-        if actions:
-            send(self.store.server, self._writable().alias, actions, self.name)
+        self._send(Action(id, document) for id, document in made)
 
     def delete(self, ids: Iterable[str]) -> None:
         """By id, in blocks."""
-        actions = [Action(id) for id in dict.fromkeys(ids)]
-        if actions:
-            send(self.store.server, self._writable().alias, actions, self.name)
+        self._send(Action(id) for id in dict.fromkeys(ids))
+
+    def _send(self, actions: Iterator[Action]) -> None:
+        """What is wrong with the first record is said before anything is made or sent."""
+        first = next(actions, None)
+        if first is not None:
+            store = self.store
+            send(store.server, self._writable().alias, chain([first], actions), self.name, store.settings.writers)
 
     def finish(self) -> None:
         """Seal the state: what was deleted is merged away first, and where vectors are many, their graph is made."""

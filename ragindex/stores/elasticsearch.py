@@ -40,8 +40,9 @@ class Elasticsearch(Plugin):
     `workspace` names the indices' workspace (default: a name that is kept in the workspace's folder). `shards`,
     `replicas` (default: one where there is a second node) and `refresh` (default: off, searches see finished states)
     are of indices made from now on. Up to `exact_up_to` records vectors are compared one by one; beyond, through a
-    graph that looks at `candidates` of them. `analyser` is one of the server's own in place of ragindex's. `timeout`
-    in seconds and `retries` are of a request; a lease that nobody renews for `lease_seconds` can be taken over.
+    graph that looks at `candidates` of them. `analyser` is one of the server's own in place of ragindex's. `writers`
+    requests are on their way at once; `timeout` in seconds and `retries` are of each. A lease that nobody renews for
+    `lease_seconds` can be taken over.
     """
 
     argument: ClassVar[str] = "url"
@@ -55,6 +56,7 @@ class Elasticsearch(Plugin):
     exact_up_to: int = Field(default=100_000, ge=0)
     candidates: int = Field(default=500, ge=1, le=10_000)
     analyser: str | None = None
+    writers: int = Field(default=4, ge=1, le=64)
     timeout: float = Field(default=60.0, gt=0)
     retries: int = Field(default=5, ge=0)
     lease_seconds: float = Field(default=60.0, ge=1)
