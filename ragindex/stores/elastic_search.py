@@ -38,6 +38,8 @@ _TIED = 1000
 _OVERSAMPLE = 3.0
 _WHOLE = {"rescore_vector": {"oversample": 1.0}}
 """Vectors found in a graph of shortened ones are scored again: so many times k, or all that were compared."""
+_WITH_VECTOR = {"exists": {"field": "vector"}}
+"""Some servers of 9.2 find records without a vector too, where all that pass a filter are compared."""
 _MOST_TOKENS = 1000
 """The server bounds the clauses of a query; a longer question has every record that shares a token compared."""
 _COUNTED = 500
@@ -130,7 +132,7 @@ def _asked_by_vector(view: View, request: Nearest, wanted: int) -> Asked:
     vector = query_vector(request.vector, view.schema.dimensions)
     knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_depth(view, request, wanted)}
     if request.where is not None:
-        knn["filter"] = view.query(request.where)
+        knn["filter"] = [view.query(request.where), _WITH_VECTOR]
     body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": sources(request.fields)}
     asked = Asked(view, request, wanted, min(wanted + 1, WINDOW), body)
     asked.done = wanted == 0 or not vector.any() or _too_many(asked)
