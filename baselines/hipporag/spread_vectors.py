@@ -6,20 +6,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from baselines.hipporag.steps import Values, power
 from ragindex.interfaces import Change, Collection, Floats, Part, Site, Uses
 from ragindex.parts import kept_files
+from ragindex.parts.encoded_names import Coder
 from ragindex.parts.passages import Passages
 from ragindex.parts.phrase_graph import PhraseGraph, WeightedGraph
+from ragindex.parts.sparse_graph import Integers
 from ragindex.parts.vectors import Vectors
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField
 
 _WHAT = "spread vectors"
-_COLUMNS = 64
+_WALKS = 64
+"""Dimensions walked with at once; fewer where there are many nodes."""
+_BLOCK_BYTES = 1 << 28
+"""What these may take in memory; one dimension is walked with however many nodes there are."""
+_ROWS = 8192
 _TOLERANCE = 1e-6
 
 
@@ -44,11 +49,13 @@ class SpreadVectors(Plugin):
         """Nothing: a change of one passage changes what a walk brings to others."""
 
     def finish(self, site: Site) -> None:
-        """Walk anew, from all passages."""
-        graph: WeightedGraph = site.inputs[0].graph
-        reset = _rows(site.inputs[1], graph.passages)
-        spread = Spread(graph.passages, *_spread(graph, reset, self.damping))
-        name = kept_files.save(_WHAT, site.folder, lambda partial: _write(spread, partial))
+        """Walk anew, from all passages. What is walked with lies in a file meanwhile, a dimension after the other."""
+        graph, vectors = site.inputs[0].graph, site.inputs[1]
+        shape = ((vectors.schema.dimensions or 0) + 1, max(vectors.count(), len(graph.passages)))
+        with kept_files.scratch(_WHAT, site.folder, shape) as columns:
+            spread(graph, columns, _read_in(vectors, graph.passages, columns), self.damping)
+            values = columns[:, : len(graph.passages)]
+            name = kept_files.save(_WHAT, site.folder, lambda partial: _write(graph.passages, values, partial))
         kept_files.hold([name], site, "folders")
 
     def open(self, site: Site) -> "Spread":
@@ -80,33 +87,41 @@ class Spread:
         return (products - low * ones) / (high - low)
 
 
-def _rows(vectors: Collection, passages: pa.Array) -> Floats:
-    """(passages, dimensions): zero for a passage without a vector."""
-    rows = np.zeros((len(passages), vectors.schema.dimensions or 0), np.float32)
+def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> Integers:
+    """Let column i of `columns` (dimensions + 1, …) hold the vector of record i, and 1 where that is not zero.
+
+    Where the passage of each record stands among `passages`, -1 for nowhere.
+    """
+    ids, at = Coder(), 0
     for batch in vectors.scan(("vector",)):
-        place = pc.index_in(batch.column("id").cast(passages.type), value_set=passages)
-        known = place.is_valid().to_numpy(zero_copy_only=False)
         values = batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
-        rows[place.drop_null().to_numpy()] = values[known]
-    return rows
+        columns[:-1, at : at + len(batch)] = values.T
+        columns[-1, at : at + len(batch)] = values.any(axis=1)
+        ids.add(batch.column("id"))
+        at += len(batch)
+    return ids.among(passages)
 
 
-def _spread(graph: WeightedGraph, reset: Floats, damping: float) -> tuple[Floats, Floats]:
-    """A few dimensions at a time: of all nodes there are many more than passages."""
-    matrix, first = graph.matrix(), len(graph.phrases)
-    resets = np.concatenate([reset, reset.any(axis=1, keepdims=True).astype(np.float32)], axis=1)
-    spread = np.empty_like(resets)
-    for start in range(0, resets.shape[1], _COLUMNS):
-        columns = resets[:, start : start + _COLUMNS]
-        whole = np.concatenate([np.zeros((first, columns.shape[1]), np.float32), columns])
-        spread[:, start : start + _COLUMNS] = power(matrix, graph.degrees, whole, damping, _TOLERANCE)[first:]
-    return np.ascontiguousarray(spread[:, :-1]), np.ascontiguousarray(spread[:, -1])
+def spread(graph: WeightedGraph, columns: Floats, places: Integers, damping: float) -> None:
+    """Replace the rows of `columns`, which belong to the passages `places`, by what walks bring to each passage.
+
+    A few rows at a time, for of all nodes there are many more than passages.
+    """
+    matrix, nodes, first, known = graph.matrix(), len(graph.degrees), len(graph.phrases), places >= 0
+    walks = max(1, min(_WALKS, _BLOCK_BYTES // (4 * columns.itemsize * max(1, nodes))))
+    for start in range(0, len(columns), walks):
+        block = columns[start : start + walks]
+        reset = np.zeros((nodes, len(block)), np.float32)
+        reset[first + places[known]] = block[:, : len(places)][:, known].T
+        block[:, : nodes - first] = power(matrix, graph.degrees, reset, damping, _TOLERANCE)[first:].T
 
 
-def _write(spread: Spread, folder: Path) -> None:
-    kept_files.write_texts(folder / "passages.arrow", spread.passages)
-    kept_files.write_numbers(folder / "vectors.npy", spread.vectors)
-    kept_files.write_numbers(folder / "ones.npy", spread.ones)
+def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
+    """The last row of `values` (dimensions + 1, passages) is what there is where every passage resets by 1."""
+    blocks = (values[:-1, start : start + _ROWS].T for start in range(0, len(passages), _ROWS))
+    kept_files.write_texts(folder / "passages.arrow", passages)
+    kept_files.write_rows(folder / "vectors.npy", (len(passages), len(values) - 1), blocks)
+    kept_files.write_numbers(folder / "ones.npy", values[-1])
 
 
 def _read(folder: Path) -> Spread:

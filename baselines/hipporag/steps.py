@@ -84,13 +84,15 @@ def power(matrix: Any, degrees: Values, reset: npt.NDArray[Any], damping: float,
 
     By power iteration, until what still flows is at most `tolerance` of what there was: no value is too small by more
     than that times the sum of its `reset`. `matrix` (n, n) holds the weights of the edges, `degrees` their sums.
+    Four arrays like `reset` at most are held at a time, itself included.
     """
     share = np.divide(damping, degrees, out=np.zeros(len(degrees)), where=degrees > 0).astype(reset.dtype)
     share = share if reset.ndim == 1 else share[:, None]
-    flow, values, left = reset, (1 - damping) * reset, 1.0
+    flow, values, left = share * reset, (1 - damping) * reset, 1.0
     while left > tolerance:
-        flow, left = matrix @ (share * flow), left * damping
-        values = values + (1 - damping) * flow
+        flow, left = matrix @ flow, left * damping
+        values += (1 - damping) * flow
+        flow *= share
     return values
 
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ragindex.errors import StoreError
-from ragindex.interfaces import Collection, Schema, Site
+from ragindex.interfaces import Collection, Floats, Schema, Site
 
 Numbers: TypeAlias = npt.NDArray[Any]
 KEEP = 86_400.0  # seconds that readers who were opened before may still need files that were replaced
@@ -73,7 +73,7 @@ def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
     Files that are there are never changed, so readers of an earlier folder keep it.
     """
     partial = folder / f"partial-{os.getpid()}"
-    try:
+    with _writing(what, folder):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         write(partial)
@@ -81,9 +81,41 @@ def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
         if not (folder / digest).exists():
             partial.replace(folder / digest)
         shutil.rmtree(partial, ignore_errors=True)
+    return digest
+
+
+@contextmanager
+def scratch(what: str, folder: Path, shape: tuple[int, int]) -> Iterator[Floats]:
+    """Zeros to write to, mapped from a file of `folder` that is gone afterwards. Raises StoreError.
+
+    What a killed process leaves goes with the next `scratch`, or with `hold`.
+    """
+    room = folder / "scratch"
+    try:
+        with _writing(what, folder):
+            shutil.rmtree(room, ignore_errors=True)
+            room.mkdir(parents=True)
+            numbers = _mapped(room / "numbers.npy", shape)
+        yield numbers
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def _mapped(path: Path, shape: tuple[int, int]) -> Floats:
+    numbers = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    if hasattr(os, "posix_fallocate"):  # a disk that is found full only when a page is written kills the process
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return np.asarray(numbers)
+
+
+@contextmanager
+def _writing(what: str, folder: Path) -> Iterator[None]:
+    """Raises StoreError where the disk fails inside."""
+    try:
+        yield
     except OSError as error:
         raise StoreError(f"The {what} could not be written to {folder}: {error.strerror or error}.") from error
-    return digest
 
 
 @contextmanager
@@ -100,6 +132,15 @@ def reading(what: str, folder: Path) -> Iterator[None]:
 def write_numbers(path: Path, numbers: Numbers) -> None:
     """One npy file."""
     np.save(path, numbers, allow_pickle=False)
+
+
+def write_rows(path: Path, shape: tuple[int, int], blocks: Iterable[Floats]) -> None:
+    """One npy file of float32 as `write_numbers` writes it, from blocks of its rows."""
+    header = {"descr": np.dtype(np.float32).str, "fortran_order": False, "shape": shape}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in blocks:
+            file.write(np.ascontiguousarray(block, np.float32).data)
 
 
 def read_numbers(path: Path) -> Numbers:

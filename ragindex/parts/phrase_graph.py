@@ -1,7 +1,8 @@
 """The graph of phrases and passages (HippoRAG): what triples name, where they say it, and what sounds alike."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -12,11 +13,11 @@ import pyarrow.compute as pc
 from pydantic import Field
 from scipy import sparse
 
-from ragindex.interfaces import Change, Collection, Floats, Part, Site, Uses
+from ragindex.interfaces import Change, Collection, Part, Site, Uses
 from ragindex.language.rules import is_number
 from ragindex.parts import kept_files
 from ragindex.parts.columns import large_text
-from ragindex.parts.encoded_names import distinct, keep
+from ragindex.parts.encoded_names import Coder, Codes, among, distinct, keep, looked_up
 from ragindex.parts.near_pairs import Pairs, near_pairs
 from ragindex.parts.passages import Passages
 from ragindex.parts.sparse_graph import Integers, places
@@ -27,6 +28,9 @@ from ragindex.registry import PartField
 _WHAT = "phrase graph"
 _TEXTS = ("phrases", "passages")
 _NUMBERS = ("starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
+_BLOCK = 1 << 21
+"""Edges that are brought into rows at once."""
+_SPELT = 8192
 Weights: TypeAlias = npt.NDArray[np.float32]
 Sums: TypeAlias = npt.NDArray[np.float64]
 
@@ -61,10 +65,9 @@ class PhraseGraph(Plugin):
 
     def finish(self, site: Site) -> None:
         """Encode the phrases that are new, forget those that no triple names any more, make the graph anew."""
-        mentions = _mentions(site.inputs[0], self)
         passages = distinct(batch.column("id") for batch in site.inputs[1].scan(()))
-        pairs = near_pairs(_encoded(mentions.phrases, site), self.synonym_cosine, self.synonyms, site.seed)
-        graph = connected(passages, mentions, pairs)
+        mentions = _mentions(site.inputs[0], passages, self)
+        graph = connected(passages, mentions, _synonyms(mentions.phrases, site, self))
         name = kept_files.save(_WHAT, site.folder, lambda partial: _write(graph, partial))
         kept_files.hold([name], site, "graphs")
 
@@ -140,46 +143,92 @@ class WeightedGraph:
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """The triples: of each the places among sorted `phrases` of its two sides (n, 2), -1 for none, and its passage."""
+    """The triples: of each the places of its two sides among sorted `phrases` (n, 2) and of its passage; -1: none."""
 
     phrases: pa.Array
     sides: Integers
-    passage_ids: pa.Array
+    owners: Integers
 
 
 def connected(passages: pa.Array, mentions: Mentions, synonyms: Pairs) -> WeightedGraph:
     """The graph. A triple whose sides are the same phrase adds no edge to itself."""
-    phrases = mentions.phrases
-    count, nodes = len(phrases), len(phrases) + len(passages)
+    edges = _edges(mentions, synonyms)
+    count, nodes = len(mentions.phrases), len(mentions.phrases) + len(passages)
+    lengths, degrees = np.empty(nodes, np.int64), np.empty(nodes, np.float64)
+    splits, phrase_degrees = np.empty(count, np.int64), np.empty(count, np.float64)
+    room = 2 * len(edges.first)  # an edge that is stated again is no other: what is not written to takes no memory
+    ends, weights, at = np.empty(room, np.int32), np.empty(room, np.float32), 0
+    for start, stop in _blocks(edges, nodes):
+        rows = _rows(edges, start, stop, nodes)
+        lengths[start:stop], degrees[start:stop] = np.diff(rows.indptr), _sums(rows)
+        ends[at : at + rows.nnz], weights[at : at + rows.nnz] = rows.indices, rows.data
+        at += rows.nnz
+        if start < count:
+            within = rows[: count - start, :count]
+            splits[start:stop], phrase_degrees[start:stop] = np.diff(within.indptr), _sums(within)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    splits += starts[:count]
+    return WeightedGraph(mentions.phrases, passages, starts, splits, ends[:at], weights[:at], degrees, phrase_degrees)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """Undirected edges between nodes, some several times. The weight is 1, of the last ones a cosine."""
+
+    first: Codes
+    second: Codes
+    cosines: Weights
+
+    def leaving(self, nodes: Codes, others: Codes, start: int, stop: int) -> tuple[Codes, Codes, Sums]:
+        """Those of the nodes from `start` to `stop`: from where, counted from `start`, to where, and their weights."""
+        edges = np.flatnonzero((nodes >= start) & (nodes < stop))
+        weights, alike = np.ones(len(edges)), edges - (len(nodes) - len(self.cosines))
+        weights[alike >= 0] = self.cosines[alike[alike >= 0]]
+        return nodes[edges] - np.int32(start), others[edges], weights
+
+
+def _edges(mentions: Mentions, synonyms: Pairs) -> _Edges:
+    """Of triples, of phrases and their passages, of synonyms."""
     subject, object = mentions.sides[:, 0], mentions.sides[:, 1]
     linked = (subject >= 0) & (object >= 0) & (subject != object)
-    owners = pc.index_in(mentions.passage_ids, value_set=passages).fill_null(-1).to_numpy(zero_copy_only=False)
-    holders, holding = _distinct(mentions.sides.ravel(), np.repeat(owners, 2))
-    first = np.concatenate([subject[linked], holders, synonyms.first])
-    second = np.concatenate([object[linked], holding + count, synonyms.second])
-    weights = np.concatenate([np.ones(linked.sum() + len(holders)), synonyms.cosines])
-    both = (np.concatenate([first, second]), np.concatenate([second, first]))
-    rows = sparse.coo_matrix((np.tile(weights, 2), both), shape=(nodes, nodes)).tocsr()
-    rows.sort_indices()
-    within = rows[:count, :count]
-    return WeightedGraph(
-        phrases,
-        passages,
-        rows.indptr.astype(np.int64),
-        rows.indptr[:count] + np.diff(within.indptr).astype(np.int64),
-        rows.indices.astype(np.int32),
-        rows.data.astype(np.float32),
-        np.asarray(rows.sum(axis=1), np.float64).ravel(),
-        np.asarray(within.sum(axis=1), np.float64).ravel(),
-    )
+    holders, holding = _distinct(mentions.sides.ravel(), np.repeat(mentions.owners, 2))
+    holding += np.int32(len(mentions.phrases))
+    first = np.concatenate([subject[linked], holders, synonyms.first], dtype=np.int32, casting="same_kind")
+    second = np.concatenate([object[linked], holding, synonyms.second], dtype=np.int32, casting="same_kind")
+    return _Edges(first, second, synonyms.cosines)
 
 
-def _distinct(first: Integers, second: Integers) -> tuple[Integers, Integers]:
-    """Each pair once; those with a side that is not there are left out."""
+def _distinct(first: Integers, second: Integers) -> tuple[Codes, Codes]:
+    """Each pair once, sorted; those with a side that is not there are left out."""
     known = (first >= 0) & (second >= 0)
     width = int(second.max(initial=0)) + 1
-    keys = np.unique(first[known].astype(np.int64) * width + second[known])
-    return keys // width, keys % width
+    keys = first[known].astype(np.int64)
+    keys *= width
+    keys += second[known]
+    keys.sort()
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    return (keys // width).astype(np.int32), (keys % width).astype(np.int32)
+
+
+def _blocks(edges: _Edges, nodes: int) -> Iterator[tuple[int, int]]:
+    """Nodes from one to another that have some _BLOCK edges together."""
+    ends = np.cumsum(np.bincount(edges.first, minlength=nodes) + np.bincount(edges.second, minlength=nodes))
+    marks = np.searchsorted(ends, np.arange(_BLOCK, 2 * len(edges.first), _BLOCK), "right")
+    yield from pairwise(np.unique([0, *marks.tolist(), nodes]).tolist())
+
+
+def _rows(edges: _Edges, start: int, stop: int, nodes: int) -> "sparse.csr_matrix[Any]":
+    """(stop - start, nodes): the edges of these nodes, both directions of each edge being there."""
+    forth = edges.leaving(edges.first, edges.second, start, stop)
+    back = edges.leaving(edges.second, edges.first, start, stop)
+    row, column, weights = (np.concatenate([forth[n], back[n]]) for n in range(3))
+    rows = sparse.coo_matrix((weights, (row, column)), shape=(stop - start, nodes)).tocsr()
+    rows.sort_indices()
+    return rows
+
+
+def _sums(rows: "sparse.csr_matrix[Any]") -> Sums:
+    return np.asarray(rows.sum(axis=1), np.float64).ravel()
 
 
 def _write(graph: WeightedGraph, folder: Path) -> None:
@@ -199,20 +248,29 @@ def _read(folder: Path) -> WeightedGraph:
 # ---------------------------------------------------------------- what it is made from
 
 
-def _mentions(triples: Collection, part: PhraseGraph) -> Mentions:
-    batches = list(triples.scan(("subject", "object", "passage_ids")))
-    spelt = [large_text(batch.column(name) for batch in batches) for name in ("subject", "object")]
-    passage_ids = large_text(batch.column("passage_ids").flatten() for batch in batches)
-    encoded = pa.concat_arrays(spelt).dictionary_encode()
-    keys = [part.key(phrase) for phrase in encoded.dictionary.to_pylist()]
-    phrases = distinct([pa.array(sorted({*keys} - {""}), pa.large_string())])
-    place = pc.index_in(pa.array(keys, pa.large_string()), value_set=phrases).fill_null(-1)
-    sides = place.to_numpy(zero_copy_only=False)[encoded.indices.to_numpy()]
-    return Mentions(phrases, np.ascontiguousarray(sides.reshape(2, -1).T), passage_ids)
+def _mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> Mentions:
+    """Of the triples, only integers are kept."""
+    named, owning = Coder(), Coder()
+    for batch in triples.scan(("subject", "object", "passage_ids")):
+        named.add(batch.column("subject"))
+        named.add(batch.column("object"))
+        owning.add(batch.column("passage_ids").flatten())
+    spelt, codes = named.coded()
+    phrases, place = _keyed(part, spelt)
+    sides = np.stack([looked_up(place, codes[side::2]) for side in (0, 1)], axis=1)
+    return Mentions(phrases, sides, owning.among(passages))
 
 
-def _encoded(phrases: pa.Array, site: Site) -> Floats:
-    """(phrases, dimensions). The collection of phrases afterwards holds these and no others."""
-    matrix = np.empty((len(phrases), site.encoder.dimensions), np.float32)
-    keep(phrases, site, "phrases", "phrase_graph", matrix)
-    return matrix
+def _keyed(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:
+    """The phrases, sorted, and the place of each spelling among them, -1 for what is no phrase."""
+    blocks = (spelt.slice(start, _SPELT).to_pylist() for start in range(0, len(spelt), _SPELT))
+    keys = large_text(pa.array([part.key(phrase) for phrase in block], pa.large_string()) for block in blocks)
+    phrases = distinct([keys.filter(pc.not_equal(keys, ""))])
+    return phrases, among(keys, phrases)
+
+
+def _synonyms(phrases: pa.Array, site: Site, part: PhraseGraph) -> Pairs:
+    """The collection of phrases afterwards holds these and no others. The vectors lie in a file meanwhile."""
+    with kept_files.scratch(_WHAT, site.folder, (len(phrases), site.encoder.dimensions)) as vectors:
+        keep(phrases, site, "phrases", "phrase_graph", vectors)
+        return near_pairs(vectors, part.synonym_cosine, part.synonyms, site.seed)
