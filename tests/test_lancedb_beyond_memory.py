@@ -68,25 +68,52 @@ def test_answers_are_those_from_memory(tmp_path: Path, monkeypatch: pytest.Monke
     assert [told(beyond.search([one])[0]) for one in REQUESTS] == [told(one) for one in memory.search(REQUESTS)]
 
 
-def test_several_collections_are_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = []
-    reading = lance_index._read
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many queries LanceDB was asked at once, each time."""
+    counted, reading = list[int](), lance_index._read
 
-    async def counted(queries: Any) -> list[pa.Table]:
-        waits.append(len(queries))
+    async def read(queries: Any) -> list[pa.Table]:
+        counted.append(len(queries))
         return await reading(queries)
 
+    monkeypatch.setattr(lance_index, "_read", read)
+    return counted
+
+
+def test_several_collections_are_waited_for_once(tmp_path: Path, waits: list[int]) -> None:
     one, other = filled(tmp_path / "a", 0, "one"), filled(tmp_path / "a", 0, "other")
     asked = [(one, REQUESTS[:5]), (other, [Match("word1", 3, ("text",))])]
     alone = [[told(found) for found in collection.search(requests)] for collection, requests in asked]
-    monkeypatch.setattr(lance_index, "_read", counted)
+    waits.clear()
     assert [[told(found) for found in answers] for answers in together(asked)] == alone
     assert waits == [2]  # the five requests within ids are one query
 
 
-def test_one_in_memory_is_searched_alone(tmp_path: Path) -> None:
-    asked = [(filled(tmp_path / "a", 0), REQUESTS), (filled(tmp_path / "b", 1), REQUESTS)]
-    assert [told(one) for one in together(asked)[0]] == [told(one) for one in together(asked)[1]]
+def test_those_in_memory_are_answered_beside_those_that_are_not(tmp_path: Path, waits: list[int]) -> None:
+    beyond = [filled(tmp_path / "a", 0, name) for name in ("one", "other")]
+    asked = [(one, REQUESTS[:5]) for one in (beyond[0], filled(tmp_path / "b", 1), beyond[1])]
+    answers = [[told(found) for found in one] for one in together(asked)]
+    assert waits == [2]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
+    """Each fits the budget, both do not: the second is searched by its indexes, where all its records would be read."""
+    size = filled(tmp_path / "alone", 1).estimate()
+    store = LanceDB(memory_gib=1.6 * size / 2**30).open(tmp_path / "a")
+    made = [filled(tmp_path / "a", 1.6 * size / 2**30, name) for name in ("one", "other")]
+    assert [[index.columns for index in one.table.list_indices()] for one in made] == [[["tokens"]], [["tokens"]]]
+    opened = [store.open(one.name, one.version) for one in made]
+    answers = [[told(found) for found in one.search(REQUESTS)] for one in opened]
+    assert [str(one.describe()["search"]).partition(",")[0] for one in opened] == ["exact", "approximate"]
+    assert answers[0] == answers[1]
+
+
+def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
+    size = filled(tmp_path / "alone", 1).estimate()
+    small = filled(tmp_path / "a", 8.1 * size / 2**30)
+    assert small.table.list_indices() == []
 
 
 def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> None:

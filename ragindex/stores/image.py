@@ -47,6 +47,11 @@ class Image:
         return self._records(np.array(rows, dtype=np.int64), ("id", *fields))
 
     @cached_property
+    def table_bytes(self) -> int:
+        """Without the vectors; Arrow looks at every chunk to know."""
+        return int(self.table.nbytes)
+
+    @cached_property
     def rows(self) -> Mapping[str, int]:
         """The row of each id."""
         return {id: row for row, id in enumerate(self.columns["id"].to_pylist())}

@@ -37,6 +37,8 @@ _SMALL_FRAGMENTS = 64
 """Compaction rewrites records; it waits for so many small fragments."""
 _LOOKUPS_FROM = 20_000
 """Below so many records a pass over them is as quick as an index of ids and keywords."""
+_INDEXED_FROM = 0.125
+"""The share of the memory budget beyond which a collection is indexed: others may have taken the budget before it."""
 _KEEP_VERSIONS = timedelta(days=1)
 """How long a version stays, once another is pinned, for readers that search from disk."""
 _FOR_EVER = timedelta(days=36_500)
@@ -56,7 +58,7 @@ class LanceDB(Plugin):
 
     @property
     def finishes_by(self) -> Mapping[str, float]:
-        """Indexes are made for what lies beyond the memory budget."""
+        """Indexes are made for what may lie beyond the memory budget."""
         return {"memory_gib": self.memory_gib}
 
     def open(self, folder: Path) -> "LanceStore":
@@ -275,12 +277,18 @@ class LanceCollection:
             return lance_index.search([(self._indexed(), requests)])[0]
 
     def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
-        """All at once where all are beyond memory: what is in memory is answered one after the other as quickly."""
-        beyond = [(one, requests) for one, requests in asked if isinstance(one, LanceCollection)]
-        if len(beyond) < len(asked) or not all(one._in_memory() is None for one, _ in beyond):
+        """What lies beyond memory is asked for all at once; what is in memory is answered as quickly one by one."""
+        ours = [(one, requests) for one, requests in asked if isinstance(one, LanceCollection)]
+        if len(ours) < len(asked):
             return None
+        images = [one._in_memory() for one, _ in ours]
+        beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
         with _engine(f"search the collection {self.name} and others"):
-            return lance_index.search([(one._indexed(), requests) for one, requests in beyond])
+            found = iter(lance_index.search([(one._indexed(), requests) for one, requests in beyond]) if beyond else ())
+        return [
+            next(found) if image is None else image.search(requests)
+            for (_, requests), image in zip(ours, images, strict=True)
+        ]
 
     def resident(self) -> Resident | None:
         """Within the budget."""
@@ -300,7 +308,7 @@ class LanceCollection:
                 self.store.compacted.add(self.name)
             if self.count() >= _LOOKUPS_FROM:
                 lance_index.build_lookups(self.table, self.schema)
-            if self.estimate() > self.store.settings.memory_gib * _GIB:
+            if self.estimate() > _INDEXED_FROM * self.store.settings.memory_gib * _GIB:
                 lance_index.build_searches(self.table, self.schema)
             self._table = None
 
@@ -405,7 +413,7 @@ class LanceCollection:
 
 def _bytes_in_memory(image: Image, settings: LanceDB) -> int:
     vectors = 0 if image.vectors is None or settings.mmap else image.vectors.nbytes
-    return int(image.table.nbytes * _POSTINGS) + vectors
+    return int(image.table_bytes * _POSTINGS) + vectors
 
 
 def _busy(holder: Path) -> str:
