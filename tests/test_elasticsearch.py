@@ -13,7 +13,7 @@ from ragindex import registry
 from ragindex.errors import StoreError
 from ragindex.filters import Ids, Not, meta
 from ragindex.interfaces import Match, Nearest, Schema, Where
-from ragindex.stores import elastic_search
+from ragindex.stores import elastic_indices, elastic_search
 from ragindex.testing import ADDED, DOCUMENTS, ask, assert_same
 from ragindex.workspace import Workspace
 
@@ -118,8 +118,21 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
         )
 
 
-def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path) -> None:
-    """The engine merges no segment that is alone: without more ado its vectors would stay as they are."""
+def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine merges no segment that is alone: without more ado its vectors would stay as they are.
+
+    Where the merge was cut short, the next `finish` does it again.
+    """
+    merging = elastic_indices.merge
+    tries = []
+
+    def merge(*asked: Any, **how: Any) -> None:
+        tries.append(how)
+        if len(tries) == 1:
+            raise StoreError("cut short")
+        merging(*asked, **how)
+
+    monkeypatch.setattr(elastic_indices, "merge", merge)
     vectors = np.random.default_rng(2).standard_normal((1500, 16)).astype(np.float32)
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
     batch = pa.RecordBatch.from_arrays([pa.array([f"{n:04d}" for n in range(1500)]), column], names=["id", "vector"])
@@ -129,10 +142,14 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path) -> None:
             store = registry.store(written).open(tmp_path / str(most))
             collection = store.create("many", Schema(dimensions=16))
             collection.upsert(batch)
+            if most < 1500:
+                with pytest.raises(StoreError, match="cut short"):
+                    collection.finish()
             reader = finished(store, collection, "many")
             taken.append(int(reader.describe()["bytes"]))
             read.append(pa.Table.from_batches(reader.scan(("vector",))).sort_by("id").to_pydict())
     assert (len(read[0]["id"]), read[0]) == (1500, read[1])
+    assert tries == [{"max_num_segments": 1}] * 2
     assert taken[1] - taken[0] >= 1500 * (16 + 4)  # a byte a dimension and a correction, and the graph's links
 
 

@@ -96,9 +96,10 @@ class ElasticsearchCollection:
             f"finish the collection {self.name}",
             lambda client: client.indices.put_mapping(index=now.index, properties=properties),
         )
-        now = elastic_indices.noted(server, self.name, now, vectors="int8_hnsw")
         elastic_indices.rewrite(server, self.name, now)
-        return now
+        return elastic_indices.noted(
+            server, self.name, now, vectors="int8_hnsw"
+        )  # a merge that is cut short comes again
 
     def _writable(self) -> Generation:
         """The newest generation; a new one where that is sealed."""

@@ -162,8 +162,8 @@ def _is(pid: int) -> bool:
 def start(run: Path, data: Path, settings: Sequence[str] = (), *, heap: str = "512m") -> Node:
     """A node with its files in `data`, which are deleted when it stops, but not when it is killed.
 
-    ES_JAVA_HOME and ES_JAVA_OPTS are heeded, as by Elasticsearch's own start script: options given there win. Without them
-    a node is made to start soon and to take little memory, not to answer fast.
+    ES_JAVA_HOME and ES_JAVA_OPTS are heeded, as by Elasticsearch's own start script: options given there win. Without
+    them a node is made to start soon and to take little memory, not to answer fast.
 
     Raises NoNodeError with the end of its log where it does not come up.
     """
