@@ -110,6 +110,27 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     assert answers[0] == answers[1]
 
 
+def test_an_index_of_vectors_is_made_anew_once_it_lacks_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what it lacks is found all the same."""
+    monkeypatch.setattr(lance_index, "_ANN_FROM", 1)
+    collection = filled(tmp_path, 0)
+
+    def added(first: int, last: int) -> tuple[int, int]:
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 0, 0, 0] * (last - first), pa.float32()), 4)
+        ids = [f"s{number:02d}" for number in range(first, last)]
+        columns = {"id": ids, "text": [""] * len(ids), "tags": [["new"]] * len(ids), "vector": vectors}
+        collection.upsert(pa.RecordBatch.from_pydict(columns))
+        collection.finish()
+        stats = collection.table.index_stats("vector_idx")
+        return stats.num_indexed_rows, stats.num_unindexed_rows
+
+    assert added(0, 1) == (RECORDS, 1)
+    assert collection.search([Nearest(np.array([1, 0, 0, 0], np.float32), 1)])[0].ids == ["s00"]
+    assert added(1, 4) == (RECORDS, 4)  # of 44
+    assert added(4, 5) == (RECORDS + 5, 0)
+    assert collection.search([Nearest(np.array([1, 0, 0, 0], np.float32), 5)])[0].ids == [f"s{n:02d}" for n in range(5)]
+
+
 def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
     size = filled(tmp_path / "alone", 1).estimate()
     small = filled(tmp_path / "a", 8.1 * size / 2**30)

@@ -26,6 +26,8 @@ from ragindex.text import analyse
 
 _ANN_FROM = 10_000
 """Below so many records LanceDB compares all vectors, which is quick and exact."""
+_LACKING = 0.1
+"""The share of vectors that an index may lack: making it anew takes seconds, and is not worth it for one document."""
 _PROBED = 0.2
 """The share of an index's partitions that a search visits, and more where these do not hold enough."""
 _SPARE = 50
@@ -74,7 +76,9 @@ def build_lookups(table: Any, schema: Schema) -> None:
 
 
 def build_searches(table: Any, schema: Schema) -> None:
-    """Make the indexes of text and vectors anew: the statistics behind BM25 then know just what is there."""
+    """Make the index of text anew, so that the statistics behind BM25 know just what is there, and that of vectors
+    where it lacks many: until then LanceDB compares those that it lacks one by one.
+    """
     if schema.text and table.count_rows():
         analysed = FTS(
             base_tokenizer="whitespace",
@@ -86,9 +90,16 @@ def build_searches(table: Any, schema: Schema) -> None:
             with_position=False,
         )
         table.create_index("tokens", config=analysed, replace=True)
-    if schema.dimensions and table.count_rows() >= _ANN_FROM:
+    if schema.dimensions and table.count_rows() >= _ANN_FROM and _unindexed(table) > _LACKING * table.count_rows():
         partitions = _partitions(table.count_rows())
         table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=partitions), replace=True)
+
+
+def _unindexed(table: Any) -> int:
+    """The vectors that are in no index."""
+    (name,) = [index.name for index in table.list_indices() if index.columns == ["vector"]] or [None]
+    stats = None if name is None else table.index_stats(name)
+    return int(table.count_rows() if stats is None else stats.num_unindexed_rows)
 
 
 def _partitions(count: int) -> int:
