@@ -97,9 +97,8 @@ class ElasticsearchCollection:
             lambda client: client.indices.put_mapping(index=now.index, properties=properties),
         )
         elastic_indices.rewrite(server, self.name, now)
-        return elastic_indices.noted(
-            server, self.name, now, vectors="int8_hnsw"
-        )  # a merge that is cut short comes again
+        # noted last: a merge that was cut short is done again
+        return elastic_indices.noted(server, self.name, now, vectors="int8_hnsw")
 
     def _writable(self) -> Generation:
         """The newest generation; a new one where that is sealed."""
