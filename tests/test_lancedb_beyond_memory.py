@@ -133,7 +133,7 @@ def test_an_index_of_vectors_is_made_anew_once_it_lacks_many(tmp_path: Path, mon
 
 def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
     size = filled(tmp_path / "alone", 1).estimate()
-    small = filled(tmp_path / "a", 8.1 * size / 2**30)
+    small = filled(tmp_path / "a", 4.1 * size / 2**30)
     assert small.table.list_indices() == []
 
 

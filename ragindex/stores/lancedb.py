@@ -37,7 +37,7 @@ _SMALL_FRAGMENTS = 64
 """Compaction rewrites records; it waits for so many small fragments."""
 _LOOKUPS_FROM = 20_000
 """Below so many records a pass over them is as quick as an index of ids and keywords."""
-_INDEXED_FROM = 0.125
+_INDEXED_FROM = 0.25
 """The share of the memory budget beyond which a collection is indexed: others may have taken the budget before it."""
 _KEEP_VERSIONS = timedelta(days=1)
 """How long a version stays, once another is pinned, for readers that search from disk."""
