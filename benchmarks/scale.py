@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import alone
 from benchmarks.peers import K, peers
 from benchmarks.synthetic import RandomVectors
 from eval import worlds
@@ -105,7 +106,7 @@ def main(sizes: list[int]) -> None:
 
 def in_a_process(method: str, size: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale", "--one", method, str(size), folder]
+        command = alone.command("benchmarks.scale", "--one", method, str(size), folder)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")

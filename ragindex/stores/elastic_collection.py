@@ -91,6 +91,7 @@ class ElasticsearchCollection:
 
     def _with_graph(self, now: Generation) -> Generation:
         server, dimensions = self.store.server, self.schema.dimensions or 0
+        now = elastic_indices.unblocked(server, self.name, now)  # a record is written again, to have all rewritten
         properties = {"vector": vector_mapping(dimensions, "int8_hnsw")}
         server.ask(
             f"finish the collection {self.name}",
