@@ -3,20 +3,41 @@
 What is made from the part reads `outputs`: the revision of what the part holds for each passage. That is the revision
 it was made at, unless the part shares records between passages: then a passage whose records a neighbour changed gets
 another output, so that what is made from it is made again.
+
+Every change goes to the part's journal first and to the collection a few times a sync: writing a batch costs the same
+however many passages are covered.
 """
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex import revisions
 from ragindex.interfaces import Collection, Schema, Store
+from ragindex.journal import Journal, Kind
 from ragindex.types import Usage
 
 COSTS = ("seconds", "input_tokens", "output_tokens", "money")
 _SCHEMA = Schema(stored=("revision", "output"), numbers=COSTS)
+_UNKNOWN = ""
+"""The revision of a passage in doubt: no passage has it, so the passage is made again or forgotten."""
+_PENDING = 16_384
+_PENDING_SHARE = 0.125
+"""Changes go to the collection when they are so many, and so large a share of what it holds: a write to an engine
+costs a pass over the collection, and there are few of them then, whatever the size."""
+
+
+class _Row(NamedTuple):
+    revision: str
+    output: str
+    seconds: float
+    input_tokens: float
+    output_tokens: float
+    money: float
 
 
 @dataclass(slots=True)
@@ -24,92 +45,146 @@ class Coverage:
     """The coverage of one part, as a writer sees it."""
 
     collection: Collection
+    journal: Journal
     shares: bool
     _rows: pa.Table
-    _covered: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _changes: dict[str, _Row | None] = field(default_factory=dict)
+    _in_doubt: set[str] = field(default_factory=set)
     _touched: set[str] = field(default_factory=set)
-    _earlier: dict[str, str] | None = None
+    _places: dict[str, int] | None = None
+    _moment: str = field(default_factory=lambda: str(time.time_ns()))
 
     @classmethod
-    def open(cls, store: Store, key: str, *, shares: bool) -> "Coverage":
-        """Made empty the first time. `shares`: whether the part's records belong to several passages."""
+    def open(cls, store: Store, key: str, journal: Journal, *, shares: bool) -> "Coverage":
+        """Made empty the first time. `shares`: whether the part's records belong to several passages.
+
+        What an unfinished sync left in the journal is taken over. Raises DamagedJournalError.
+        """
         collection = store.create(f"{key}.coverage", _SCHEMA)
-        rows = pa.Table.from_batches(collection.scan(("revision", "output")), _ROWS)
-        return cls(collection, shares, rows)
+        rows = pa.Table.from_batches(collection.scan(_ROWS.names[1:]), _ROWS)
+        coverage = cls(collection, journal, shares, rows)
+        coverage._take_over()
+        return coverage
 
     @property
     def held(self) -> pa.Table:
-        """The passages covered, with the revisions they were made at."""
-        return self._settled().select(["id", "revision"])
+        """The passages that the part may hold, with the revisions they were made at."""
+        rows = self._merged().select(revisions.SCHEMA.names)
+        if not self._in_doubt:
+            return rows
+        ids = sorted(self._in_doubt)
+        known = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=pa.array(ids, pa.string()))))
+        return pa.concat_tables([known, revisions.table(ids, [_UNKNOWN] * len(ids))])
 
     @property
     def outputs(self) -> pa.Table:
         """The passages covered, with the revisions of what the part holds for them."""
-        return self._settled().select(["id", "output"]).rename_columns(["id", "revision"])
+        return self._merged().select(["id", "output"]).rename_columns(revisions.SCHEMA.names)
+
+    def begin(self, ids: Iterable[str]) -> None:
+        """A batch is about to be written: until it is covered or forgotten, these passages are in doubt."""
+        self._in_doubt.update(ids)
+        self.journal.append("begin", {"ids": sorted(self._in_doubt)}, durable=True)
 
     def cover(self, ids: Sequence[str], made_at: Sequence[str], cost: Usage) -> None:
         """A batch is in the data; each passage bears an equal share of its cost."""
+        share = [getattr(cost, name) / len(ids) for name in COSTS]
         outputs = self._outputs(ids, made_at)
-        shares = [pa.array([getattr(cost, name) / len(ids)] * len(ids), pa.float64()) for name in COSTS]
-        columns = [pa.array(values, pa.string()) for values in (ids, made_at, outputs)]
-        self.collection.upsert(pa.RecordBatch.from_arrays([*columns, *shares], names=[*_ROWS.names, *COSTS]))
-        self._covered.update(zip(ids, zip(made_at, outputs, strict=True), strict=True))
+        rows = zip(made_at, outputs, strict=True)
+        self._change("cover", {id: _Row(*row, *share) for id, row in zip(ids, rows, strict=True)})
 
     def forget(self, ids: Sequence[str]) -> None:
         """A batch is gone from the data."""
-        self.collection.delete(ids)
-        gone = pc.is_in(self._settled().column("id"), value_set=pa.array(ids, pa.string()))
-        self._rows = self._rows.filter(pc.invert(gone))
+        self._change("forget", dict.fromkeys(ids))
 
     def touch(self, ids: Iterable[str]) -> None:
         """The records of these passages are about to be changed, or were, by a neighbour. Once a sync is enough."""
-        new = pa.array(sorted(set(ids) - self._touched), pa.string())
-        if not len(new):
-            return
-        rows = self._settled()
-        found = rows.filter(pc.is_in(rows.column("id"), value_set=new))
-        if not len(found):
-            return
-        records = self.collection.get(found.column("id").to_pylist(), COSTS)
-        by_id = {row["id"]: row for row in found.to_pylist()}
-        names = records.column("id").to_pylist()
-        made_at = [by_id[id]["revision"] for id in names]
-        outputs = self._outputs(names, made_at)
-        columns = [records.column("id"), pa.array(made_at, pa.string()), pa.array(outputs, pa.string())]
-        costs = [records.column(name) for name in COSTS]
-        self.collection.upsert(pa.RecordBatch.from_arrays([*columns, *costs], names=[*_ROWS.names, *COSTS]))
-        self._covered.update(zip(names, zip(made_at, outputs, strict=True), strict=True))
-        self._touched.update(names)
+        held = self._known(sorted(set(ids) - self._touched))
+        if held:
+            outputs = self._outputs(list(held), [row.revision for row in held.values()])
+            rows = zip(held.values(), outputs, strict=True)
+            self._change("touch", dict(zip(held, (row._replace(output=output) for row, output in rows), strict=True)))
+            self._touched.update(held)
+
+    def flush(self) -> None:
+        """Bring the collection up to the journal, which then holds what is in doubt and nothing else."""
+        if self._changes:
+            gone = [id for id, row in self._changes.items() if row is None]
+            if gone:
+                self.collection.delete(gone)
+            for batch in _table(self._changes).to_batches():
+                self.collection.upsert(batch)
+            self._rows, self._places = self._merged(), None
+            self._changes.clear()
+        self.journal.start(self._in_doubt)
 
     def cost(self) -> Usage:
         """The sum over the passages covered now: what the part would have cost if built alone."""
-        sums = dict.fromkeys(COSTS, 0.0)
-        for batch in self.collection.scan(COSTS):
-            for name in COSTS:
-                sums[name] += pc.sum(batch.column(name)).as_py() or 0.0
+        rows = self._merged()
+        sums = {name: pc.sum(rows.column(name)).as_py() or 0.0 for name in COSTS}
         tokens = round(sums["input_tokens"]), round(sums["output_tokens"])
         return Usage(sums["seconds"], *tokens, sums["money"])
+
+    def _take_over(self) -> None:
+        for kind, values in self.journal.entries():
+            ids = values["ids"]
+            if kind == "begin":
+                self._in_doubt = set(ids)
+            elif kind == "forget":
+                self._changes.update(dict.fromkeys(ids))
+            else:
+                self._changes.update(zip(ids, map(_Row._make, values["rows"]), strict=True))
+            if kind in ("cover", "forget"):
+                self._in_doubt.difference_update(ids)
+        self.flush()
+
+    def _change(self, kind: Kind, rows: Mapping[str, _Row | None]) -> None:
+        entry: dict[str, Any] = {"ids": list(rows)}
+        if kind != "forget":
+            entry["rows"] = list(rows.values())
+        # A change that is lost leaves its passages in doubt; but what was touched is known from the entry alone.
+        self.journal.append(kind, entry, durable=kind == "touch")
+        self._changes.update(rows)
+        if kind != "touch":
+            self._in_doubt.difference_update(rows)
+        if len(self._changes) > max(_PENDING, _PENDING_SHARE * len(self._rows)):
+            self.flush()
 
     def _outputs(self, ids: Sequence[str], made_at: Sequence[str]) -> list[str]:
         """A sharing part never comes back to an earlier output: its neighbours may have moved meanwhile."""
         if not self.shares:
             return list(made_at)
-        if self._earlier is None:
-            rows = self._settled()
-            self._earlier = dict(zip(rows.column("id").to_pylist(), rows.column("output").to_pylist(), strict=True))
-        moment = str(self.collection.version)  # tells a passage forgotten and made again from one never forgotten
-        for id, revision in zip(ids, made_at, strict=True):
-            self._earlier[id] = revisions.revision(revision, self._earlier.get(id, ""), moment)
-        return [self._earlier[id] for id in ids]
+        known = self._known(ids)
+        earlier = [known[id].output if id in known else "" for id in ids]
+        return [revisions.revision(new, old, self._moment) for new, old in zip(made_at, earlier, strict=True)]
 
-    def _settled(self) -> pa.Table:
-        if self._covered:
-            ids = pa.array(list(self._covered), pa.string())
-            kept = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=ids)))
-            made_at, outputs = (pa.array([pair[n] for pair in self._covered.values()], pa.string()) for n in (0, 1))
-            self._rows = pa.concat_tables([kept, pa.table([ids, made_at, outputs], schema=_ROWS)])
-            self._covered.clear()
-        return self._rows
+    def _known(self, ids: Iterable[str]) -> dict[str, _Row]:
+        """The rows of those of `ids` that are covered."""
+        found = {id: self._changes[id] for id in ids if id in self._changes}
+        if self._places is None:
+            self._places = {id: place for place, id in enumerate(self._rows.column("id").to_pylist())}
+        places = {id: self._places[id] for id in ids if id not in found and id in self._places}
+        taken = self._rows.take(pa.array(places.values(), pa.int64()))
+        columns = [taken.column(name).to_pylist() for name in _ROWS.names[1:]]
+        held = dict(zip(places, map(_Row, *columns), strict=True))
+        return {id: row for id, row in (*found.items(), *held.items()) if row is not None}
+
+    def _merged(self) -> pa.Table:
+        """The rows with the changes in them."""
+        if not self._changes:
+            return self._rows
+        changed = pa.array(list(self._changes), pa.string())
+        kept = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=changed)))
+        return pa.concat_tables([kept, _table(self._changes)])
 
 
-_ROWS = pa.schema([("id", pa.string()), ("revision", pa.string()), ("output", pa.string())])
+def _table(changes: Mapping[str, _Row | None]) -> pa.Table:
+    """The rows that are not forgotten."""
+    rows = [(id, *row) for id, row in changes.items() if row is not None]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_ROWS)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _ROWS, strict=True)], schema=_ROWS)
+
+
+_ROWS = pa.schema(
+    [("id", pa.string()), ("revision", pa.string()), ("output", pa.string()), *((name, pa.float64()) for name in COSTS)]
+)

@@ -5,13 +5,14 @@ One JSON file, replaced in one step, names everything that a result depends on.
 
 import json
 import os
-import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
@@ -107,22 +108,18 @@ def read(folder: Path) -> Manifest | None:
         raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
 
 
-def create(folder: Path, manifest: Manifest) -> Manifest:
-    """Write the first manifest, unless somebody has written one meanwhile; the manifest that is there now."""
-    ready = folder / f"{_FILE}.{os.getpid()}.{threading.get_ident()}.first"
-    write_json(ready, manifest.model_dump(mode="json"))
+@contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """One process at a time makes the workspace in `folder`. Raises StoreError where the disk does not let it."""
+    lock = FileLock(folder / f"{_FILE}.lock")
     try:
-        os.link(ready, folder / _FILE)
-    except FileExistsError:
-        pass
+        lock.acquire()
     except OSError as error:
         raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
+    try:
+        yield
     finally:
-        ready.unlink(missing_ok=True)
-    held = read(folder)
-    if held is None:
-        raise StoreError(f"{_FILE} was removed from {folder} while it was opened.")
-    return held
+        lock.release()
 
 
 def write(folder: Path, manifest: Manifest) -> None:

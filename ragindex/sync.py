@@ -1,7 +1,8 @@
 """Bringing parts up to the corpus: the one verb behind building, adding, changing, removing and carrying on.
 
-A part's coverage (passage id, revision, what it cost) is a collection beside its data and is written after the data.
-So whatever moment a process dies at, the next sync makes again what is not covered, and twice does no harm.
+A part's coverage (passage id, revision, what it cost) is a collection beside its data and is written after the data;
+before the data, a journal names the passages whose records are about to change. So whatever moment a process dies at,
+the next sync makes again or forgets what was in doubt or is not covered, and twice does no harm.
 """
 
 import time
@@ -82,11 +83,16 @@ def _forget(task: Building, ids: list[str]) -> int:
     with bar(f"{task.name}: removing", len(ids)) as advance:
         for start in range(0, len(ids), _BATCH):
             doomed = ids[start : start + _BATCH]
+            task.coverage.begin(doomed)
             _touch_neighbours(task, doomed)
-            task.part.apply(Change({}, tuple(doomed)), task.site)
-            task.coverage.forget(doomed)
+            _remove(task, doomed)
             advance(len(doomed))
     return len(ids)
+
+
+def _remove(task: Building, ids: Sequence[str]) -> None:
+    task.part.apply(Change({}, tuple(ids)), task.site)
+    task.coverage.forget(ids)
 
 
 def _make(task: Building, todo: pa.Table) -> int:
@@ -98,20 +104,22 @@ def _make(task: Building, todo: pa.Table) -> int:
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)
             ids, wanted = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
+            task.coverage.begin(ids)
             _touch_neighbours(task, ids)  # of the records the passages leave
             cost = _apply(task, Change(dict(zip(ids, wanted, strict=True))))
             _touch_neighbours(task, ids)  # of those they join
             _cover(task, ids, wanted, cost)
             advance(len(ids))
+    task.coverage.flush()
     return len(todo)
 
 
 def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usage) -> None:
-    """What failed stays uncovered: the next sync tries again."""
+    """What failed is not held and not covered: the next sync tries again."""
     made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.site.failures]
     failed = [id for id in ids if id in task.site.failures]
     if failed:
-        task.coverage.forget(failed)
+        _remove(task, failed)
     if made:
         task.coverage.cover([id for id, _ in made], [revision for _, revision in made], cost)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ragindex import imports, registry, revisions, tracing
+from ragindex import imports, journal, registry, revisions, tracing
 from ragindex import manifest as manifests
 from ragindex.corpus import Cutting, passage_text
 from ragindex.coverage import Coverage
@@ -19,10 +19,11 @@ from ragindex.encoders.fitting import Encoders
 from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
 from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, tasks_of, uses_encoder
 from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
+from ragindex.journal import DamagedJournalError, Journal
 from ragindex.language.opened import Model
 from ragindex.language.setting import Setting
 from ragindex.language.tasks import Language
-from ragindex.manifest import Manifest, PartRecord
+from ragindex.manifest import Manifest, PartRecord, Settings
 from ragindex.progress import bar
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
@@ -104,8 +105,7 @@ class Workspace:
         _make(folder)
         opened = plugin.open(folder / "store")
         if held is None:
-            first = Manifest(settings=settings, seed=seed or 0, libraries=manifests.libraries())
-            held = manifests.create(folder, first)
+            held = _first(folder, opened, settings, seed or 0)
             settings = settled(folder, held, language, cutting, plugin)  # somebody else may have made it meanwhile
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
@@ -139,10 +139,13 @@ class Workspace:
 
     @property
     def documents(self) -> Documents:
-        """The documents as they are now, indexed or not."""
+        """The documents as they are now, indexed or not; to be read."""
         version = self.store.version("documents")
         if version is None:
-            return Documents(self.store.create("documents", SCHEMA), self.cutting)
+            raise StoreError(
+                f"The store of the workspace {self.folder} has lost its documents. "
+                f"Run: ragindex index DATA --workspace {self.folder}"
+            )
         return Documents(self.store.open("documents", version), self.cutting)
 
     def add(self, documents: Iterable[Document]) -> Changed:
@@ -394,11 +397,20 @@ class Workspace:
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
             site = self._site(part, key, inputs, corpus, metered)
-            coverage = Coverage.open(self.store, key, shares=shares_records(part))
+            coverage = self._coverage(part, key, names)
             earlier = self.manifest.parts.get(key) if getattr(type(part), "finishes_changes", False) else None
             finished = earlier.finish_seconds if earlier else 0.0
             tasks[key] = Building(key, part, inputs, site, metered, self.encoders.name, coverage, finished)
         return list(tasks.values())
+
+    def _coverage(self, part: Part[Any], key: str, names: Sequence[str]) -> Coverage:
+        """A part whose journal cannot be read is made anew: nothing tells what it holds."""
+        kept = Journal.of(self.folder, key)
+        try:
+            return Coverage.open(self.store, key, kept, shares=shares_records(part))
+        except DamagedJournalError:
+            self._drop(key, names)
+            return Coverage.open(self.store, key, kept, shares=shares_records(part))
 
     def _site(
         self, part: Part[Any], key: str, inputs: Sequence[Building], corpus: Documents, encoder: BuildEncoder | None
@@ -450,14 +462,15 @@ class Workspace:
         encoders = {**self.manifest.encoders, **({self.encoders.name: encoder} if encoder else {})}
         replaced = self.manifest.encoders.get(self.encoders.name)
         now = time.time()
+        names = self.store.names()
+        abandoned = {name.rpartition(".")[0] for name in names if "." in name}  # begun by a sync that never finished
         outdated = {
             key: self.manifest.outdated.get(key, now)
-            for key, record in {**dict.fromkeys(self.manifest.outdated), **self.manifest.parts}.items()
+            for key, record in {**dict.fromkeys((*abandoned, *self.manifest.outdated)), **self.manifest.parts}.items()
             if key not in made
             and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
         }
         doomed = {key for key, since in outdated.items() if now - since > _KEEP_OUTDATED}
-        names = self.store.names()
         for key in doomed:
             self._drop(key, names)
         parts = {key: record for key, record in self.manifest.parts.items() if key not in outdated}
@@ -476,14 +489,22 @@ class Workspace:
             outdated={key: since for key, since in outdated.items() if key not in doomed},
             libraries=manifests.libraries(),
         )
+        journal.finish(self.folder, made)
         for name in ["documents", *(f"{key}.{kind}" for key in made for kind in ("coverage", *made[key].collections))]:
             self.store.clean(name)
 
     def _finish_again(self) -> None:
-        """Every part's collections, as the store's parameters now ask for: its memory may be less than it was."""
+        """Every part's collections, as the store's parameters now ask for: its memory may be less than it was.
+
+        Readers stay pinned to the last finished state of a part that a sync was interrupted in: what the part holds
+        now is of two corpora. The sync that completes it finishes it too.
+        """
         with self._writing("ragindex sync"):
+            interrupted = journal.unfinished(self.folder)
             made = {
                 key: record.model_copy(update={"collections": record.collections | finished(key, self.store)[0]})
+                if key not in interrupted
+                else record
                 for key, record in self.manifest.parts.items()
             }
             self._opened.clear()
@@ -492,9 +513,11 @@ class Workspace:
     def _drop(self, key: str, names: Sequence[str]) -> None:
         """Coverage first: what is left of a drop that was cut short is not taken for a part."""
         record = self.manifest.parts.get(key)
-        recorded = [f"{key}.{kind}" for kind in ("coverage", *record.collections)] if record else []
-        for name in sorted({*recorded, *(name for name in names if name.rpartition(".")[0] == key)}):
+        recorded = [f"{key}.{kind}" for kind in record.collections] if record else []
+        held = [name for name in names if name.rpartition(".")[0] == key]
+        for name in dict.fromkeys((f"{key}.coverage", *recorded, *held)):
             self.store.drop(name)
+        Journal.of(self.folder, key).remove()
         shutil.rmtree(self.folder / "parts" / key, ignore_errors=True)
 
     def _up_to_date(self, parts: Sequence[Part[Any]]) -> bool:
@@ -502,7 +525,7 @@ class Workspace:
             return not parts and not self._corpus_moved()
         keys = [self._key(part, self._pinned_encoder(part)) for part in parts]
         records = [self.manifest.parts.get(key) for key in keys]
-        finished = all(
+        finished = journal.unfinished(self.folder).isdisjoint(keys) and all(
             record is not None and record.corpus == self.manifest.corpus and not record.failed for record in records
         )
         return finished and all((now or 0) >= pinned for key in keys for now, pinned in self._versions(key))
@@ -552,6 +575,18 @@ def _distinct(documents: Iterable[Document]) -> list[Document]:
             raise DataError("each document id once", f"the id {document.id!r} twice")
         seen.add(document.id)
     return kept
+
+
+def _first(folder: Path, store: Store, settings: Settings, seed: int) -> Manifest:
+    """The first manifest, written after the collection of documents: nobody can write to that before."""
+    with manifests.making(folder):
+        held = manifests.read(folder)
+        if held is None:
+            version = store.create("documents", SCHEMA).version
+            libraries = manifests.libraries()
+            held = Manifest(settings=settings, seed=seed, documents_version=version, libraries=libraries)
+            manifests.write(folder, held)
+        return held
 
 
 def _make(folder: Path) -> None:

@@ -42,6 +42,8 @@ _INDEXED_FROM = 0.25
 _KEEP_VERSIONS = timedelta(days=1)
 """How long a version stays, once another is pinned, for readers that search from disk."""
 _FOR_EVER = timedelta(days=36_500)
+_DELETED_AT_ONCE = 10_000
+"""A deletion costs a pass over the collection and a version, however many records it names."""
 _MOST_KEYS = 1000
 """Metadata keys that a collection can filter on: each is a column."""
 
@@ -237,8 +239,8 @@ class LanceCollection:
         """In blocks, each one version."""
         doomed = list(ids)
         with _engine(f"remove records of the collection {self.name}"):
-            for start in range(0, len(doomed), 1000):
-                self.table.delete(self._condition(Ids(tuple(doomed[start : start + 1000]))))
+            for start in range(0, len(doomed), _DELETED_AT_ONCE):
+                self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETED_AT_ONCE]))))
         if self._ids is not None:
             self._ids.difference_update(doomed)
         self._image = self._estimate = self._table = None
