@@ -6,6 +6,7 @@ LanceDB keeps the records durable and versioned. What fits the memory budget is 
 
 import json
 import os
+import shutil
 import socket
 import time
 import weakref
@@ -118,7 +119,11 @@ class LanceStore:
             while page.page_token:
                 page = self.connection.list_tables(page_token=page.page_token)
                 names += page.tables
-        return sorted(names)
+        return sorted(name for name in names if self._has_a_version(name))
+
+    def _has_a_version(self, name: str) -> bool:
+        """Not where a process died while it made the collection: LanceDB lists such a folder and cannot open it."""
+        return any((self.folder / f"{name}.lance" / "_versions").glob("*.manifest"))
 
     def version(self, name: str) -> int | None:
         """The newest version, None where there is no such collection."""
@@ -126,10 +131,13 @@ class LanceStore:
             return int(self.connection.open_table(name).version) if name in self.names() else None
 
     def drop(self, name: str) -> None:
-        """Remove the collection and its files."""
+        """Remove the collection and its files. It is gone at once: files removed one by one would leave half of it."""
         with _engine(f"remove the collection {name}"):
-            if name in self.names():
-                self.connection.drop_table(name)
+            doomed = self.folder / "dropped"
+            if (self.folder / f"{name}.lance").exists():
+                doomed.mkdir(exist_ok=True)
+                (self.folder / f"{name}.lance").replace(doomed / f"{name}-{time.time_ns()}")
+            shutil.rmtree(doomed, ignore_errors=True)
             for mapped in (self.folder / "mapped").glob(f"{name}-*.npy"):
                 mapped.unlink(missing_ok=True)
 
