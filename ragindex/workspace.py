@@ -294,7 +294,14 @@ class Workspace:
         name, digest = registry.name_of(model(made)), imports.taken(file, self.folder)
         with self.store.lease("ragindex index"):
             self._reload()
-            self._save(imports={**self.manifest.imports, name: digest})
+            before = self._current_keys()
+            imported = self.manifest.model_copy(update={"imports": {**self.manifest.imports, name: digest}})
+            replaced = before - self._current_keys(imported)  # made from another file: no sync would bring them up
+            self._save(
+                imports=imported.imports,
+                parts={key: record for key, record in self.manifest.parts.items() if key not in replaced},
+                outdated=self.manifest.outdated | dict.fromkeys(sorted(replaced), time.time()),
+            )
 
     def asks(self, scheme: IndexingScheme) -> bool:
         """Whether the scheme or one of its parts asks a language model, or the rules in its place; no imported one."""
@@ -541,6 +548,13 @@ class Workspace:
 
     def _corpus_moved(self) -> bool:
         return (self.store.version("documents") or 0) != self.manifest.documents_version
+
+    def _current_keys(self, manifest: Manifest | None = None) -> set[str]:
+        """The finished parts that are made from the imported files of `manifest`, with any encoder."""
+        imported, encoders = (manifest or self.manifest).imports, {None, *self.manifest.encoders.values()}
+        means = [Means(encoder, self.model.id, self.seed, imported) for encoder in encoders]
+        parts = [registry.part(record.part) for record in self.manifest.parts.values()]
+        return {part_key(part, one) for part in parts for one in means} & self.manifest.parts.keys()
 
     def _finished_parts(self) -> list[Part[Any]]:
         """Those that are made with this encoder, language model and seed."""
