@@ -18,9 +18,8 @@ from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, chat, slow
 
 from ragindex.errors import DataError, LanguageError, StoreError
-from ragindex.language import accepting, ledger
+from ragindex.language import accepting, claims, ledger
 from ragindex.language.cache import Answer, Cache, Held, NoCache, Origin, held, prune, size
-from ragindex.language.claims import Claims
 from ragindex.language.handing_on import export_calls, import_calls
 from ragindex.language.prices import Price, Prices
 from ragindex.language.setting import Setting
@@ -244,13 +243,12 @@ def test_a_row_that_cannot_be_written_is_told_to_whoever_waits(tmp_path: Path) -
 
 
 def test_claims_are_held_by_one_thread(tmp_path: Path) -> None:
-    claims = Claims(tmp_path / "claims")
     inside, most = 0, 0
     lock = threading.Lock()
 
     def work(number: int) -> None:
         nonlocal inside, most
-        with claims.held(key(number % 2)):
+        with claims.held(tmp_path / "file", key(number % 2)):
             with lock:
                 inside, most = inside + 1, max(most, inside + 1)
             time.sleep(0.005)
@@ -264,13 +262,12 @@ def test_claims_are_held_by_one_thread(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_claims_are_held_by_one_process(tmp_path: Path) -> None:
-    claims = [Claims(tmp_path / "claims"), Claims(tmp_path / "claims")]
     reading, writing = os.pipe()
-    with claims[0].held(key(1)):
+    with claims.held(tmp_path / "file", key(1)):
         child = os.fork()
         if child == 0:
             for number in (2, 1):
-                with claims[1].held(key(number)):
+                with claims.held(tmp_path / "file", key(number)):
                     os.write(writing, str(number).encode())
             os._exit(0)
         assert os.read(reading, 1) == b"2"  # another key is free

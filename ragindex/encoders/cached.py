@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from filelock import FileLock
 from ragindex import meter
 from ragindex.errors import StoreError
 from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
-from ragindex.language import ledger
+from ragindex.language import claims, ledger
 from ragindex.types import Usage
 
 _Made = TypeVar("_Made")
@@ -70,7 +69,7 @@ class CachedEncoder:
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]]
 
     def __init__(self, encoder: Encoder, path: Path) -> None:
-        self._encoder, self._path, self._lock = encoder, path, Lock()
+        self._encoder, self._path = encoder, path
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = _metered(encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
@@ -126,20 +125,27 @@ class CachedEncoder:
     def encode_documents_with_usage(self, texts: Sequence[str]) -> tuple[Floats, Usage, Usage]:
         """Vectors, what these texts (each once) cost when first encoded, and what was paid now.
 
-        Every batch of 512 is committed before the next is encoded. Raises StoreError where the file fails.
+        Every batch of 512 is committed before the next is encoded. Of all who encode for the file with this encoder,
+        in whichever process, one does so at a time, and looks first at what the others have made. Raises StoreError
+        where the file fails.
         """
         keys = [_key(text) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
-        with self._lock, _opened(self._path) as connection:
+        turn = hashlib.sha256(self.id.encode()).hexdigest()
+        with _opened(self._path) as connection:
             rows = self._held(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
             spent = Usage()
             for start in range(0, len(missing), _BATCH):
-                batch = {key: wanted[key] for key in missing[start : start + _BATCH]}
-                made, paid = self._encoded(batch)
-                self._keep(connection, made)
-                rows.update(made)
-                spent += paid
+                batch = missing[start : start + _BATCH]
+                with claims.held(self._path, turn):
+                    rows.update(self._held(connection, batch))
+                    left = {key: wanted[key] for key in batch if key not in rows}
+                    if left:
+                        made, paid = self._encoded(left)
+                        self._keep(connection, made)
+                        rows.update(made)
+                        spent += paid
         vectors = np.stack([rows[key].vector for key in keys]) if keys else self._none()
         return vectors, _sum(rows[key].cost for key in wanted), spent
 
@@ -204,6 +210,7 @@ def _metered(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]]
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection of this call's own: nothing to close later, nothing shared with a forked process."""
+    claims.require_one_name(path)
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode

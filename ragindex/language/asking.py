@@ -1,6 +1,6 @@
 """Doing tasks with a language model: one conversation an input, many inputs at once."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,9 +37,9 @@ class ModelLanguage:
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """The answer to one input, asked twice where the first cannot be used. Raises as `Language.run` says."""
         request = self._request(task, inputs, repeat)
-        output, replayed = self._converse(task, request, fresh=False)
-        if isinstance(output, UnusableError) and again and replayed:
-            output, _ = self._converse(task, request, fresh=True)
+        output, kept = self._converse(task, request)
+        if isinstance(output, UnusableError) and again and kept:
+            output, _ = self._converse(task, request, unwanted=kept)
         if not isinstance(output, UnusableError):
             return output
         ledger.count(task.name, "failed")
@@ -66,15 +66,18 @@ class ModelLanguage:
         messages, plain = tuple(render(task, inputs)), task.read is not None
         return Request(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
 
-    def _converse(self, task: Task[Output], request: Request, fresh: bool) -> tuple[Output | UnusableError, bool]:
-        """What comes of one question and, where the answer cannot be used, one more; and whether any was kept."""
-        answer, replayed = self._calls.answer(task, request, fresh)
+    def _converse(
+        self, task: Task[Output], request: Request, unwanted: Sequence[Answer] = ()
+    ) -> tuple[Output | UnusableError, list[Answer]]:
+        """What comes of one question and, where the answer cannot be used, one more; and which answers were kept."""
+        answer, replayed = self._calls.answer(task, request, unwanted)
+        kept = [answer] if replayed else []
         output = _read(task, answer)
         if not isinstance(output, UnusableError) or output.kind == "refusal":
-            return output, replayed
+            return output, kept
         ledger.count(task.name, "asked again")
-        answer, replayed_too = self._calls.answer(task, _corrected(request, answer, output), fresh)
-        return _read(task, answer), replayed or replayed_too
+        answer, replayed = self._calls.answer(task, _corrected(request, answer, output), unwanted)
+        return _read(task, answer), [*kept, answer] if replayed else kept
 
 
 def _read(task: Task[Output], answer: Answer) -> Output | UnusableError:

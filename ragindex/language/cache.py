@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias
 from filelock import FileLock
 
 from ragindex.errors import StoreError
-from ragindex.language.claims import Claims
+from ragindex.language import claims
 
 _PATIENCE = 60.0  # seconds to wait for another process's commit
 _VERSION = 1
@@ -100,21 +100,21 @@ _SCHEMA = ", ".join(
 _READ = f"SELECT {', '.join(field.name for field in fields(Answer))} FROM calls WHERE key = ?"  # noqa: S608
 _WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * _WIDTH)})"  # noqa: S608
 _ADD = _WRITE.replace("OR REPLACE", "OR IGNORE")
-_forked: list[sqlite3.Connection] = []  # connections of the parent, never to be closed by its child
+_using = Lock()  # held while this process is inside SQLite: no fork may copy a lock or half a transaction
 
 
 class Cache:
     """The SQLite file `path`, in WAL mode. Safe for threads, processes and forks; closed when it is forgotten.
 
-    Equal calls at the same moment, in whichever process, wait for the first. Nothing is opened before it is needed.
+    Equal calls at the same moment, in whichever process and by whichever cache of the file, wait for the first.
+    Nothing is opened before it is needed.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._claims = Claims(Path(f"{path}.claims"))
-        self._lock = Lock()
         self._waiting: deque[Row] = deque()
-        self._opened: tuple[int, sqlite3.Connection] | None = None
+        self._opened: sqlite3.Connection | None = None
+        _caches.add(self)
 
     def get(self, key: str) -> Answer | None:
         """The answer kept under `key`. Raises StoreError."""
@@ -143,24 +143,31 @@ class Cache:
             return connection.executemany(_ADD, rows).rowcount
 
     def claimed(self, key: str) -> AbstractContextManager[None]:
-        """Held by one thread of one process at a time. Raises StoreError."""
-        return self._claims.held(key)
+        """Held by one thread of one process at a time, whatever path the file has there. Raises StoreError."""
+        return claims.held(self.path, key)
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """This process's connection, for one thread at a time. Raises StoreError for what goes wrong inside."""
-        with self._lock, _told(self.path):
-            if self._opened is not None and self._opened[0] != os.getpid():
-                _forked.append(self._opened[1])
-                self._opened = None
+        """A connection, for one thread of the process at a time. Raises StoreError for what goes wrong inside."""
+        with _using, _told(self.path):
             if self._opened is None:
-                self._opened = (os.getpid(), _open(self.path))
-                weakref.finalize(self, _close, *self._opened)
-            yield self._opened[1]
+                self._opened = _open(self.path)
+                weakref.finalize(self, self._opened.close)
+            yield self._opened
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again when it is needed. Only while no thread is inside."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+_caches: "weakref.WeakSet[Cache]" = weakref.WeakSet()
 
 
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
+    claims.require_one_name(path)
     connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
         with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
@@ -180,13 +187,6 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _close(process: int, connection: sqlite3.Connection) -> None:
-    if os.getpid() == process:
-        connection.close()
-    else:
-        _forked.append(connection)
-
-
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
     try:
@@ -197,6 +197,26 @@ def _told(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         hint = "Move the file away; its calls are then paid again, except those of an export that is imported."
         raise StoreError(f"The call cache {path} is broken: {error}. {hint}") from error
+
+
+def _before_fork() -> None:
+    """Connections must not be carried into a child: both open their own when they need one."""
+    _using.acquire()
+    for cache in list(_caches):
+        cache.close()
+
+
+def _after_fork() -> None:
+    _using.release()
+
+
+def _in_child() -> None:
+    global _using
+    _using = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 # ---------------------------------------------------------------- what it holds

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from random import Random
@@ -32,12 +32,15 @@ class Calls:
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
 
-    def answer(self, task: Task[Any], request: Request, fresh: bool) -> tuple[Answer, bool]:
-        """The answer to a request, and whether it was kept from before. `fresh`: one that was kept is not wanted."""
+    def answer(self, task: Task[Any], request: Request, unwanted: Sequence[Answer] = ()) -> tuple[Answer, bool]:
+        """The answer to a request, and whether it was kept from before.
+
+        A kept one that is `unwanted` is replaced, once by all who do not want it.
+        """
         start, cache = time.perf_counter(), self._setting.cache
         key = self._key(task, request)
         with cache.claimed(key):
-            kept = None if fresh else cache.get(key)
+            kept = None if (found := cache.get(key)) in unwanted else found
             answer = self._pay(task, request, key) if kept is None else kept
         money = answer.money
         if money is None:

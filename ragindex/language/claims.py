@@ -1,13 +1,21 @@
-"""One at a time for each key, among the threads of this process and among processes of this machine."""
+"""One at a time for each key of a file, among the threads of this process and among processes of this machine.
+
+A claim is a lock on a single byte of a file beside the one that it guards: the system frees those of a process that
+dies. Such locks belong to the process, not to whoever took them: nobody else in the process is kept out by one, and
+closing any descriptor of the file drops all. So the process has one table of the files with claims on them. Everybody
+who claims a key goes through it, a file is opened once, and it is closed when nobody holds or awaits a claim on it.
+"""
 
 import os
+import shlex
 import sys
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import TypeAlias
 
 from ragindex.errors import StoreError
 
@@ -16,72 +24,167 @@ if sys.platform != "win32":
 
 _PATIENCE = 0.02  # seconds between two looks at what another process holds
 _PLACES = 2**62
+_Identity: TypeAlias = tuple[int, int]
+"""Device and inode: one file has one, whatever names lead to it."""
 
 
-class Claims:
-    """Claims on keys, as locks on single bytes of the file `path`: the system frees those of a process that dies."""
+@dataclass(slots=True, eq=False)
+class _File:
+    """A file with claims on it: who uses it in this process, and a lock for each place that is held or awaited."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, Lock()
-        self._keys: dict[str, tuple[Lock, int]] = {}
-        self._opened: tuple[int, int] | None = None
+    identity: _Identity
+    descriptors: list[int] = field(default_factory=list)
+    users: int = 0
+    places: dict[int, tuple[Lock, int]] = field(default_factory=dict)
 
-    @contextmanager
-    def held(self, key: str) -> Iterator[None]:
-        """Nobody else holds `key` inside. Raises StoreError where the file cannot be used."""
-        with self._between_threads(key), self._between_processes(int(key[:16], 16) % _PLACES):
-            yield
 
-    @contextmanager
-    def _between_threads(self, key: str) -> Iterator[None]:
-        with self._lock:
-            lock, waiting = self._keys.get(key, (Lock(), 0))
-            self._keys[key] = (lock, waiting + 1)
+_table = Lock()
+_files: dict[_Identity, _File] = {}
+
+
+@contextmanager
+def held(guarded: Path, key: str) -> Iterator[None]:
+    """Nobody else holds `key` (64 bits in hexadecimal digits or more) of the file `guarded` inside.
+
+    The claims of a file are the same under each of its paths, through symbolic links too. Raises StoreError where
+    the file of claims cannot be used.
+    """
+    path, place = Path(f"{os.path.realpath(guarded)}.claims"), int(key[:16], 16) % _PLACES
+    while True:
+        file = _entered(path)
         try:
-            with lock:
-                yield
+            with _between_threads(file, place), _between_processes(file, place, path):
+                if _identity(path) == file.identity:
+                    yield
+                    return
         finally:
-            with self._lock:
-                _, waiting = self._keys.pop(key)
-                if waiting > 1:
-                    self._keys[key] = (lock, waiting - 1)
+            _left(file)
+        # somebody has deleted the file meanwhile: whoever comes now looks at another one
 
-    @contextmanager
-    def _between_processes(self, place: int) -> Iterator[None]:
-        """On Windows, whose locks are others, only the threads of one process wait for one another."""
-        if sys.platform == "win32":
-            yield
-            return
+
+def require_one_name(path: Path) -> None:
+    """Raises StoreError for a database with several names (hard links).
+
+    SQLite keeps a log beside each name, and whoever opens the file by another name does not see it.
+    """
+    if path.is_file() and path.stat().st_nlink > 1:
+        raise StoreError(
+            f"The file {path} has {path.stat().st_nlink} names (hard links); a database that is written must have one. "
+            f"Run: cp {shlex.quote(str(path))} {shlex.quote(f'{path}.own')} && "
+            f"mv {shlex.quote(f'{path}.own')} {shlex.quote(str(path))}"
+        )
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _entered(path: Path) -> _File:
+    """The file at `path`, opened where nobody in this process uses it."""
+    with _table:
         try:
-            while not _locked(self._file(), place):
+            file = _files.get(_identity(path) or (0, 0)) or _opened(path)
+        except OSError as error:
+            raise StoreError(f"The file of claims {path} cannot be used: {error}.") from error
+        file.users += 1
+        return file
+
+
+def _opened(path: Path) -> _File:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    status = os.fstat(descriptor)
+    identity = (status.st_dev, status.st_ino)
+    file = _files.setdefault(identity, _File(identity))
+    file.descriptors.append(descriptor)  # never closed while the file is in use, though it may be the second
+    return file
+
+
+def _left(file: _File) -> None:
+    with _table:
+        if _files.get(file.identity) is not file:
+            return  # in a forked child: it is the parent's
+        file.users -= 1
+        if file.users == 0:
+            del _files[file.identity]
+            for descriptor in file.descriptors:
+                os.close(descriptor)
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (status.st_dev, status.st_ino)
+
+
+# ---------------------------------------------------------------- waiting
+
+
+@contextmanager
+def _between_threads(file: _File, place: int) -> Iterator[None]:
+    with _table:
+        lock, waiting = file.places.get(place, (Lock(), 0))
+        file.places[place] = (lock, waiting + 1)
+    try:
+        with lock:
+            yield
+    finally:
+        with _table:
+            _, waiting = file.places.pop(place)
+            if waiting > 1:
+                file.places[place] = (lock, waiting - 1)
+
+
+@contextmanager
+def _between_processes(file: _File, place: int, path: Path) -> Iterator[None]:
+    """On Windows, whose locks are others, only the threads of one process wait for one another."""
+    if sys.platform == "win32":
+        yield
+        return
+    mine = os.getpid()
+    try:
+        try:
+            while not _locked(file.descriptors[0], place):
                 time.sleep(_PATIENCE)
         except OSError as error:
-            raise StoreError(f"The file of claims {self._path} cannot be used: {error}.") from error
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._file(), fcntl.LOCK_UN, 1, place)
-
-    def _file(self) -> int:
-        """The file, opened once in each process: a process that closes it gives up all it holds."""
-        with self._lock:
-            if self._opened is None or self._opened[0] != os.getpid():
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._opened = (os.getpid(), os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-                weakref.finalize(self, _close, *self._opened)
-            return self._opened[1]
+            raise StoreError(f"The file of claims {path} cannot be used: {error}.") from error
+        yield
+    finally:
+        if os.getpid() == mine:  # no other thread of this process can hold the place
+            fcntl.lockf(file.descriptors[0], fcntl.LOCK_UN, 1, place)
 
 
 if sys.platform != "win32":
 
-    def _locked(file: int, place: int) -> bool:
+    def _locked(descriptor: int, place: int) -> bool:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except (BlockingIOError, PermissionError):
             return False
         return True
 
 
-def _close(process: int, file: int) -> None:
-    if os.getpid() == process:
-        os.close(file)
+# ---------------------------------------------------------------- forks
+
+
+def _before_fork() -> None:
+    _table.acquire()
+
+
+def _after_fork() -> None:
+    _table.release()
+
+
+def _in_child() -> None:
+    """A child holds no claim of its parent's, and none of the parent's threads is there."""
+    global _table
+    for file in _files.values():
+        for descriptor in file.descriptors:
+            os.close(descriptor)
+    _files.clear()
+    _table = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

@@ -1,0 +1,49 @@
+"""The three kinds of calls that are paid and kept in a file, each as one function of a server, a file and texts.
+
+Run as a process, `paying.py KIND URL`, it reads lines `PATH TEXT TEXT …` and pays for them, then says `done`.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from made_language import ECHO, PRICES, QUICK
+
+from baselines.rerank.endpoint import Endpoint, EndpointScoring
+from ragindex.encoders.cached import CachedEncoder
+from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
+from ragindex.language.cache import Cache
+from ragindex.language.limits import Limits
+from ragindex.language.openai_compatible import OpenAICompatibleChat
+from ragindex.language.setting import Setting
+
+KEY = "sk-a-secret-of-this-test"
+
+
+def chats(url: str, path: Path) -> Callable[[Sequence[str]], object]:
+    language = OpenAICompatibleChat(model="small", base_url=url).open(
+        Setting(cache=Cache(path), prices=PRICES, clock=QUICK)
+    )
+    return lambda texts: language.map(ECHO, [{"text": text} for text in texts])
+
+
+def reranks(url: str, path: Path) -> Callable[[Sequence[str]], object]:
+    setting, cache = Setting(prices=PRICES, clock=QUICK), Cache(path)
+    scoring = EndpointScoring(Endpoint(model="small", base_url=url), setting, cache, Limits(8, clock=QUICK))
+    return lambda texts: [scoring.scores(text, [("", "slate")]) for text in texts]
+
+
+def embeds(url: str, path: Path) -> Callable[[Sequence[str]], object]:
+    encoder = CachedEncoder(OpenAIEncoder(OpenAICompatible(model="small", dimensions=8), url, KEY), path)
+    return lambda texts: [encoder.encode_documents([text]) for text in texts]
+
+
+KINDS = {"chat": chats, "rerank": reranks, "embed": embeds}
+
+if __name__ == "__main__":
+    make, url = KINDS[sys.argv[1]], sys.argv[2]
+    print("ready", flush=True)
+    for line in sys.stdin:
+        path, *texts = line.split()
+        make(url, Path(path))(texts)
+        print("done", flush=True)
