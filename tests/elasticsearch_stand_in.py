@@ -54,7 +54,7 @@ class StandIn:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_GET = do_POST = do_PUT = _any  # noqa: N815  # the names that the base class looks for
+            do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815  # the names that the base class looks for
 
             def log_message(self, *_: Any) -> None:
                 pass

@@ -29,6 +29,13 @@ def held_in_memory(batch: pa.RecordBatch, schema: Schema, folder: Path) -> Colle
     return finished(store, collection, "twin")
 
 
+def plain_client(store: Any) -> Any:
+    """A client of the store's server for requests that the framework never makes."""
+    from elasticsearch import Elasticsearch
+
+    return Elasticsearch([one.base_url for one in store.server.client.transport.node_pool.all()])
+
+
 def indices(store: Any) -> list[str]:
     return sorted(store.server.client.indices.get(index=f"{store.layout.base}-*", filter_path="*.settings.index.uuid"))
 

@@ -14,7 +14,7 @@ from elasticsearch_stand_in import INFO, Answer, StandIn, authority, certificate
 from ragindex import registry
 from ragindex.errors import StoreError, UsageError
 from ragindex.services import Trouble, TroubleError
-from ragindex.stores import elastic_bulk, elastic_client
+from ragindex.stores import elastic_answers, elastic_bulk, elastic_client
 from ragindex.stores.elastic_bulk import Action
 from ragindex.stores.elastic_client import Server
 
@@ -301,14 +301,12 @@ def test_what_passes_is_tried_again_and_nothing_else(standing: Standing, monkeyp
 
 
 def _server(url: str) -> Server:
-    from elasticsearch import Elasticsearch
-
-    return Server(url, Elasticsearch(url, max_retries=0), (), retries=2)
+    return Server(url, elastic_client.client_of([url], max_retries=0), (), retries=2)
 
 
 def test_the_reasons_of_a_server_are_short() -> None:
     body = {"error": {"type": "search", "reason": "all failed", "failed_shards": [{"reason": {"reason": "boom"}}]}}
-    assert elastic_client.problem(body) == ("search", "all failed: boom")
-    assert elastic_client.problem({"error": "plain"}) == ("", "plain")
-    assert elastic_client.problem("<html>") == ("", "")
+    assert elastic_answers.problem(body) == ("search", "all failed: boom")
+    assert elastic_answers.problem({"error": "plain"}) == ("", "plain")
+    assert elastic_answers.problem("<html>") == ("", "")
     assert len(Server("http://h", None, ("k",)).short("k" * 5000)) == 400

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from made_elasticsearch import TEXT, finished, held_in_memory, texts
+from made_elasticsearch import TEXT, finished, held_in_memory, plain_client, texts
 
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
@@ -67,7 +67,7 @@ def test_a_record_that_is_refused_is_named(store: Any) -> None:
 
 def test_a_request_that_is_too_large_is_sent_in_halves(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' node takes 8 MB at once."""
-    nodes = store.server.client.nodes.info(metric="settings", flat_settings=True)["nodes"]
+    nodes = plain_client(store).nodes.info(metric="settings", flat_settings=True)["nodes"]
     if {node["settings"].get("http.max_content_length") for node in nodes.values()} != {"8mb"}:
         pytest.skip("the server takes more than 8 MB at once")
     monkeypatch.setattr(elastic_bulk, "_LARGEST", 50 << 20)

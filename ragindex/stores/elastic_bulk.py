@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from ragindex.errors import StoreError
 from ragindex.services import Trouble, TroubleError, delay
+from ragindex.stores.elastic_answers import ItemsError
 from ragindex.stores.elastic_client import Server
 from ragindex.stores.elastic_records import key
 
@@ -75,39 +75,47 @@ def _send(server: Server, alias: str, block: Sequence[Action], name: str) -> Non
     rng = Random()  # noqa: S311  # jitter, no result
     left = list(block)
     for attempt in range(server.retries + 1):
-        turned_away = _once(server, alias, left, name)
-        if not turned_away:
+        again = _once(server, alias, left, name)
+        if not again:
             return
-        left = turned_away
-        time.sleep(delay(Trouble("its queue is full", 429), attempt, rng))
-    raise server.failure(
-        f"write {len(left)} of {len(block)} records to the collection {name}", Trouble("its queue stays full", 429)
-    )
+        left, (first, *_) = [action for action, _ in again], [trouble for _, trouble in again]
+        time.sleep(delay(first, attempt, rng))
+    trouble = Trouble("its queue stays full", _FULL) if first.status == _FULL else first
+    raise server.failure(f"write {len(left)} of {len(block)} records to the collection {name}", trouble)
 
 
-def _once(server: Server, alias: str, block: list[Action], name: str) -> list[Action]:
-    """What was turned away for want of room. Raises StoreError for what was refused."""
+def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tuple[Action, Trouble]]:
+    """What is to be sent again, turned away for want of room or not on all copies of its shard, and why.
+
+    Raises StoreError for what was refused.
+    """
     lines = [line for action in block for line in action.lines]
     try:
-        answer = server.try_to(
+        server.try_to(
             lambda client: client.bulk(operations=lines, index=alias, require_alias=True, filter_path=_ANSWER)
         )
+    except ItemsError as error:
+        failed = [(action, one) for action, one in zip(block, error.troubles, strict=True) if one is not None]
     except TroubleError as error:
-        if error.trouble.status != 413:
+        if error.trouble.status != _TOO_LARGE:
             raise server.failure(f"write to the collection {name}", error.trouble) from None
         return _halves(server, alias, block, name)
-    items = [next(iter(item.values())) for item in answer["items"]] if answer.get("errors") else []
-    pairs = list(zip(block, items, strict=False))
-    refused = [(action, item) for action, item in pairs if "error" in item and item["status"] != 429]
+    else:
+        return []
+    refused = [(action, one) for action, one in failed if one.status not in (_FULL, None)]
     if refused:
         raise _refused(server, refused, len(block), name)
-    return [action for action, item in pairs if item["status"] == 429]
+    return failed
 
 
-_ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+_ANSWER = (
+    "errors,items.*.status,items.*._shards.failed,items.*.error.type,items.*.error.reason,"
+    "items.*.error.caused_by.reason"
+)
+_TOO_LARGE, _FULL = 413, 429
 
 
-def _halves(server: Server, alias: str, block: list[Action], name: str) -> list[Action]:
+def _halves(server: Server, alias: str, block: list[Action], name: str) -> list[tuple[Action, Trouble]]:
     if len(block) == 1:
         size = sum(map(len, block[0].lines))
         raise StoreError(
@@ -118,18 +126,13 @@ def _halves(server: Server, alias: str, block: list[Action], name: str) -> list[
     return [*_once(server, alias, block[:half], name), *_once(server, alias, block[half:], name)]
 
 
-def _refused(server: Server, refused: Sequence[tuple[Action, Any]], size: int, name: str) -> StoreError:
-    named = "; ".join(f"{_named(action)}: {_reason(server, item)}" for action, item in refused[:_MOST_NAMED])
+def _refused(server: Server, refused: Sequence[tuple[Action, Trouble]], size: int, name: str) -> StoreError:
+    named = "; ".join(f"{_named(action)}: {one.message}" for action, one in refused[:_MOST_NAMED])
     more = f"; and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
     first = refused[0][1]
-    trouble = Trouble(f"{named}{more}", first["status"], str(first["error"].get("type", "")))
+    trouble = Trouble(f"{named}{more}", first.status, first.code)
     return server.failure(f"write {len(refused)} of {size} records to the collection {name}", trouble)
 
 
 def _named(action: Action) -> str:
     return repr(action.id if len(action.id) <= _LONGEST_NAME else f"{action.id[:_LONGEST_NAME]}…")
-
-
-def _reason(server: Server, item: Any) -> str:
-    cause = (item["error"].get("caused_by") or {}).get("reason", "")
-    return server.short(f"{item['error'].get('reason', '')} {cause}".strip())

@@ -5,8 +5,10 @@ Keys come from the environment only. They are in no parameter, so in no file, la
 
 import base64
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -17,6 +19,8 @@ import regex
 from ragindex.errors import StoreError, UsageError
 from ragindex.registry import require
 from ragindex.services import Trouble, TroubleError, redacted, retrying, secret, variable, without_credentials
+from ragindex.stores import elastic_answers
+from ragindex.stores.elastic_answers import PARTIAL, ItemsError, problem
 
 Given = TypeVar("Given")
 URL, API_KEY, USER, PASSWORD, CA_FILE = (
@@ -47,6 +51,7 @@ _HINTS: Mapping[str, str] = {
     "host": "The certificate is of another host: write the address as the certificate has it.",
     "no tls": "The server answers without TLS there: write its address with http://, or its port for https://.",
     "plain": "The server hung up, as one with TLS does: write its address with https://. If not, see that it runs.",
+    PARTIAL: "Look at GET _cluster/health. Once no index is red, run the command again: it goes on where it stopped.",
     "other": "The address is of something else than Elasticsearch, or of a proxy before it.",
     "401": f"Set {API_KEY}, or {USER} and {PASSWORD}, to what the server accepts.",
     "403": "It needs the cluster privilege monitor and, on the store's indices, manage, read and write.",
@@ -100,6 +105,10 @@ class Server:
 
         try:
             return call(self.client)
+        except ItemsError as error:
+            raise ItemsError([one and self._without_keys(one) for one in error.troubles]) from None
+        except TroubleError as error:
+            trouble = self._without_keys(error.trouble)
         except ApiError as error:
             trouble = self._refused(error)
         except TransportError as error:
@@ -125,6 +134,9 @@ class Server:
         late = "no answer in time: " if isinstance(error, ConnectionTimeout) else ""
         return Trouble(f"{late}{message}", code="away")
 
+    def _without_keys(self, trouble: Trouble) -> Trouble:
+        return replace(trouble, message=self.short(trouble.message))
+
     def short(self, text: str) -> str:
         """What a server said, without our keys and not too long."""
         for key in self.keys:
@@ -148,18 +160,6 @@ def _tls(message: str) -> str:
     return "host" if "doesn't match" in message or "mismatch" in message else "tls"
 
 
-def problem(body: Any) -> tuple[str, str]:
-    """The type of an error that the server answered with, and its reason."""
-    error = body.get("error") if isinstance(body, Mapping) else None
-    if not isinstance(error, Mapping):
-        return "", str(error or "")
-    causes = error.get("failed_shards") or error.get("root_cause") or [{}]
-    cause = causes[0].get("reason", causes[0])
-    deeper = cause.get("reason", "") if isinstance(cause, Mapping) else str(cause)
-    reason = str(error.get("reason", ""))
-    return str(error.get("type", "")), reason if not deeper or deeper in reason else f"{reason}: {deeper}"
-
-
 # ---------------------------------------------------------------- connecting
 
 
@@ -181,7 +181,7 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
     hosts = [host.strip().rstrip("/") for host in written.split(",") if host.strip()]
     login, keys = _login(hosts)
     bare = [checked_address(without_credentials(checked_address(host, URL)), URL) for host in hosts]
-    client = package.Elasticsearch(
+    client = client_of(
         [_with_port(host) for host in bare],
         request_timeout=timeout,
         max_retries=len(bare),  # the other nodes
@@ -191,6 +191,31 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
     server = Server(",".join(bare), client, keys, retries)
     _check(server)
     return server
+
+
+def client_of(hosts: Sequence[str], **how: Any) -> Any:
+    """The only way to make a client: each of its answers is checked before anybody sees it (see elastic_answers)."""
+    from elasticsearch import Elasticsearch
+
+    return Elasticsearch(list(hosts), transport_class=_checking(), **how)
+
+
+@cache
+def _checking() -> type:
+    from elastic_transport import Transport
+
+    class CheckingTransport(Transport):
+        """Sends only what it can check the answer to."""
+
+        def perform_request(self, method: str, target: str, *, body: Any = None, **how: Any) -> Any:
+            """Raises TroubleError where the answer is not whole."""
+            elastic_answers.require_rule(method, target, body)
+            answer = super().perform_request(method, target, body=body, **how)
+            if answer.meta.status < HTTPStatus.MULTIPLE_CHOICES:  # else the client raises, or was told not to
+                elastic_answers.check(method, target, body, answer.body)
+            return answer
+
+    return CheckingTransport
 
 
 def checked_address(host: str, name: str) -> str:

@@ -11,10 +11,8 @@ import pyarrow as pa
 from ragindex.errors import StoreError
 from ragindex.filters import Filter
 from ragindex.interfaces import Collection, Found, Request, Resident, Schema
-from ragindex.services import Trouble
 from ragindex.stores import elastic_indices, elastic_search, elastic_totals, elastic_view
 from ragindex.stores.elastic_bulk import Action, send
-from ragindex.stores.elastic_client import problem
 from ragindex.stores.elastic_indices import Generation
 from ragindex.stores.elastic_records import batch, check_fields, documents, key, sources, vector_mapping
 
@@ -70,7 +68,7 @@ class ElasticsearchCollection:
         if now.sealed:
             return
         self._may_write()
-        totals: Mapping[str, Any] = elastic_totals.count(self.store.server, now.index)
+        totals: Mapping[str, Any] = elastic_totals.count(self.store.server, now.index, now.shards)
         if self.schema.text and totals["stale"]:
             now, totals = self._without_stale(now, totals)
         many = totals["records"] > self.store.settings.exact_up_to
@@ -82,12 +80,12 @@ class ElasticsearchCollection:
         """A clone keeps no history of deletions, so they can be merged away at once; else the engine keeps them."""
         server = self.store.server
         few = totals["stale"] <= _STALE * totals["records"]
-        if few and elastic_totals.figures(server, now.index)["bytes"] > _REWRITTEN_UP_TO:
+        if few and elastic_totals.figures(server, now.index, now.shards)["bytes"] > _REWRITTEN_UP_TO:
             return now, totals
         clean = elastic_indices.cloned(server, self.name, now)
         elastic_indices.merge(server, self.name, clean, only_expunge_deletes=True)
         elastic_indices.delete(server, [now])
-        return clean, elastic_totals.count(server, clean.index)
+        return clean, elastic_totals.count(server, clean.index, clean.shards)
 
     def _with_graph(self, now: Generation) -> Generation:
         server, dimensions = self.store.server, self.schema.dimensions or 0
@@ -126,18 +124,8 @@ class ElasticsearchCollection:
             keys = [key(id) for id in wanted[start : start + _GOT]]
             ask = partial(_looked_up, index=index, keys=keys, fields=fields)
             answer = self.store.server.ask(f"read the collection {self.name}", ask)
-            self._check(answer["docs"])
             found.update((one["_source"]["id"], one["_source"]) for one in answer["docs"] if one["found"])
         return batch([found[id] for id in ids if id in found], fields, self.schema)
-
-    def _check(self, documents: Sequence[Mapping[str, Any]]) -> None:
-        """Looking up many is answered one by one. Raises StoreError for one that could not be looked up."""
-        for one in documents:
-            if "error" in one:
-                code, reason = problem(one)
-                status = 403 if code == "security_exception" else 404  # which one is not said of each
-                trouble = Trouble(self.store.server.short(reason), status, code)
-                raise self.store.server.failure(f"read the collection {self.name}", trouble)
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """By a point in time."""
@@ -169,7 +157,7 @@ class ElasticsearchCollection:
         own = self.store.settings.analyser
         text = f"text analysed by {own}" if own and self.schema.text else ""
         how = ", ".join(filter(None, (vectors, text, f"Elasticsearch at {self.store.server.where}")))
-        return {"search": how, "bytes": elastic_totals.figures(self.store.server, now.index)["bytes"]}
+        return {"search": how, "bytes": elastic_totals.figures(self.store.server, now.index, now.shards)["bytes"]}
 
     def _now(self) -> Generation:
         """Raises StoreError where the collection is not there any more."""
@@ -177,7 +165,7 @@ class ElasticsearchCollection:
 
     def _view(self) -> elastic_view.View:
         now = self._now()
-        totals = now.sealed or elastic_totals.count(self.store.server, now.index)
+        totals = now.sealed or elastic_totals.count(self.store.server, now.index, now.shards)
         settings = self.store.settings
         return elastic_view.View(
             server=self.store.server,

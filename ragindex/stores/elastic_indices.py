@@ -28,6 +28,7 @@ from typing import Any
 from ragindex.errors import StoreError
 from ragindex.interfaces import Schema
 from ragindex.services import TroubleError
+from ragindex.stores import elastic_totals
 from ragindex.stores.elastic_client import Server
 from ragindex.stores.elastic_records import SIMILARITY, mapping
 
@@ -135,23 +136,9 @@ def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
 
 def live_version(server: Server, generation: Generation) -> int:
     """The version of what an index holds now. Raises StoreError where one of its shards is not to be had."""
-    answer = server.ask(
-        f"read the state of the index {generation.index}",
-        lambda client: client.indices.stats(
-            index=generation.index,
-            level="shards",
-            metric="docs",
-            filter_path=["indices.*.shards.*.routing.primary", "indices.*.shards.*.seq_no.max_seq_no"],
-        ),
-    )
-    shards: list[Any] = [held for one in answer.get("indices", {}).values() for held in one["shards"].values()]
-    copies = [copy for held in shards for copy in held if copy["routing"]["primary"] and "seq_no" in copy]
-    if len(copies) < generation.shards:
-        raise StoreError(
-            f"{len(copies)} of {generation.shards} shards of the index {generation.index} at {server.where} answer. "
-            "Look at GET _cluster/health, and run the command again once no index is red."
-        )
-    return 1 + sum(int(copy["seq_no"]["max_seq_no"]) + 1 for copy in copies)
+    doing, field = f"read the state of the index {generation.index}", "seq_no.max_seq_no"
+    held = elastic_totals.primaries(server, doing, generation.index, generation.shards, "docs", [field])
+    return 1 + sum(int(one["seq_no"]["max_seq_no"]) + 1 for one in held)
 
 
 def version_of(server: Server, generation: Generation) -> int:
@@ -268,8 +255,14 @@ def rewrite(server: Server, name: str, generation: Generation) -> None:
 
 def _write_again(client: Any, generation: Generation, shard: int) -> None:
     # everything by name: servers from 9.2 leave vectors out of what is not asked for so
-    found = client.search(index=generation.index, size=1, source=["*"], preference=f"_shards:{shard}")["hits"]["hits"]
-    for one in found:
+    found = client.search(
+        index=generation.index,
+        size=1,
+        source=["*"],
+        preference=f"_shards:{shard}",
+        allow_partial_search_results=False,
+    )
+    for one in found["hits"]["hits"]:
         client.index(index=generation.alias, id=one["_id"], document=one["_source"], require_alias=True, refresh=True)
 
 

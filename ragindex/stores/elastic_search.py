@@ -20,7 +20,7 @@ import pyarrow as pa
 from ragindex.filters import Ids
 from ragindex.interfaces import Found, Match, Nearest, Request, Where
 from ragindex.stores.elastic_records import batch, check_fields, sources
-from ragindex.stores.elastic_view import View, checked, scan
+from ragindex.stores.elastic_view import View, scan
 from ragindex.stores.image import query_vector
 from ragindex.stores.text_index import K1, B
 from ragindex.text import analyse
@@ -167,8 +167,7 @@ def _fetch(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> None:
     answer = asked[0].view.server.ask(
         f"search the collection {names}", lambda client: client.msearch(searches=searches)
     )
-    views = [one.view for one in asked] + [view for view, _ in blocks]
-    responses = [checked(view, response) for view, response in zip(views, answer["responses"], strict=True)]
+    responses = answer["responses"]
     for one, response in zip(asked, responses, strict=False):
         hits = response["hits"]["hits"]
         one.hits += hits
@@ -178,8 +177,9 @@ def _fetch(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> None:
         counts[view.index].update((token, held[str(number)]["doc_count"]) for number, token in enumerate(block))
 
 
-def _header(view: View) -> dict[str, str]:
-    return {"index": view.index, **({"search_type": "dfs_query_then_fetch"} if view.shards > 1 else {})}
+def _header(view: View) -> dict[str, Any]:
+    spread = {"search_type": "dfs_query_then_fetch"} if view.shards > 1 else {}
+    return {"index": view.index, "allow_partial_search_results": False, **spread}
 
 
 def _uncounted(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> list[tuple[View, list[str]]]:

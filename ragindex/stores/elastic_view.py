@@ -7,12 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragindex.errors import StoreError
 from ragindex.filters import Filter
 from ragindex.interfaces import Schema
-from ragindex.services import Trouble
 from ragindex.stores import elastic_filters
-from ragindex.stores.elastic_client import Server, problem
+from ragindex.stores.elastic_client import Server
 from ragindex.stores.elastic_records import batch, check_fields, sources
 
 _KEPT = "10m"
@@ -38,21 +36,6 @@ class View:
         return elastic_filters.query(where, self.schema, frozenset(self.totals["groups"]))
 
 
-def checked(view: View, response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Raises StoreError for a search that failed, wholly or on some shards."""
-    shards = response.get("_shards", {})
-    if "error" not in response and not shards.get("failed") and not response.get("timed_out"):
-        return response
-    code, reason = problem(response if "error" in response else {"error": {"failed_shards": shards.get("failures")}})
-    raise _refused(view, code, reason, int(response.get("status", 500)))
-
-
-def _refused(view: View, code: str, reason: str, status: int) -> StoreError:
-    """The error of one search among many."""
-    trouble = Trouble(view.server.short(reason or "some shards gave no answer"), status, code)
-    return view.server.failure(f"search the collection {view.name}", trouble)
-
-
 def scan(view: View, fields: Sequence[str], where: Filter | None) -> Iterator[pa.RecordBatch]:
     """All records that pass, as they were when the first batch was asked for."""
     check_fields(fields, view.schema)
@@ -64,7 +47,7 @@ def scan(view: View, fields: Sequence[str], where: Filter | None) -> Iterator[pa
         while True:
             ask = partial(_page, point=point, query=query, size=size, fields=fields, after=after)
             answer = view.server.ask(doing, ask)
-            hits = checked(view, answer)["hits"]["hits"]
+            hits = answer["hits"]["hits"]
             point = answer.get("pit_id", point)
             if hits:
                 yield batch([hit["_source"] for hit in hits], fields, view.schema)
@@ -84,6 +67,7 @@ def _page(client: Any, point: str, query: Any, size: int, fields: Sequence[str],
         source=sources(fields),
         search_after=after,
         track_total_hits=False,
+        allow_partial_search_results=False,
     )
 
 

@@ -90,7 +90,10 @@ class Cluster:
 
     def with_primary(self, index: str) -> int:
         """The number of the node that holds the primary shard of an index."""
-        shards = self.server.ask("look", lambda client: client.cat.shards(index=index, format="json", h="prirep,node"))
+        from elasticsearch import Elasticsearch
+
+        with Elasticsearch(self.addresses.split(",")) as client:  # the framework never asks this
+            shards = client.cat.shards(index=index, format="json", h="prirep,node")
         (name,) = [one["node"] for one in shards if one["prirep"] == "p"]
         return int(name.removeprefix("node"))
 
