@@ -17,6 +17,7 @@ from eval.readings import Reading
 from ragindex.answers import step_as_json, step_from_json
 from ragindex.errors import BudgetError, QuestionError, RagindexError, StoreError
 from ragindex.explaining import IF_STOPPED, KEPT_IDS
+from ragindex.hiding import hidden
 from ragindex.interfaces import Retriever
 from ragindex.language import ledger
 from ragindex.language.ledger import EMBEDDING
@@ -113,7 +114,7 @@ def _answer(retriever: Retriever, batch: Sequence[Query], k: int, reader: Read |
         raise
     except SURVIVED as error:
         if len(batch) == 1:
-            return [Answer(batch[0].id, (), f"{type(error).__name__}: {error}")]
+            return [Answer(batch[0].id, (), hidden(f"{type(error).__name__}: {error}"))]
         return [answer for query in batch for answer in _answer(retriever, [query], k, reader)]
     if reader is None:
         return answers

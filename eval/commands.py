@@ -27,6 +27,7 @@ from ragindex.console import (
 )
 from ragindex.console import out as standard_output
 from ragindex.errors import StoreError
+from ragindex.hiding import bare
 
 _DEMO, _DEMO_QUESTIONS = "world:1k", 200
 
@@ -207,8 +208,10 @@ def _record(study: Study, settings: Settings) -> None:
     """Record the study in MLflow, and say how to look at it."""
     if track(study) is not None:
         uri = tracking_uri()
-        look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {uri}"
-        _say(settings, f"  the runs        {plain(uri + look)}")
+        shown = bare(uri)
+        store = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
+        look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {store}"
+        _say(settings, f"  the runs        {plain(shown + look)}")
 
 
 def _say(settings: Settings, text: str) -> None:

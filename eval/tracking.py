@@ -21,6 +21,7 @@ import regex
 
 from eval import answer_metrics, outputs
 from eval.comparison import COSTS, LATENCY, Comparison, MethodResult, Percentiles, Study
+from ragindex.hiding import bare, hidden
 from ragindex.registry import digest
 from ragindex.tracing import autolog, probe
 
@@ -64,10 +65,10 @@ def track(study: Study) -> str | None:
             probe(uri)
             return _recorded(study, uri)
         except _failures() as error:
-            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            said = hidden(str(error).strip().partition("\n")[0]) or type(error).__name__
             failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
     warnings.warn(
-        f"The comparison was not recorded in MLflow at {uri}: {failure.rstrip('.')}. "
+        f"The comparison was not recorded in MLflow at {bare(uri)}: {failure.rstrip('.')}. "
         "The results above are complete. Set MLFLOW_TRACKING_URI to record elsewhere.",
         TrackingWarning,
         stacklevel=2,

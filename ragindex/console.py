@@ -5,9 +5,12 @@ import json
 import os
 import signal
 import sys
+import threading
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any, NoReturn, TextIO
 
 import regex
@@ -19,6 +22,7 @@ from rich.text import Text
 
 from ragindex import manifest
 from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
+from ragindex.hiding import hidden
 
 _WIDE = 1000  # columns, where the output is no terminal: whoever reads it wants whole lines
 _NOT_SHOWN = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
@@ -114,7 +118,7 @@ def out() -> Console:
 
 def note(text: str) -> None:
     """A sentence for a person, on standard error."""
-    _console(stderr=True).print(Text(clean(text), style="yellow"))
+    _console(stderr=True).print(Text(clean(hidden(text)), style="yellow"))
 
 
 def _console(*, stderr: bool) -> Console:
@@ -155,6 +159,9 @@ class _Stopped(BaseException):
 def run(start: Callable[[], None]) -> None:
     """Run the command line: our errors become one sentence and an exit code, warnings one line each."""
     warnings.showwarning = _show_warning
+    if (sys.excepthook, threading.excepthook) == (sys.__excepthook__, threading.__excepthook__):
+        sys.excepthook = _show_crash
+        threading.excepthook = lambda crash: _show_crash(crash.exc_type, crash.exc_value, crash.exc_traceback)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 ends no run
@@ -173,6 +180,11 @@ def run(start: Callable[[], None]) -> None:
 
 def _stop(*signal: object) -> NoReturn:
     raise _Stopped
+
+
+def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """What nobody has foreseen, as Python shows it, but without secrets."""
+    sys.stderr.write(hidden("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _show_warning(

@@ -1,6 +1,7 @@
 """Every error that ragindex raises on purpose.
 
-A message says who complains, what was allowed, what was got, and what to do next.
+A message says who complains, what was allowed, what was got, and what to do next. No message holds a secret: what
+looks like one is left out, whoever quotes it.
 
     RagindexError                 exit code 1
     ├── UsageError                2   a parameter, a name or a flag is wrong
@@ -23,11 +24,16 @@ A message says who complains, what was allowed, what was got, and what to do nex
 from pathlib import Path
 from typing import ClassVar
 
+from ragindex.hiding import hidden
+
 
 class RagindexError(Exception):
     """The root of the tree above."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(hidden(one) if isinstance(one, str) else one for one in said))
 
 
 class UsageError(RagindexError):

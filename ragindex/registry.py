@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer
 
 from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LanguagePlugin, Part, StorePlugin
+from ragindex.plugin import Plugin, require_no_secrets
 from ragindex.specs import Spec, parse, render
 
 Group: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "llms", "corpora", "commands"]
@@ -103,6 +104,7 @@ def create(group: Group, written: Written) -> Any:
                 f"The {_SINGULAR[group]} {spec.name!r} takes no argument after a colon; got {spec.argument!r}."
             )
         params[field] = spec.argument
+    require_no_secrets(spec.name, params, getattr(plugin, "keys_from", Plugin.keys_from))
     try:
         return plugin.model_validate(params)
     except ValidationError as error:

@@ -64,11 +64,30 @@ def _from_file(name: str, workspace: Path | None) -> str | None:
 
 
 def address(names: Sequence[str], given: str | None = None) -> str:
-    """`given`, the first variable that is set, or OpenAI's address. Raises UsageError where it is none."""
+    """`given`, the first variable that is set, or OpenAI's address. Raises UsageError where it is none.
+
+    Which does not repeat it: a user and password may be in it.
+    """
     base_url = given or variable(names) or DEFAULT_URL
+    who = " or ".join(names)
     if not base_url.startswith(("http://", "https://")):
-        raise UsageError(f"{' or '.join(names)} must begin with http:// or https://.")
+        raise UsageError(f"{who} must begin with http:// or https://.")
+    if "?" in base_url or "#" in base_url:
+        raise UsageError(f"{who} must be an address without a query: keys go into a header, from their own variable.")
+    if "@" in without_credentials(base_url):
+        raise UsageError(f"{who} cannot be read: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
     return base_url
+
+
+def require_bare(base_url: str, who: str, keys_from: str) -> None:
+    """Raises UsageError, which does not repeat it, where a parameter is no address, or one that holds more."""
+    if not base_url.startswith(("http://", "https://")):
+        raise UsageError(f"The address that {who} is given must begin with http:// or https://.")
+    if any(sign in base_url for sign in "@?#"):
+        raise UsageError(
+            f"The address that {who} is given must hold no user, password or query: parameters are written into files "
+            f"and reports. {keys_from}"
+        )
 
 
 def without_credentials(base_url: str) -> str:
@@ -89,9 +108,11 @@ def client(base_url: str, key: str, timeout: float) -> "OpenAI":
     return OpenAI(base_url=bare, api_key=key, max_retries=0, timeout=timeout, default_headers=headers)
 
 
-def redacted(text: str, key: str) -> str:
-    """The text without the key."""
-    return text.replace(key, "…") if key else text
+def redacted(text: str, *keys: str) -> str:
+    """The text without the keys."""
+    for key in keys:
+        text = text.replace(key, "…") if key else text
+    return text
 
 
 # ---------------------------------------------------------------- what went wrong

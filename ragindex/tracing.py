@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ragindex.documents import metadata_json
 from ragindex.errors import RagindexError
+from ragindex.hiding import bare, hidden
 from ragindex.interfaces import Retriever
 from ragindex.types import Hit, Query, Retrieval, Step
 
@@ -127,11 +128,21 @@ def _end(span: Any, outcome: Retrieval | Exception, at: int, nanoseconds: int) -
         return
     try:
         if isinstance(outcome, Exception):
-            span.record_exception(outcome)
+            _fail(span, outcome)
         else:
             _fill(span, outcome, at)
     finally:
         span.end(end_time_ns=at + nanoseconds)
+
+
+def _fail(span: "LiveSpan", error: Exception) -> None:
+    """As `record_exception` does, without secrets: others' errors quote the addresses that they asked."""
+    from mlflow.entities import SpanEvent, SpanStatus, SpanStatusCode
+
+    event = SpanEvent.from_exception(error)
+    event.attributes = {name: hidden(str(value)) for name, value in event.attributes.items()}
+    span.add_event(event)
+    span.set_status(SpanStatus(SpanStatusCode.ERROR, hidden(f"{type(error).__name__}: {error}")))
 
 
 def _fill(span: "LiveSpan", found: Retrieval, at: int) -> None:
@@ -226,9 +237,10 @@ class _Tracker:
             first, self.warned = not self.warned, True
             self.works_at, self.again_at = "", time.monotonic() + _PAUSE
         if first:
-            said = reason.strip().partition("\n")[0][:_LONGEST_REASON].rstrip(".")
+            said = hidden(reason.strip().partition("\n")[0])[:_LONGEST_REASON].rstrip(".")
+            where = bare(mlflow.get_tracking_uri())
             warnings.warn(
-                f"Retrievals are not recorded in MLflow at {mlflow.get_tracking_uri()}: {said}. They are answered all "
+                f"Retrievals are not recorded in MLflow at {where}: {said}. They are answered all "
                 f"the same, and recording is tried again every {_PAUSE:.0f} seconds. Set MLFLOW_TRACKING_URI, or "
                 "mlflow.set_tracking_uri, to record elsewhere.",
                 TracingWarning,
@@ -283,4 +295,13 @@ def probe(uri: str) -> None:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
             database.rollback()
     elif scheme in _PORTS and parts.hostname:
-        socket.create_connection((parts.hostname, parts.port or _PORTS[scheme]), timeout=5).close()
+        socket.create_connection((parts.hostname, _port(parts) or _PORTS[scheme]), timeout=5).close()
+
+
+def _port(parts: SplitResult) -> int | None:
+    """Raises ValueError, which quotes nothing: what stands there may be a piece of a password."""
+    try:
+        return parts.port
+    except ValueError:
+        pass
+    raise ValueError("its port is no number; / @ : ? # in a user and password are written as %2F %40 %3A %3F %23")

@@ -18,10 +18,10 @@ from elasticsearch_stand_in import INFO, StandIn
 from made_elasticsearch import plain_client, texts
 
 from ragindex import registry
-from ragindex.errors import StoreError
+from ragindex.errors import StoreError, WriterBusyError
 from ragindex.interfaces import Match, Schema, Where
 from ragindex.services import TroubleError
-from ragindex.stores import elastic_answers, elastic_client
+from ragindex.stores import elastic_answers, elastic_client, elastic_indices
 from ragindex.stores.elastic_answers import RULES
 from ragindex.stores.elastic_client import Server
 
@@ -229,6 +229,10 @@ def history(written: str, folder: Path) -> list[Any]:
         collection = store.create("texts", SCHEMA)
         collection.upsert(batch(GIVEN))
         collection.finish()
+        with pytest.raises(WriterBusyError), registry.store(written).open(folder).lease("another"):
+            pass
+        collection.delete(["none"])
+        elastic_indices.block(store.server, "texts", collection._now())  # as a finish that was cut short
         collection.upsert(batch({"new": "new words"}))
         collection.delete(["00"])
         collection.finish()
@@ -322,16 +326,27 @@ def halved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         reader = store.open("texts", collection.version)
         half = store.create("open", SCHEMA)
         half.upsert(batch(GIVEN))
-        client = plain_client(store)
-        for index in (reader._now().index, half._now().index):
-            client.indices.close(index=index)
-            client.indices.put_settings(index=index, settings={"index.routing.allocation.total_shards_per_node": 1})
-            client.indices.open(index=index, wait_for_active_shards=0)
-            client.options(ignore_status=408).cluster.health(index=index, timeout="2s", wait_for_active_shards=1)
+        with plain_client(store) as client:
+            for index in (reader._now().index, half._now().index):
+                lose_a_shard(client, index)
         yield reader, half
-        for index in (reader._now().index, half._now().index):
-            client.indices.put_settings(index=index, settings={"index.routing.allocation.total_shards_per_node": -1})
-        client.close()
+
+
+def lose_a_shard(client: Any, index: str) -> None:
+    """Of two: its files are gone when the index is opened again."""
+    nodes = client.nodes.info(metric="settings", flat_settings=True)["nodes"].values()
+    uuid = client.indices.get_settings(index=index)[index]["settings"]["index"]["uuid"]
+    paths = [node["settings"].get("path.data", "") for node in nodes]
+    files = [file for path in paths for file in Path(str(path)).glob(f"indices/{uuid}/1/index/segments_*")]
+    if not files:
+        pytest.skip("the server's files are not on this machine")
+    client.indices.close(index=index, wait_for_active_shards=0)
+    for file in files[0].parent.glob("segments_*"):
+        file.unlink()
+    client.indices.open(index=index, wait_for_active_shards=0)
+    while client.cluster.health(index=index)["status"] != "red" or client.cluster.health()["initializing_shards"]:
+        pass
+    assert client.search(index=index, size=0, allow_partial_search_results=True)["_shards"]["successful"] == 1
 
 
 @pytest.mark.parametrize(

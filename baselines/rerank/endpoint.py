@@ -17,6 +17,7 @@ from baselines.rerank.ordering import Said
 from ragindex.corpus import passage_text
 from ragindex.encoders.common import encodable
 from ragindex.errors import ServiceError, UsageError
+from ragindex.hiding import secrets_in
 from ragindex.language import ledger, tokens
 from ragindex.language.budget import Booking
 from ragindex.language.cache import Answer, Cache, CallCache, NoCache, Origin
@@ -32,6 +33,7 @@ from ragindex.services import (
     asked,
     client,
     redacted,
+    require_bare,
     retrying,
     secret,
     variable,
@@ -66,6 +68,7 @@ class Endpoint(Plugin):
     """
 
     argument: ClassVar[str] = "model"
+    keys_from: ClassVar[str] = f"Set {_KEY} to the key; an address with a user and a password goes into {_URL}."
     version: ClassVar[int] = 1
     model: str
     base_url: str = Field(default_factory=_from_environment)
@@ -78,8 +81,10 @@ class Endpoint(Plugin):
     @field_validator("base_url")
     @classmethod
     def _without_login(cls, base_url: str) -> str:
+        if base_url:
+            require_bare(base_url, "endpoint", cls.keys_from)
         if base_url and without_credentials(base_url) != base_url:
-            raise ValueError(f"an address without user, password and a slash at the end; those go into {_URL}")
+            raise ValueError("an address in small letters, without a slash at the end")
         return base_url
 
     def tasks(self) -> tuple[Task[Any], ...]:
@@ -197,7 +202,8 @@ class EndpointScoring:
         def attempt() -> str:
             with self.limits.slot(0):
                 text = asked(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
-            text = redacted(text, self._key) if len(self._key) >= _SHORTEST_SECRET else text
+            secrets = (self._key, *secrets_in(self._address[0]))
+            text = redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
             if not read(text).scored(len(body["documents"])):
                 raise TroubleError(Trouble(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}"))
             return text

@@ -43,6 +43,7 @@ class OpenAICompatible(Plugin):
     """
 
     argument: ClassVar[str] = "model"
+    keys_from: ClassVar[str] = "Set EMBEDDING_API_KEY or OPENAI_API_KEY to the key."
     version: ClassVar[int] = 1
 
     model: str

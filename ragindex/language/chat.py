@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import JsonValue
 
 from ragindex.errors import UsageError
+from ragindex.hiding import secrets_in
 from ragindex.language.accepting import Accepted, Structure, memory, stepped_down
 from ragindex.language.schema import closed
 from ragindex.language.tasks import Message
@@ -139,7 +140,8 @@ class OpenAIChat:
             return reply
 
     def _hidden(self, text: str) -> str:
-        return redacted(text, self._key) if len(self._key) >= _SHORTEST_SECRET else text
+        secrets = (self._key, *secrets_in(self._address))
+        return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 
     def _post(self, request: Request, accepted: Accepted) -> str:
         response = self._client.chat.completions.with_raw_response.create(

@@ -2,18 +2,21 @@
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import regex
 from pydantic import Field, JsonValue, field_validator
 
+from ragindex.errors import UsageError
 from ragindex.language.chat import OpenAIChat
 from ragindex.language.limits import Limits
 from ragindex.language.setting import Setting
 from ragindex.plugin import Plugin
-from ragindex.services import address
+from ragindex.services import address, require_bare
 
 if TYPE_CHECKING:
     from ragindex.language.asking import ModelLanguage
 
 _URL_VARIABLES = ("OPENAI_BASE_URL",)
+_VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
 _OURS = frozenset({"model", "messages", "temperature", "seed", "response_format", "max_tokens", "stream", "n"})
 
 
@@ -27,6 +30,10 @@ class OpenAICompatibleChat(Plugin):
     """
 
     argument: ClassVar[str] = "model"
+    keys_from: ClassVar[str] = (
+        "Set OPENAI_API_KEY to the key, or OPENAI_API_KEY_FILE to a file that holds it; "
+        "an address with a user and a password goes into OPENAI_BASE_URL."
+    )
     version: ClassVar[int] = 1
 
     model: str
@@ -43,6 +50,24 @@ class OpenAICompatibleChat(Plugin):
     concurrency: int = Field(default=16, ge=1, le=1024)
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
+
+    @field_validator("base_url")
+    @classmethod
+    def _without_keys(cls, base_url: str | None) -> str | None:
+        if base_url is not None:
+            require_bare(base_url, "openai", cls.keys_from)
+        return base_url
+
+    @field_validator("key_variable")
+    @classmethod
+    def _a_name(cls, name: str) -> str:
+        """Raises UsageError, which does not repeat it: it may be the key itself."""
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(
+                "The 'key_variable' parameter of openai must be the name of an environment variable in capitals, as "
+                f"OPENAI_API_KEY, and not the key. {cls.keys_from}"
+            )
+        return name
 
     @field_validator("extra")
     @classmethod

@@ -222,6 +222,11 @@ def checked_address(host: str, name: str) -> str:
     """An address as it may be. Raises UsageError, which does not repeat it: it may hold a password."""
     if not host.startswith(("http://", "https://")):
         raise UsageError(f"The address of the store elasticsearch ({name}) must begin with http:// or https://.")
+    if "?" in host or "#" in host or "@" in without_credentials(host):
+        raise UsageError(
+            f"The address of the store elasticsearch ({name}) cannot be read: it must have no query, and / @ : ? # in "
+            "its user and password are written as %2F %40 %3A %3F %23."
+        )
     return host
 
 

@@ -18,10 +18,11 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from ragindex.errors import StoreError, UsageError
+from ragindex.errors import StoreError
 from ragindex.interfaces import Schema
 from ragindex.manifest import write_json
 from ragindex.plugin import Plugin
+from ragindex.services import require_bare
 from ragindex.stores import elastic_client, elastic_indices, elastic_lease, elastic_state
 from ragindex.stores.elastic_client import Server
 from ragindex.stores.elastic_collection import ElasticsearchCollection
@@ -46,6 +47,7 @@ class Elasticsearch(Plugin):
     """
 
     argument: ClassVar[str] = "url"
+    keys_from: ClassVar[str] = f"Set {elastic_client.API_KEY}, or {elastic_client.USER} and {elastic_client.PASSWORD}."
 
     url: str | None = None
     prefix: str = Field(default="ragindex", pattern=f"^{_NAME}$")
@@ -66,12 +68,7 @@ class Elasticsearch(Plugin):
     def _without_keys(cls, url: str | None) -> str | None:
         """A plugin's parameters are written into files and reports: raises UsageError, which does not repeat it."""
         for host in (url or "").split(",") if url else ():
-            elastic_client.checked_address(host.strip(), "its parameter url")
-            if "@" in host:
-                raise UsageError(
-                    "The address of the store elasticsearch must not hold a user or password: set "
-                    f"{elastic_client.API_KEY}, or {elastic_client.USER} and {elastic_client.PASSWORD}."
-                )
+            require_bare(host.strip(), "the store elasticsearch", cls.keys_from)
         return url
 
     @property
