@@ -14,7 +14,7 @@ import regex
 
 MARK = "…"
 _SHORTEST = 8  # characters: shorter values of variables are placeholders, and words of sentences
-_LOGIN = regex.compile(r"(?<=\w:/{1,2})(?:[^\s/?#'\"<>]*|[^\s/?#@:'\"<>]+:(?!\d+(?:[/?#\s]|$))[^\s'\"<>]*)@")
+_LOGIN = regex.compile(r"(?<=\w:/{1,2})(?:[^\s/?#\"<>]*|[^\s/?#@:\"<>]+:(?!\d+(?:[/?#\s]|$))[^\s\"<>]*)@")
 """User and password, also where the password holds what it must not; a port before a path with an @ is none."""
 _NAMED = r"api[-_]?key|(?:access|auth)[-_]?(?:key|token)|authorization|password|passwd|secret|credentials?"
 _IN_QUERY = regex.compile(

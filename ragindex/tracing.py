@@ -142,7 +142,8 @@ def _fail(span: "LiveSpan", error: Exception) -> None:
     event = SpanEvent.from_exception(error)
     event.attributes = {name: hidden(str(value)) for name, value in event.attributes.items()}
     span.add_event(event)
-    span.set_status(SpanStatus(SpanStatusCode.ERROR, hidden(f"{type(error).__name__}: {error}")))
+    status = SpanStatus(SpanStatusCode.ERROR, hidden(f"{type(error).__name__}: {error}"))
+    span.set_status(status)  # type: ignore[arg-type]  # as its documentation has it
 
 
 def _fill(span: "LiveSpan", found: Retrieval, at: int) -> None:

@@ -55,8 +55,9 @@ _MOST = 1e12  # of tokens and searches: what is more was not counted
 
 
 def _from_environment() -> str:
-    found = variable([_URL, _SHARED_URL])
-    return without_credentials(found) if found else ""
+    """Raises UsageError where it is no address: what cannot be read cannot be rid of a password either."""
+    names = [_URL, _SHARED_URL]
+    return without_credentials(address(names)) if variable(names) else ""
 
 
 class Endpoint(Plugin):

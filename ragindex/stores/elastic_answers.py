@@ -87,10 +87,9 @@ def _some(shards: Any) -> Trouble | None:
 def _shards(shards: Any, enough: Callable[[int, int], bool]) -> Trouble | None:
     if not isinstance(shards, Mapping):
         return _OTHER
-    counts = [shards.get(name) for name in ("total", "successful", "failed")]
-    if not all(type(count) is int for count in counts):
+    total, successful, failed = (shards.get(name) for name in ("total", "successful", "failed"))
+    if not (isinstance(total, int) and isinstance(successful, int) and isinstance(failed, int)):
         return _OTHER
-    total, successful, failed = counts
     if not failed and enough(total, successful):
         return None
     said = shards.get("failures") or [{}]
@@ -157,7 +156,7 @@ def _writes(body: Body, sent: Any) -> Trouble | None:
     items = body.get("items")
     if not isinstance(items, list) or len(items) != _actions(sent):
         return _OTHER
-    outcomes = [next(iter(item.values()), None) for item in items]
+    outcomes: list[Any] = [next(iter(item.values()), None) for item in items]
     if not all(isinstance(one, Mapping) and type(one.get("status")) is int for one in outcomes):
         return _OTHER
     troubles = [_one_write(one) for one in outcomes]
