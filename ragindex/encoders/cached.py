@@ -19,6 +19,7 @@ import numpy as np
 from filelock import FileLock
 
 from ragindex import meter
+from ragindex.encoders import token_spans
 from ragindex.errors import StoreError
 from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
 from ragindex.language import ledger
@@ -72,7 +73,7 @@ class CachedEncoder:
     def __init__(self, encoder: Encoder, path: Path) -> None:
         self._encoder, self._path, self._lock = encoder, path, Lock()
         if isinstance(encoder, TokenEncoder):
-            self.encode_tokens = _metered(encoder.encode_tokens)
+            self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
 
     @property
@@ -99,11 +100,17 @@ class CachedEncoder:
         """Texts that are compared with a question and are not of the index (chains of triples): never kept."""
         return self._asked(self._encoder.encode_documents, texts) if texts else self._none()
 
+    def _tokens(
+        self, encode: Callable[[Sequence[str]], list[TokenVectors]], texts: Sequence[str]
+    ) -> list[TokenVectors]:
+        return token_spans.checked(self.id, self.dimensions, texts, _metered(encode)(texts))
+
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenVectors]]:
         """Inside `shared_questions`, the questions need not be encoded again."""
-        vectors, tokens = self._asked(encode, texts)
+        vectors, found = self._asked(encode, texts)
+        tokens = token_spans.checked(self.id, self.dimensions, texts, found)
         held = _questions.get()
         if held is not None:
             held.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})
