@@ -6,6 +6,7 @@ Each vector keeps its share of what its batch first cost. Questions never come h
 import hashlib
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -18,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 from filelock import FileLock
 
-from ragindex import meter
+from ragindex import durable, meter
 from ragindex.encoders import token_spans
 from ragindex.errors import StoreError
 from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
@@ -28,6 +29,7 @@ from ragindex.types import Usage
 _Made = TypeVar("_Made")
 _BATCH = 512  # texts encoded and committed together
 _ASKED = 500  # keys in one question to SQLite
+_SUM = 4  # bytes of a checksum
 _PATIENCE = 60.0  # seconds to wait for another process's commit
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -154,14 +156,15 @@ class CachedEncoder:
         return np.zeros((0, self.dimensions), dtype=np.float32)
 
     def _held(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, _Row]:
-        """The rows there are; one that is not whole counts as missing, and is replaced."""
+        """The rows there are; one that is not as it was written counts as missing, and is replaced."""
         rows: dict[bytes, _Row] = {}
         for start in range(0, len(keys), _ASKED):
             asked = keys[start : start + _ASKED]
             question = f"{_READ}({','.join('?' * len(asked))})"
             for key, blob, *cost in connection.execute(question, (self.id, *asked)):
-                if isinstance(blob, bytes) and len(blob) == 4 * self.dimensions:
-                    rows[key] = _Row(np.frombuffer(blob, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
+                vector = blob[:-_SUM] if isinstance(blob, bytes) else b""
+                if len(vector) == 4 * self.dimensions and blob == _summed(key, vector, cost):
+                    rows[key] = _Row(np.frombuffer(vector, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
         return rows
 
     def _encoded(self, batch: Mapping[bytes, str]) -> tuple[dict[bytes, _Row], Usage]:
@@ -179,12 +182,22 @@ class CachedEncoder:
     def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:
             connection.executemany(
-                _WRITE, [(self.id, key, row.vector.astype("<f4").tobytes(), *row.cost) for key, row in rows.items()]
+                _WRITE,
+                [
+                    (self.id, key, _summed(key, row.vector.astype("<f4").tobytes(), row.cost), *row.cost)
+                    for key, row in rows.items()
+                ],
             )
 
 
 def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _summed(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
+    """The vector with a checksum of its row: SQLite has none."""
+    told = repr([None if one is None else float(one) for one in cost]).encode()
+    return vector + zlib.crc32(told, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
 
 
 def _share(paid: Usage, share: float) -> tuple[float, float, float, float]:
@@ -221,5 +234,5 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         hint = "Make sure that there is space and that the folder may be written."
         raise StoreError(f"The vector cache {path} cannot be used: {error}. {hint}") from error
     except sqlite3.DatabaseError as error:
-        hint = "Delete the file; its texts are then encoded again."
+        hint = f"Its texts are then encoded again. {durable.advice(path.parent.parent)}"
         raise StoreError(f"The vector cache {path} is broken: {error}. {hint}") from error
