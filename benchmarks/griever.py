@@ -21,7 +21,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -31,14 +31,14 @@ import numpy as np
 
 from benchmarks import alone
 from benchmarks.gear import ENCODER, beside_the_model, openie
-from eval import datasets, metrics, significance, worlds
-from eval.scoring import judgements
+from eval import datasets, scoring, significance, worlds
+from eval.datasets import Gold
 from ragindex import registry
 from ragindex.filters import Terms
 from ragindex.interfaces import Where
 from ragindex.meter import recording
 from ragindex.stores.lancedb import LanceDB
-from ragindex.types import Query
+from ragindex.types import Hit, Query
 from ragindex.workspace import Workspace
 from retrievers.griever.retriever import GrieverRetriever
 
@@ -116,9 +116,9 @@ class Asking:
         found = {k: opened.retrieve(self.dataset.queries, k) for k in wanted}
         rows = []
         for n, query in enumerate(self.dataset.queries):
-            judged = judgements(gold, query.id)
             hits = [[hit.doc_ids for hit in found.get(k, found[wanted[-1]])[n].hits] for k in KS]
-            rows.append([metrics.measure(of_k, judged, (k,))[f"R@{k}"] for k, of_k in zip(KS, hits, strict=True)])
+            one = gold[query.id]
+            rows.append([scoring.measured(of_k, one, (k,))[f"R@{k}"] for k, of_k in zip(KS, hits, strict=True)])
         return np.array(rows)
 
 
@@ -217,24 +217,28 @@ def funnel(asking: Asking) -> None:
     assert isinstance(opened, GrieverRetriever)
     assert gold is not None
     for k in KS:
-        each = [_counted(opened, query, set(judgements(gold, query.id)), k) for query in asking.dataset.queries]
+        each = [_counted(opened, query, gold[query.id], k) for query in asking.dataset.queries]
         print(f"k = {k}")
         for name, count in zip(STEPS, np.sum(each, axis=0), strict=True):
             print(f"  {name:50} {count:4}")
 
 
-def _counted(opened: GrieverRetriever, query: Query, gold: set[str], k: int) -> list[int]:
+def _counted(opened: GrieverRetriever, query: Query, of: Gold, k: int) -> list[int]:
+    def documents(hits: Iterable[Hit]) -> set[str]:
+        return {of.twins.get(doc, doc) for hit in hits for doc in hit.doc_ids}
+
+    gold = set(of.doc_ids)
     once = replace(opened, settings=opened.settings.model_copy(update={"iterations": 1}))
     first, second = (one.searched(query, k) for one in (once, opened))
-    found = {doc for line in first for hit in line.found.values() for doc in hit.doc_ids}
-    pool = {doc for line in second for hit in line.found.values() for doc in hit.doc_ids}
+    found = documents(hit for line in first for hit in line.found.values())
+    pool = documents(hit for line in second for hit in line.found.values())
     missing = gold - found
     stated = opened.index.triples([id for line in first for id in line.found]).values()
     named = {key for each in stated for one in each for key, _ in one.sides}
     joins = {name for line in second for name in line.joins}
     entities = {doc: _entities(opened, doc) for doc in missing}
     kept = {one.stated.passage_id for line in second for one in line.subgraph.triples}
-    with_triple = {doc for line in second for id, hit in line.found.items() if id in kept for doc in hit.doc_ids}
+    with_triple = documents(hit for line in second for id, hit in line.found.items() if id in kept)
     [best] = opened.retrieve([query], k)
     return [
         len(gold),
@@ -245,7 +249,7 @@ def _counted(opened: GrieverRetriever, query: Query, gold: set[str], k: int) -> 
         len(missing & pool),
         len(gold & pool),
         len(gold & with_triple),
-        len(gold & {doc for hit in best.hits for doc in hit.doc_ids}),
+        len(gold & documents(best.hits)),
     ]
 
 

@@ -27,6 +27,7 @@ from baselines.hipporag.spread_vectors import SpreadVectors
 from benchmarks import alone
 from eval import worlds
 from eval.datasets import load
+from eval.scoring import measured
 from ragindex import registry
 from ragindex.interfaces import Retriever, Site
 from ragindex.meter import recording
@@ -122,11 +123,9 @@ def quality(data: str, triples: str) -> None:
             workspace.sync([scheme])
             built = time.perf_counter() - start
             retriever = scheme.open(workspace)
-            ranked = {one.id: [h.doc_ids[0] for h in retriever.retrieve([one], 15)[0].hits] for one in dataset.queries}
-            recalls = [
-                100 * np.mean([len({*ranked[id][:k]} & gold.doc_ids) / len(gold.doc_ids) for id, gold in golds])
-                for k in KS
-            ]
+            ranked = {one.id: [h.doc_ids for h in retriever.retrieve([one], 15)[0].hits] for one in dataset.queries}
+            each = [measured(ranked[id], gold, KS) for id, gold in golds]
+            recalls = [100 * np.mean([one[f"R@{k}"] for one in each]) for k in KS]
             print(f"{written:56s} R@5/10/15 {' / '.join(f'{one:.1f}' for one in recalls)}   {built:.0f} s to build")
             print(f"{'':56s} {timed(retriever, dataset.queries)}", flush=True)
             if isinstance(retriever, FactRetriever):

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from eval.comparison import Answer, Ranked
 from eval.readings import Reading
+from ragindex import durable
 from ragindex.answers import step_as_json, step_from_json
 from ragindex.errors import BudgetError, QuestionError, RagindexError, StoreError
 from ragindex.explaining import IF_STOPPED, KEPT_IDS
@@ -181,7 +182,10 @@ def _reduced_step(step: Step) -> Step:
 
 
 def read(path: Path) -> dict[str, Answer]:
-    """The answers in a file by question, none where there is no file. Lines cut short by a crash are removed."""
+    """The answers in a file by question, none where there is no file.
+
+    Lines that are not as they were written, as one cut short by a crash, are removed: their questions are asked again.
+    """
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -195,22 +199,20 @@ def read(path: Path) -> dict[str, Answer]:
 
 def append(path: Path, answers: Iterable[Answer]) -> None:
     """Add answers to a file, made where it is missing."""
-    lines = [json.dumps(_as_json(answer), ensure_ascii=False) + "\n" for answer in answers]
+    lines = [durable.line(json.dumps(_as_json(answer), ensure_ascii=False)) for answer in answers]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
-            file.write("".join(lines).encode("utf-8", "surrogatepass"))
+            file.write(b"".join(lines))
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file in one step. Raises StoreError."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(path)
+        durable.write(path, content)
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -242,7 +244,7 @@ def ranked_from_json(value: Mapping[str, Any]) -> Ranked:
 def _parsed(line: bytes) -> Answer | None:
     """One line as an answer, None where it is not whole, or was written by an earlier version."""
     try:
-        value = json.loads(line.decode("utf-8", "surrogatepass"))
+        value = json.loads(durable.unline(line) or "")
         hits = tuple(ranked_from_json(hit) for hit in value["hits"])
         trace = tuple(step_from_json(step) for step in value["trace"])
         usage = Usage(**value["usage"])

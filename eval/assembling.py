@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from eval import coverage
+from eval import coverage, gold_classes
 from eval.comparison import Comparison, DatasetFacts, MethodResult
 from eval.datasets import Dataset
 from eval.environment import environment
@@ -67,6 +67,7 @@ def assembled(
             workspace,
             {method.label: method.scheme for method in asked},
             (gold.doc_ids for gold in (dataset.gold or {}).values()),
+            gold_classes.same(dataset.gold),
         ),
     )
 
@@ -98,9 +99,11 @@ def _notes(dataset: Dataset) -> tuple[str, ...]:
     corpus = dataset.corpus
     ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
     repeats = f"{corpus.repeats} repeated documents are kept once"
+    twins = gold_classes.note(dataset.gold)
     return (
         *(f"skipped: {sentence}" for sentence in dataset.skipped),
         *dataset.notes,
         *([repeats] if corpus.repeats else []),
+        *([twins] if twins else []),
         *([f"files that no reader takes: {ignored}"] if ignored else []),
     )

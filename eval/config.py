@@ -7,17 +7,18 @@ from typing import Any
 
 import regex
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ragindex.errors import DataError, UsageError
 from ragindex.registry import Written
 from ragindex.specs import parse_many
+from ragindex.strict import BOOLEAN_FOR_NUMBER, Strict
 
 _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-class CorpusSettings(BaseModel, frozen=True, extra="forbid"):
+class CorpusSettings(Strict, frozen=True, extra="forbid"):
     """One of several corpora of a study, with what is said of it alone."""
 
     data: str
@@ -27,7 +28,7 @@ class CorpusSettings(BaseModel, frozen=True, extra="forbid"):
     limit: int | None = None
 
 
-class Settings(BaseModel, frozen=True, extra="forbid"):
+class Settings(Strict, frozen=True, extra="forbid"):
     """What a comparison or a study is asked for, by flags or in a file. None: not said.
 
     `corpora`, `encoders` and `seeds` are for studies, in place of `data`, `encoder` and `seed`.
@@ -161,6 +162,7 @@ def _variable(name: str, path: Path) -> str:
 
 
 def _explain(error: ValidationError) -> str:
-    problem = error.errors()[0]
+    problems = error.errors()
+    problem = next((one for one in problems if one["type"] == BOOLEAN_FOR_NUMBER), problems[0])
     where = ".".join(str(part) for part in problem["loc"][:1]).replace("json_file", "json")
     return f"{where!r}: {problem['msg']}. Got {problem['input']!r} instead."

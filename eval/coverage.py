@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
+from eval.metrics import NO_TWINS
 from ragindex.filters import All, Range, Terms
 from ragindex.interfaces import Collection, IndexingScheme, Part
 from ragindex.parts import tree_nodes
@@ -65,10 +66,14 @@ class Coverage:
 
 
 def measured(
-    workspace: Workspace, schemes: Mapping[str, IndexingScheme], gold: Iterable[Iterable[str]]
+    workspace: Workspace,
+    schemes: Mapping[str, IndexingScheme],
+    gold: Iterable[Iterable[str]],
+    same: Mapping[str, str] = NO_TWINS,
 ) -> Coverage | None:
     """Of the methods, by label, that search trees; `gold` are the documents of each question. None where none does.
 
+    `same` are documents of equal text, with the one that all of them count as (`gold_classes.same`).
     A tree groups by its first level of summaries; aggregates group the documents that say something of one entity.
     Where a method searches the vectors of topics, these are clustered as a tree clusters its leaves.
     """
@@ -82,8 +87,8 @@ def measured(
             clusters[label(tree.over)] = _documents(workspace.open_part(tree.over))
     for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _of_topics(part)}:
         clusters[label(topics.of)] = _alike(workspace, topics)
-    needed = [sorted(set(ids)) for ids in gold]
-    return counted(clusters, [ids for ids in needed if len(ids) > 1], pools, workspace.counts().documents)
+    needed = [sorted({same.get(id, id) for id in ids}) for ids in gold]
+    return counted(clusters, [ids for ids in needed if len(ids) > 1], pools, workspace.counts().documents, same)
 
 
 def counted(
@@ -91,13 +96,14 @@ def counted(
     gold: Sequence[Sequence[str]],
     pools: Mapping[str, int],
     documents: int,
+    same: Mapping[str, str] = NO_TWINS,
 ) -> Coverage:
-    """The gold pairs that share a cluster, by grouping, among so many documents.
+    """The gold pairs that share a cluster, by grouping, among so many documents; `gold` has none twice, as by `same`.
 
     Work grows with gold pairs and memberships, not with pairs of clusters.
     """
     pairs = {pair for ids in gold for pair in combinations(sorted(ids), 2)}
-    covered = {name: _covered(some, pairs) for name, some in clusters.items()}
+    covered = {name: _covered(some, pairs, same) for name, some in clusters.items()}
     groupings = tuple(
         Grouping(
             name,
@@ -112,11 +118,11 @@ def counted(
     return Coverage(len(gold), len(pairs), groupings, dict(pools))
 
 
-def _covered(clusters: Sequence[Sequence[str]], pairs: Iterable[Pair]) -> set[Pair]:
+def _covered(clusters: Sequence[Sequence[str]], pairs: Iterable[Pair], same: Mapping[str, str]) -> set[Pair]:
     of: dict[str, set[int]] = {}
     for number, cluster in enumerate(clusters):
         for id in cluster:
-            of.setdefault(id, set()).add(number)
+            of.setdefault(same.get(id, id), set()).add(number)
     return {(one, other) for one, other in pairs if not of.get(one, set()).isdisjoint(of.get(other, set()))}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval import worlds
+from eval import gold_classes, worlds
 from eval.question_files import (
     Asked,
     Finder,
@@ -19,6 +19,7 @@ from eval.question_files import (
     csv_questions,
     plain_questions,
 )
+from eval.showing import many
 from ragindex.corpus import Corpus, read
 from ragindex.corpus.benchmarks import pair_of_files
 from ragindex.corpus.json_items import Problems
@@ -31,7 +32,8 @@ __all__ = ["Dataset", "Gold", "ask", "fingerprint", "load", "origin"]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A corpus with questions. `gold` is by query id, None where nobody said what is right.
+    """A corpus with questions. `gold` is by query id, None where nobody said what is right; `load` and `ask` give it
+    with one document for each class of documents of equal text (`eval.gold_classes`).
 
     `fingerprint` depends on what the documents, questions and gold hold, not on where they lie; `skipped` says what
     was left out of the corpus and of the questions, and why, `notes` what else is to be known of them; `source` is
@@ -71,7 +73,7 @@ def load(
     if corpus.format != "world":
         return replace(dataset, source=str(path.resolve()))
     fewer = worlds.shortfall(asked) if file is None else None
-    return replace(dataset, source=corpus.name, notes=(fewer,) if fewer else ())
+    return replace(dataset, source=corpus.name, notes=(*dataset.notes, *([fewer] if fewer else [])))
 
 
 def ask(
@@ -94,14 +96,29 @@ def _dataset(
 ) -> Dataset:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
+    judged, left_out = _with_something_right(asked)
     if not asked:
         reason = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
         raise DataError("at least one question", reason, path=file)
-    queries, gold = _numbered(asked)
+    if not judged:
+        raise DataError("a question for which a document is graded above 0", f"none ({left_out[0]})", path=file)
+    queries, gold = _numbered(judged)
     kept = queries if limit is None else _sample(queries, limit, seed)
     kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}
+    kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.sentences]))
-    return Dataset(corpus.name, corpus, kept, kept_gold, fingerprint(corpus, kept, kept_gold), skipped)
+    marked = fingerprint(corpus, kept, kept_gold)
+    return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=left_out)
+
+
+def _with_something_right(asked: list[Asked]) -> tuple[list[Asked], tuple[str, ...]]:
+    """The questions without those for which every document is judged wrong, and a sentence with their number.
+
+    No metric is defined for these.
+    """
+    judged = [one for one in asked if one.gold is None or one.gold.doc_ids]
+    count = len(asked) - len(judged)
+    return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
 
 
 def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[Asked]:

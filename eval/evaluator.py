@@ -12,7 +12,7 @@ from typing import Any
 
 import regex
 
-from eval import datasets, latency, metrics, outputs, reader
+from eval import datasets, gold_classes, latency, metrics, outputs, reader
 from eval.answering import BATCH, answer_all
 from eval.assembling import assembled
 from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Study
@@ -139,7 +139,9 @@ def _loaded(data: str | Path | Dataset, loading: Mapping[str, Any]) -> Dataset:
     given = [name for name in ("questions", "format", "limit") if loading[name] is not None]
     if given:
         raise UsageError(f"compare takes {given[0]!r} with a path, not with a Dataset, which is read already.")
-    return data
+    if data.gold is None:
+        return data
+    return replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))
 
 
 def _held(workspace: Workspace, loading: Mapping[str, Any]) -> Dataset:

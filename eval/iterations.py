@@ -12,7 +12,7 @@ import numpy as np
 from eval import metrics, significance
 from eval.comparison import Answer, Comparison, MethodResult
 from eval.plots import Figure
-from eval.scoring import judgements
+from eval.scoring import judgements, twins
 from eval.significance import Floats
 from ragindex.explaining import IF_STOPPED, KEPT_IDS
 from ragindex.types import Step
@@ -101,7 +101,8 @@ def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[
         if gold and query.id in failed:
             rows.append(np.zeros((course.iterations, len(ks))))
         elif gold and query.id in course.rankings:
-            found = [_recall(ids, gold, known, ks) for ids in course.rankings[query.id]]
+            equal = twins(comparison.gold, query.id)
+            found = [_recall(ids, gold, equal, known, ks) for ids in course.rankings[query.id]]
             values = [row for row, _ in found]
             rows.append(np.array(values + values[-1:] * (course.iterations - len(values))))
             for k in ks:
@@ -110,11 +111,11 @@ def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[
 
 
 def _recall(
-    ids: Sequence[str], gold: Mapping[str, int], known: set[str], ks: Sequence[int]
+    ids: Sequence[str], gold: Mapping[str, int], equal: Mapping[str, str], known: set[str], ks: Sequence[int]
 ) -> tuple[list[float], list[int]]:
     """Recall at each k, and the ks for which ids that were not kept might have found more."""
-    documents = [document(id, known | gold.keys()) for id in ids]
-    found = metrics.measure([(id,) for id in documents], gold, ks)
+    documents = [document(id, known | gold.keys() | equal.keys()) for id in ids]
+    found = metrics.measure([(id,) for id in documents], gold, ks, equal)
     values = [found[f"R@{k}"] for k in ks]
     held, cut = len(set(documents)), len(ids) >= KEPT_IDS
     return values, [k for k, value in zip(ks, values, strict=True) if cut and held < k and value < 1.0]

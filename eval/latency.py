@@ -4,7 +4,6 @@ All methods of a comparison are timed together once everything is answered, and 
 that is busy for a while is busy for all of them.
 """
 
-import json
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 
 from eval.answering import SURVIVED, retrieve, write_whole
 from eval.comparison import NO_USAGE, NOT_TIMED, Latency, Percentiles
+from ragindex import durable
 from ragindex.errors import BudgetError
 from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.language import ledger
@@ -111,7 +111,7 @@ def measure(timings: Sequence[Timing], queries: Sequence[Query], k: int) -> None
     for together in _together(list(reversed(waiting.values())), queries, k):
         rows = _in_turns(together, queries, k)
         for one, seconds in zip(together, rows, strict=True):
-            write_whole(one.kept, json.dumps({"fields": _WHERE, "seconds": seconds}).encode())
+            write_whole(one.kept, durable.sealed({"fields": _WHERE, "seconds": seconds}))
         _close(together)
 
 
@@ -182,9 +182,12 @@ def _seconds(one: Timing, query: Query, k: int) -> list[float] | None:
 
 def _read(path: Path) -> dict[str, list[float]] | None:
     try:
-        rows = json.loads(path.read_bytes())["seconds"].items()
-    except (FileNotFoundError, ValueError, KeyError, AttributeError):
+        value = durable.unsealed(path.read_bytes())
+    except FileNotFoundError:
         return None
+    if value is None:  # not as it was written: timed again
+        return None
+    rows = value["seconds"].items()
     return {query_id: [float(value) for value in row] for query_id, row in rows}
 
 

@@ -2,11 +2,15 @@
 
 R@k, Success@k, RR@k and nDCG@k equal trec_eval's (nDCG: gain = grade, discount = log2(rank + 1)). full_R@k is 1 where
 every gold document is among the first k. one_doc_R@k is R@k of the ranking of those hits that name one document.
+
+Documents of equal text are one gold document (`eval.gold_classes`): the first of them that is found counts as it, and
+the others take their ranks and gain nothing.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+NO_TWINS: Mapping[str, str] = {}
 NAMES = ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
 
 
@@ -30,14 +34,36 @@ def gains(doc_ids: Iterable[str], grades: Mapping[str, int]) -> dict[str, int]:
     return {doc_id: grade for doc_id, grade in graded.items() if grade > 0}
 
 
-def measure(hits: Sequence[Sequence[str]], gold: Mapping[str, int], ks: Sequence[int]) -> dict[str, float]:
+def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
+    """A document ranking in which the first of each class of equal texts stands as its gold document.
+
+    `twins` are the other documents of each class, by id, with that gold document. Where it comes later itself, it
+    changes places with the first.
+    """
+    if not twins:
+        return list(ranked)
+    gold, first, stood = set(twins.values()), dict[str, str](), list[str]()
+    for doc_id in ranked:
+        stands = twins.get(doc_id, doc_id if doc_id in gold else None)
+        if stands is None or (stands in first and doc_id != stands):
+            stood.append(doc_id)
+        else:
+            stood.append(first.get(stands, stands))
+            first.setdefault(stands, doc_id)
+    return stood
+
+
+def measure(
+    hits: Sequence[Sequence[str]], gold: Mapping[str, int], ks: Sequence[int], twins: Mapping[str, str] = NO_TWINS
+) -> dict[str, float]:
     """All metrics of one question: `hits` are the document ids of each hit, best first; `gold` is from `gains`.
 
-    Raises ValueError where `gold` is empty: no metric is defined there.
+    `twins` are as in `standing`. Raises ValueError where `gold` is empty: no metric is defined there.
     """
     if not gold:
         raise ValueError("a question without gold documents has no metrics")
-    ranked, alone = ranking(hits), ranking(hits, one_document=True)
+    ranked = standing(ranking(hits), twins)
+    alone = standing(ranking(hits, one_document=True), twins)
     found: dict[str, float] = {}
     for k in ks:
         recall = _recall(ranked[:k], gold)

@@ -21,8 +21,8 @@ import regex
 from eval import report
 from eval.answering import ranked_as_json
 from eval.comparison import SCHEMA, Answer, Comparison, MethodResult, Study
-from eval.metrics import ranking
-from eval.scoring import judgements
+from eval.metrics import ranking, standing
+from eval.scoring import judgements, twins
 from eval.spread import repeated
 from ragindex.answers import step_as_json
 from ragindex.errors import StoreError
@@ -76,13 +76,13 @@ def _write_comparison(comparison: Comparison, folder: Path) -> None:
         _write(folder / "bounds.jsonl", per_query(comparison, comparison.bounds))
     write_qrels(comparison, folder)
     for method in comparison.methods:
-        _write(folder / "runs" / f"{file_name(method.label)}.trec", run(method))
+        _write(folder / "runs" / f"{file_name(method.label)}.trec", run(comparison, method))
 
 
 def write_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
     """run.trec, qrels.trec and per_query.jsonl of one method. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "run.trec", run(method))
+    _write(folder / "run.trec", run(comparison, method))
     _write(folder / "per_query.jsonl", per_query(comparison, [method]))
     write_qrels(comparison, folder)
 
@@ -94,10 +94,15 @@ def write_qrels(comparison: Comparison, folder: Path) -> None:
         _write(folder / "qrels.trec", lines)
 
 
-def run(method: MethodResult) -> Iterable[str]:
-    """The document rankings at the largest k as a TREC run; scores fall with the rank, so that no reader sees ties."""
+def run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
+    """The document rankings at the largest k as a TREC run; scores fall with the rank, so that no reader sees ties.
+
+    Of documents of equal text the first stands as the gold one: so a tool that reads run and qrels, and knows no
+    texts, measures what we do.
+    """
     for answer in method.final:
-        ranked, query_id, label = documents(answer), _field(answer.query_id), _field(method.label)
+        ranked = standing(documents(answer), twins(comparison.gold, answer.query_id))
+        query_id, label = _field(answer.query_id), _field(method.label)
         for rank, doc_id in enumerate(ranked, start=1):
             yield f"{query_id} Q0 {_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
 
@@ -110,7 +115,10 @@ def qrels(comparison: Comparison) -> Iterable[str]:
 
 
 def questions(comparison: Comparison) -> Iterable[str]:
-    """One JSON object a question; `gold` are the grades of its documents, null where it has no gold."""
+    """One JSON object a question; `gold` are the grades of its documents, null where it has no gold.
+
+    `twins` are other documents of the same text as a gold document, with that one.
+    """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
         judged = judgements(comparison.gold, query.id)
@@ -120,6 +128,7 @@ def questions(comparison: Comparison) -> Iterable[str]:
             "source_id": gold.source_id if gold else None,
             "kind": gold.kind if gold else None,
             "gold": judged if gold else None,
+            "twins": dict(twins(comparison.gold, query.id)),
             "titles": {doc_id: comparison.titles.get(doc_id, "") for doc_id in judged},
             "answers": list(gold.answers) if gold else [],
         }
@@ -140,6 +149,7 @@ def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterab
                 "kind": gold.kind if gold else None,
                 "question": query.text,
                 "gold": judgements(comparison.gold, query.id),
+                "twins": dict(twins(comparison.gold, query.id)),
                 "documents": documents(answer),
                 "metrics": method.per_query.get(query.id, {}),
                 "latency_ms": method.latency.per_query.get(query.id),

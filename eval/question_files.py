@@ -11,6 +11,7 @@ from typing import Any
 
 import regex
 
+from eval.equal_texts import content
 from ragindex.corpus import Corpus
 from ragindex.corpus.benchmarks import context_entry, paragraph
 from ragindex.corpus.collecting import given_id
@@ -29,7 +30,8 @@ class Gold:
     """What a question's right answer is: the documents that hold it, with their grades, and accepted answers.
 
     `grades` has one entry a document, greater than 0, 1 where the benchmark does not grade. `kind` is the hop label or
-    question type and `source_id` the question's id in the benchmark; both are "" where there is none.
+    question type and `source_id` the question's id in the benchmark; both are "" where there is none. `twins` are
+    documents of the same text as a gold document, with that document (`eval.gold_classes`).
     """
 
     doc_ids: frozenset[str]
@@ -37,6 +39,7 @@ class Gold:
     kind: str = ""
     source_id: str = ""
     grades: Mapping[str, int] = field(default_factory=dict)
+    twins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.grades:
@@ -45,7 +48,7 @@ class Gold:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question as it was read. `gold` is None where the file has none."""
+    """A question as it was read. `gold` is None where the file has none; without documents, nothing is right."""
 
     text: str
     gold: Gold | None
@@ -55,7 +58,7 @@ class Finder:
     """The documents of a corpus by what gold calls them."""
 
     def __init__(self, corpus: Corpus) -> None:
-        self.ids = dict.fromkeys(document.id for document in corpus.documents)
+        self.ids = {document.id: document for document in corpus.documents}
         self.by_content: dict[tuple[str, str], list[str]] = {}
         self.by_title: dict[str, list[str]] = {}
         self.by_file: dict[str, list[str]] = {}
@@ -87,7 +90,7 @@ class Finder:
         return self._only(name, list(found), item)[0]
 
     def _only(self, name: str, found: list[str], item: Item) -> list[str]:
-        if len(found) > 1:
+        if len({content(self.ids[id]) for id in found}) > 1:  # of equal texts any is meant
             expected = f"gold that names one document; {name!r} stands for {len(found)}, so give one of their ids"
             raise item.error(expected, ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else ""))
         if not found:
@@ -112,7 +115,7 @@ def require_question(item: Item, text: str) -> str:
 
 
 def benchmark_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
-    """Questions whose gold is their supporting paragraphs or facts; one that has none is an error."""
+    """Questions whose gold is their supporting paragraphs or facts."""
     return problems.each(lambda item: _benchmark_question(item, finder), json_items(path, problems))
 
 
@@ -124,8 +127,6 @@ def _benchmark_question(item: Item, finder: Finder) -> Asked:
         gold = _supporting_facts(item, finder)
     else:
         raise item.error("gold under 'paragraphs' or 'supporting_facts'", item.under("paragraphs"))
-    if not gold:
-        raise item.error("a question with supporting paragraphs or facts", "one without any")
     source_id = given_id(item) or ""
     hops = _HOPS.match(source_id)
     kind = hops[1] if hops else item.text("type", default="")
@@ -133,8 +134,10 @@ def _benchmark_question(item: Item, finder: Finder) -> Asked:
 
 
 def _supporting_paragraphs(item: Item, finder: Finder) -> list[str]:
-    found = []
-    for value in item.array("paragraphs"):
+    found, paragraphs = [], item.array("paragraphs")
+    if not paragraphs:
+        raise item.error("a question with paragraphs", "one without any")
+    for value in paragraphs:
         one = item.within(value, "a paragraph")
         supporting = one.fields.get("is_supporting", False)
         if not isinstance(supporting, bool):
@@ -178,11 +181,11 @@ def beir_questions(folder: Path, finder: Finder, problems: Problems) -> Iterator
     queries = _beir_queries(folder / "queries.jsonl", problems)
     judged = _qrels(path, queries, finder, problems)
     known = [query_id for query_id in queries if query_id in judged]
-    return problems.each(lambda query_id: _beir_question(query_id, *queries[query_id], judged[query_id]), known)
+    return (_beir_question(query_id, queries[query_id], judged[query_id]) for query_id in known)
 
 
-def _beir_queries(path: Path, problems: Problems) -> dict[str, tuple[str, Item]]:
-    queries: dict[str, tuple[str, Item]] = {}
+def _beir_queries(path: Path, problems: Problems) -> dict[str, str]:
+    queries: dict[str, str] = {}
 
     def add(item: Item) -> None:
         query_id = given_id(item)
@@ -190,17 +193,15 @@ def _beir_queries(path: Path, problems: Problems) -> dict[str, tuple[str, Item]]
             raise item.error("an id under '_id'", item.under("_id"))
         if query_id in queries:
             raise item.error("each query id once", f"the id {query_id!r} a second time")
-        queries[query_id] = require_question(item, item.text("text")), item
+        queries[query_id] = require_question(item, item.text("text"))
 
     for _ in problems.each(add, line_items(path, problems)):
         pass
     return queries
 
 
-def _beir_question(query_id: str, text: str, item: Item, grades: Mapping[str, int]) -> Asked:
+def _beir_question(query_id: str, text: str, grades: Mapping[str, int]) -> Asked:
     gold = {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
-    if not gold:
-        raise item.error("a question with a document graded above 0", f"none for {query_id!r}")
     return Asked(text, Gold(frozenset(gold), source_id=query_id, grades=gold))
 
 

@@ -85,7 +85,8 @@ def _by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _gold(line: Mapping[str, Any]) -> Gold:
-    return Gold(frozenset(line["gold"]), tuple(line["answers"]), line["kind"], line["source_id"], line["gold"])
+    grades, equal = line["gold"], line.get("twins", {})
+    return Gold(frozenset(grades), tuple(line["answers"]), line["kind"], line["source_id"], grades, equal)
 
 
 def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> MethodResult:

@@ -13,6 +13,17 @@ def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, i
     return {} if one is None else metrics.gains(one.doc_ids, one.grades)
 
 
+def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
+    """The other documents of the same text as a question's gold documents, with those."""
+    one = None if gold is None else gold.get(query_id)
+    return metrics.NO_TWINS if one is None else one.twins
+
+
+def measured(hits: Sequence[Sequence[str]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
+    """All metrics of one question, as `metrics.measure`: twins of gold documents count as those."""
+    return metrics.measure(hits, metrics.gains(gold.doc_ids, gold.grades), ks, gold.twins)
+
+
 def scores(
     answers: Mapping[int, Sequence[Answer]], gold: Mapping[str, Gold] | None, ks: Sequence[int]
 ) -> Mapping[str, Mapping[str, float]]:
@@ -23,8 +34,8 @@ def scores(
     found: dict[str, dict[str, float]] = {}
     for k in ks:
         for answer in answers.get(k, answers[max(answers)]):
-            if judged := judgements(gold, answer.query_id):
+            if gold and judgements(gold, answer.query_id):
                 hits = [hit.doc_ids for hit in answer.hits]
-                found.setdefault(answer.query_id, {}).update(metrics.measure(hits, judged, (k,)))
+                found.setdefault(answer.query_id, {}).update(measured(hits, gold[answer.query_id], (k,)))
     ordered = metrics.names(ks)
     return {query_id: {name: values[name] for name in ordered} for query_id, values in found.items()}

@@ -37,6 +37,7 @@ from ragindex.errors import RagindexError, UsageError
 from ragindex.interfaces import IndexingScheme
 from ragindex.language.budget import limited
 from ragindex.language.setting import Setting
+from ragindex.repair_command import repair
 from ragindex.said import require_records, said_of_parts
 from ragindex.settings import require_apart
 from ragindex.site import MeteredCollection
@@ -228,6 +229,9 @@ def remove(
         changed = opened.remove(ids)
         opened.sync()
     emit({"removed": changed.removed}, json, lambda: out().print(f"{changed.removed} removed"))
+
+
+app.command()(repair)
 
 
 @app.command()

@@ -14,6 +14,8 @@ looks like one is left out, whoever quotes it.
     │   ├── NewerFormatError          made by a later version of ragindex
     │   └── WriterBusyError           somebody else is writing
     ├── StoreError                5   the engine or the disk failed
+    │   ├── DamagedError              a file that a workspace keeps is not as it was written
+    │   └── EngineError               the engine failed over its own files
     ├── ServiceError              6   a remote endpoint failed
     │   └── LanguageError             a language model gave no usable answer to one input
     ├── QuestionError             7   a method failed on a question, where that was to stop everything
@@ -87,6 +89,14 @@ class StoreError(RagindexError):
     """The engine or the disk under it failed."""
 
     exit_code = 5
+
+
+class DamagedError(StoreError):
+    """A file that a workspace keeps is not as it was written; the message names it, and the command that helps."""
+
+
+class EngineError(StoreError):
+    """The engine failed over its own files: they may be damaged."""
 
 
 class ServiceError(RagindexError):

@@ -1,12 +1,12 @@
 """Files that parts are imported from: a workspace keeps its own copy, named by what it holds."""
 
-import hashlib
+import shlex
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from ragindex import registry
-from ragindex.errors import DataError, StoreError, UsageError
+from ragindex import durable, registry
+from ragindex.errors import DamagedError, DataError, StoreError, UsageError
 from ragindex.identity import in_order, model
 from ragindex.interfaces import IndexingScheme
 
@@ -24,20 +24,30 @@ def require_reader(schemes: Iterable[IndexingScheme]) -> None:
 def taken(file: Path, folder: Path) -> str:
     """Copy `file` into the workspace `folder`; 16 hexadecimal digits of the hash of its bytes. Raises DataError."""
     try:
-        with file.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()[:16]
+        digest = durable.digest(file)
     except OSError as error:
         raise DataError("a file to import", error.strerror or str(error), path=file) from error
     kept = place(folder, digest)
-    partial = kept.with_name(f"{kept.name}.partial")
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        if not kept.exists():
-            shutil.copyfile(file, partial)
-            partial.replace(kept)
+        if durable.file_damage(kept, digest) is not None:
+            with file.open("rb") as source, durable.replacing(kept) as copy:
+                shutil.copyfileobj(source, copy)
     except OSError as error:
         raise StoreError(f"{file} could not be copied into {folder}: {error.strerror or error}.") from error
+    if durable.file_damage(kept, digest) is not None:
+        raise DataError("a file that nobody changes while it is imported", "another", path=file)
     return digest
+
+
+def require(folder: Path, digest: str, source: str) -> Path:
+    """The workspace's copy of the file with this hash, which lay at `source`. Raises DamagedError."""
+    kept = place(folder, digest)
+    wrong = durable.file_damage(kept, digest)
+    if wrong is not None:
+        given = f"--triples {shlex.quote(source or 'FILE')}"
+        raise DamagedError(f"An imported file: {wrong}. Give it again. {durable.advice(folder)} {given}")
+    return kept
 
 
 def place(folder: Path, digest: str) -> Path:

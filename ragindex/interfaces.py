@@ -408,7 +408,10 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenVectors:
-    """Token-level vectors of one text: `spans[i]` are the characters that row i of `vectors` stands for."""
+    """Token-level vectors of one text: `spans[i]` are the characters that row i of `vectors` stands for.
+
+    Which spans may be given is in `ragindex.encoders.token_spans`, which holds every encoder to it.
+    """
 
     spans: tuple[tuple[int, int], ...]
     vectors: Floats

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragindex import durable
 from ragindex.errors import StoreError
 
 _FOLDER = "syncing"
@@ -39,18 +40,13 @@ class Journal:
     def start(self, in_doubt: Collection[str]) -> None:
         """Begin anew, in one step: nothing but these passages is in doubt."""
         entries = [("begin", {"ids": sorted(in_doubt)})] if in_doubt else []
-        partial = self.path.with_suffix(".partial")
         with _writing(self.path):
             self.path.parent.mkdir(exist_ok=True)
-            with partial.open("w", encoding="utf-8") as file:
-                file.writelines(map(_line, entries))
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path)
+            durable.write(self.path, b"".join(map(_line, entries)))
 
     def append(self, kind: Kind, values: Mapping[str, Any], *, durable: bool) -> None:
         """Add an entry. `durable`: what is written next must not reach the disk before the entry does."""
-        with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
+        with _writing(self.path), self.path.open("ab") as file:
             file.write(_line((kind, values)))
             file.flush()
             if durable:
@@ -64,8 +60,7 @@ class Journal:
             return
         for line in lines[:-1]:  # what follows the last newline was cut short
             try:
-                entry = json.loads(line)
-                kind, values = entry
+                kind, values = json.loads(durable.unline(line) or "")
             except ValueError as error:
                 raise DamagedJournalError(f"{self.path}: {error}") from error
             yield kind, values
@@ -87,8 +82,8 @@ def finish(folder: Path, keys: Iterable[str]) -> None:
         Journal.of(folder, key).remove()
 
 
-def _line(entry: tuple[str, Mapping[str, Any]]) -> str:
-    return json.dumps(entry, ensure_ascii=True) + "\n"  # ASCII: an id may hold what UTF-8 cannot
+def _line(entry: tuple[str, Mapping[str, Any]]) -> bytes:
+    return durable.line(json.dumps(entry, ensure_ascii=True))  # ASCII: an id may hold what UTF-8 cannot
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """What a workspace is made of: its fixed settings, and what the last finished sync left for readers.
 
-One JSON file, replaced in one step, names everything that a result depends on.
+One JSON file, replaced in one step, names everything that a result depends on. A copy of it is read where it is
+damaged.
 """
 
 import json
-import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -15,10 +16,11 @@ from typing import Any
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
+from ragindex import durable
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
-FORMAT = 1
-_FILE = "workspace.json"
+FORMAT = 2
+_FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
     *("ragindex", "lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
     *("sentence-transformers", "openai", "graspologic-native", "scipy", "umap-learn"),
@@ -40,7 +42,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
 
     `finish_seconds` is the share of `seconds` that `finish` took: the last time, or ever where each makes only what has
     changed. `failed` are passages that could not be made, with the reason; `notes` what a reader of the figures should
-    know.
+    know; `files` are the folders that it keeps (`parts.kept_files`).
     """
 
     name: str
@@ -59,11 +61,13 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     money: float = 0.0
     failed: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
     """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key;
-    `llm` the language model last used; `imports` the hashes of imported files by the name of the part they fill.
+    `llm` the language model last used; `imports` the hashes of imported files by the name of the part they fill, and
+    `imported_from` where they lay.
 
     `finished_by` are the store's parameters that the parts' collections were finished with (`StorePlugin.finishes_by`).
 
@@ -81,6 +85,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     encoders: dict[str, str] = {}
     llm: dict[str, Any] = {}
     imports: dict[str, str] = {}
+    imported_from: dict[str, str] = {}
     parts: dict[str, PartRecord] = {}
     finished_by: dict[str, Any] = {}
     outdated: dict[str, float] = {}
@@ -89,23 +94,56 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
 def read(folder: Path) -> Manifest | None:
     """The manifest of `folder`, None where there is none. Raises NewerFormatError, WorkspaceError."""
-    path = folder / _FILE
+    held = [_content(folder / name) for name in (_FILE, _COPY)]
+    if held == [None, None]:
+        return None
+    whole = [None if content is None else durable.unsealed(content) for content in held]
+    value = next((one for one in whole if one is not None), None)
+    if value is None:
+        _require_format(folder, _format_of(held[0]))
+        raise WorkspaceError(
+            f"{folder} is no readable workspace: {_FILE} is not as it was written, and neither is {_COPY}. "
+            "Run: ragindex index DATA --workspace OTHER"
+        )
+    if whole[0] is None:
+        found = f"{folder / _FILE} is damaged or gone, and was read from its copy"
+        warnings.warn(f"{found}. {durable.advice(folder)}", durable.MendedWarning, stacklevel=2)
+    _require_format(folder, value.get("format"))
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return Manifest.model_validate(value)
+    except ValidationError as error:
+        raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error}") from error
-    found = value.get("format") if isinstance(value, dict) else None
+    except OSError as error:
+        raise WorkspaceError(f"{path.parent} is no readable workspace: {path.name}: {error}") from error
+
+
+def _format_of(content: bytes | None) -> Any:
+    """The format that a file without a hash of ours says it has."""
+    try:
+        value = json.loads(content or b"")
+    except ValueError:
+        return None
+    return value.get("format") if isinstance(value, dict) else None
+
+
+def _require_format(folder: Path, found: Any) -> None:
     if isinstance(found, int) and found > FORMAT:
         raise NewerFormatError(
             f"The workspace {folder} has format {found}; this ragindex reads up to {FORMAT}. "
             "Run: pip install --upgrade ragindex"
         )
-    try:
-        return Manifest.model_validate(value)
-    except ValidationError as error:
-        raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
+    if isinstance(found, int) and found < FORMAT:
+        raise WorkspaceError(
+            f"The workspace {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
+            "Run: ragindex index DATA --workspace OTHER"
+        )
 
 
 @contextmanager
@@ -123,21 +161,13 @@ def making(folder: Path) -> Iterator[None]:
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest in one step, durably. Raises StoreError where the disk does not let it."""
-    write_json(folder / _FILE, manifest.model_dump(mode="json"))
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file in one step, durably."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    """Replace the manifest in one step, durably, then its copy. Raises StoreError where the disk does not let it."""
+    content = durable.sealed(manifest.model_dump(mode="json"))
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        for name in (_FILE, _COPY):
+            durable.write(folder / name, content)
     except OSError as error:
-        raise StoreError(f"{path.name} could not be written in {path.parent}: {error.strerror or error}.") from error
+        raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
 
 
 @cache

@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.hiding import secret_parameter
+from ragindex.strict import Strict
 
 
-class Plugin(BaseModel):
+class Plugin(Strict):
     """A frozen pydantic model. Equal parameters make equal plugins; unknown parameters are refused by name.
 
-    Parameters are written into files, reports and traces, so none may hold a secret; `keys_from` says where keys and
-    passwords are taken from.
+    A boolean is taken for no number, and a number for no boolean. Parameters are written into files, reports and
+    traces, so none may hold a secret; `keys_from` says where keys and passwords are taken from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

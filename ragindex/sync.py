@@ -188,4 +188,5 @@ def _finish(task: Building, corpus: str) -> PartRecord:
         money=cost.money,
         failed=task.site.failures,
         notes=tuple(task.site.notes),
+        files=tuple(sorted(path.name for path in task.site.folder.iterdir() if path.is_dir())),
     )

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ragindex import imports, journal, registry, revisions, tracing
+from ragindex import durable, imports, journal, mending, registry, revisions, tracing
 from ragindex import manifest as manifests
 from ragindex.corpus import Cutting, passage_text
 from ragindex.coverage import Coverage
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
-from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import DataError, EngineError, MissingPartError, StoreError, UsageError, WorkspaceError
 from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, tasks_of, uses_encoder
 from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
 from ragindex.journal import DamagedJournalError, Journal
@@ -117,8 +117,10 @@ class Workspace:
     def __enter__(self) -> "Workspace":
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
+        if isinstance(error, EngineError):
+            raise mending.advised(error, self.folder) from error
 
     def close(self) -> None:
         """Let go of what is held in memory."""
@@ -148,6 +150,7 @@ class Workspace:
             )
         return Documents(self.store.open("documents", version), self.cutting)
 
+    @mending.advising
     def add(self, documents: Iterable[Document]) -> Changed:
         """Add documents, replacing those with the same id. `sync` brings parts up to them."""
         kept = _distinct(documents)
@@ -157,6 +160,7 @@ class Workspace:
         self._warn_of_language(kept)
         return changed
 
+    @mending.advising
     def remove(self, ids: Sequence[str]) -> Changed:
         """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then."""
         with self._writing("ragindex remove") as corpus:
@@ -167,6 +171,7 @@ class Workspace:
             self._own()
             return Changed(removed=corpus.remove(list(ids)))
 
+    @mending.advising
     def replace(self, documents: Iterable[Document], *, source: str = "") -> Changed:
         """Make the corpus hold exactly these documents.
 
@@ -192,6 +197,7 @@ class Workspace:
 
     # ------------------------------------------------------------ building
 
+    @mending.advising
     def sync(self, plugins: Iterable[IndexingScheme | Part[Any]] = ()) -> Synced:
         """Bring the parts of `plugins` up to the corpus; without any, all parts that were ever finished.
 
@@ -201,7 +207,8 @@ class Workspace:
         if self.manifest.parts and self.manifest.finished_by != self.store_plugin.finishes_by:
             self._finish_again()
         parts = in_order([part for plugin in plugins for part in parts_of(plugin)] or self._finished_parts())
-        if self._up_to_date(parts):
+        damaged = self._damaged(parts)
+        if self._up_to_date(parts) and not damaged:
             return Synced()
         with self._writing("ragindex sync") as corpus:
             wanted = corpus.passage_revisions()
@@ -214,7 +221,20 @@ class Workspace:
                 self.encoders.prepare(lambda: self._texts(corpus, ids), len(ids))
             records, synced = bring_up(self._tasks(parts, corpus), wanted)
             self._finish(records, corpus, wanted)
+        for sentence in damaged:
+            warnings.warn(f"{sentence}: it was made again.", durable.MendedWarning, stacklevel=2)
         return synced
+
+    def repair(self) -> mending.Findings:
+        """Look at everything that is kept and remove what is damaged; `sync` then makes it again."""
+        with self.store.lease("ragindex repair"):
+            self._reload()
+            manifests.write(self.folder, self.manifest)  # both copies of it are whole
+            names = self.store.names()
+            fit = self.encoders.damage(self.encoder_id)
+            found = mending.look(self.folder, self.manifest, self.store, fit, lambda key: self._drop(key, names))
+        self.close()
+        return found
 
     def all_parts(self, scheme: IndexingScheme) -> tuple[Part[Any], ...]:
         """The parts of a scheme and their inputs, each once, inputs first."""
@@ -236,6 +256,7 @@ class Workspace:
         self.sync([made])
         return tracing.traced_where_on(made.open(self), registry.label(model(made)))
 
+    @mending.advising
     def open_part(self, part: Part[Any]) -> Any:
         """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""
         key, record = self._key(part, self._pinned_encoder(part)), self._record(part)
@@ -299,6 +320,7 @@ class Workspace:
             replaced = before - self._current_keys(imported)  # made from another file: no sync would bring them up
             self._save(
                 imports=imported.imports,
+                imported_from={**self.manifest.imported_from, name: str(Path(file).resolve())},
                 parts={key: record for key, record in self.manifest.parts.items() if key not in replaced},
                 outdated=self.manifest.outdated | dict.fromkeys(sorted(replaced), time.time()),
             )
@@ -436,6 +458,8 @@ class Workspace:
             return self.llm
 
         root, language, file = self.folder, self.language, self._imported(part)
+        if file is not None:
+            imports.require(root, file.name, self.manifest.imported_from.get(registry.name_of(model(part)), ""))
         return PartSite(
             key, self.store, corpus, root, language, self.seed, open_inputs, open_encoder, open_llm, imported=file
         )
@@ -526,6 +550,12 @@ class Workspace:
             self.store.drop(name)
         Journal.of(self.folder, key).remove()
         shutil.rmtree(self.folder / "parts" / key, ignore_errors=True)
+
+    def _damaged(self, parts: Sequence[Part[Any]]) -> list[str]:
+        """What is wrong with the files that readers of `parts` open: the next sync makes them again."""
+        fit = self.encoders.damage(self.encoder_id) if any(map(uses_encoder, parts)) else None
+        keys = [self._key(part, self._pinned_encoder(part)) for part in parts]
+        return [*([fit] if fit else []), *mending.damaged_files(self.folder, self.manifest, keys)]
 
     def _up_to_date(self, parts: Sequence[Part[Any]]) -> bool:
         if self._corpus_moved() or not parts:

@@ -141,10 +141,10 @@ def test_gold_of_hotpotqa_beside_a_corpus_needs_no_context(tmp_path: Path) -> No
     assert gold["q00001"].doc_ids == {content_id("A", "Another text."), content_id("Twice", "Once.")}
 
 
-def test_a_text_kept_under_two_ids_is_gold_under_both(tmp_path: Path) -> None:
+def test_a_text_kept_under_two_ids_is_one_gold_text(tmp_path: Path) -> None:
     write(tmp_path / "c_corpus.json", [{"id": "x", "title": "B", "text": "b"}, {"id": "y", "title": "B", "text": "b"}])
     gold = load(write(tmp_path / "c.json", MUSIQUE[2:])).gold
-    assert gold == {"q00001": Gold(frozenset({"x", "y"}), (), "", "plain")}
+    assert gold == {"q00001": Gold(frozenset({"x"}), (), "", "plain", twins={"y": "x"})}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eval.datasets import load
+from eval.evaluator import compare
 from ragindex.errors import DataError, UsageError
 
 GOOD: dict[str, Any] = {
@@ -26,7 +27,7 @@ def pair(folder: Path, *items: Any) -> Path:
 def own(folder: Path) -> Path:
     for name in ("apples.txt", "one/pears.txt", "two/pears.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("text")
+        (folder / name).write_text(f"text of {name}")
     return folder
 
 
@@ -45,8 +46,7 @@ QUESTIONS: list[tuple[Any, str]] = [
     ({**GOOD, "answer_aliases": [None]}, "a string or an array of strings under 'answer_aliases'; found null"),
     ({**GOOD, "type": []}, "a string under 'type'; found []"),
     ({"question": "?"}, "gold under 'paragraphs' or 'supporting_facts'; found only the keys 'question'"),
-    ({"question": "?", "paragraphs": []}, "a question with supporting paragraphs or facts; found one without any"),
-    (supporting(is_supporting=False), "a question with supporting paragraphs or facts; found one without any"),
+    ({"question": "?", "paragraphs": []}, "a question with paragraphs; found one without any"),
     (supporting(is_supporting="yes"), "true or false under 'is_supporting'; found \"yes\""),
     (supporting(text="another"), f'{NOT_IN}"T", which is not in it (its text is another)'),
     (supporting(title="Tow"), f"{NOT_IN}\"Tow\", which is not in it (near it are 'Two')"),
@@ -60,10 +60,6 @@ QUESTIONS: list[tuple[Any, str]] = [
     ({"question": "?", "supporting_facts": ["Two"]}, 'supporting_facts of [title, sentence number] pairs; found ["Two'),
     ({"question": "?", "supporting_facts": [[2, 0]]}, "a title in supporting_facts; found 2"),
     ({"question": "?", "supporting_facts": "Two"}, "an array under 'supporting_facts'; found \"Two\""),
-    (
-        {"question": "?", "supporting_facts": []},
-        "a question with supporting paragraphs or facts; found one without any",
-    ),
 ]
 
 
@@ -168,11 +164,33 @@ def test_a_bad_line_of_queries(tmp_path: Path, line: str, message: str) -> None:
     assert load(folder, skip_bad=True).skipped == (str(caught.value),)
 
 
-def test_a_judged_question_without_gold(tmp_path: Path) -> None:
+NOTHING_RIGHT: dict[str, Any] = {
+    "MuSiQue": supporting(is_supporting=False),
+    "HotpotQA": {"question": "?", "supporting_facts": []},
+}
+
+
+@pytest.mark.parametrize("item", NOTHING_RIGHT.values(), ids=NOTHING_RIGHT)
+def test_a_question_whose_paragraphs_are_all_wrong_is_left_out_and_counted(tmp_path: Path, item: Any) -> None:
+    path = pair(tmp_path, GOOD, item, {**item, "question": "And?"})
+    for dataset in (load(path), load(path, skip_bad=True)):
+        assert [query.text for query in dataset.queries] == [GOOD["question"]]
+        assert dataset.notes == ("left out: 2 questions for which no document is graded above 0",)
+        assert dataset.skipped == ()
+    with pytest.raises(DataError, match=r"a question for which a document is graded above 0; found none \(left out: 1"):
+        load(pair(tmp_path, item))
+
+
+def test_a_question_whose_grades_are_all_0_is_left_out_and_counted(tmp_path: Path) -> None:
     folder = beir(tmp_path / "set", "0\td0\t1\n1\td1\t0\n1\td0\t-1\n")
-    with pytest.raises(DataError, match=r"queries\.jsonl, line 2: expected a question with a document graded above 0"):
-        load(folder)
-    assert [query.text for query in load(folder, skip_bad=True).queries] == ["zero?"]
+    for dataset in (load(folder), load(folder, skip_bad=True)):
+        assert [query.text for query in dataset.queries] == ["zero?"]
+        assert dataset.notes == ("left out: 1 question for which no document is graded above 0",)
+    result = compare(folder, ["bm25"], workspace=tmp_path / "w", tracking=False)
+    assert result.dataset.questions == result.dataset.judged == 1
+    assert dataset.notes[0] in result.notes
+    with pytest.raises(DataError, match="a question for which a document is graded above 0"):
+        load(beir(tmp_path / "none", "1\td1\t0\n"))
 
 
 @pytest.mark.parametrize(("held", "found"), [("", "no files in qrels/"), ("all.tsv", "qrels/ with all.tsv")])

@@ -12,6 +12,7 @@ import regex
 import typer
 
 from eval.drafting import FORMULA, Draft, drafts
+from eval.equal_texts import content
 from ragindex.console import (
     FormatOption,
     JsonOption,
@@ -27,6 +28,7 @@ from ragindex.corpus import Corpus, cut, read
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.settings import checked_seed
 from ragindex.text import analyse, language_warning
+from ragindex.types import Document
 
 COLUMNS = ("question", "answer", "documents", "kind", "source")
 _UNREADABLE = regex.compile(r"[;\p{Cc}\p{Cs}]")
@@ -53,7 +55,7 @@ def questions(
     analyse("", language or "english")
     corpus = read(data, format=format, skip_bad=skip_bad)
     left_out = _read_notes(corpus, language)
-    usable = [document for document in corpus.documents if readable(document.id)]
+    usable = _once([document for document in corpus.documents if readable(document.id)])
     passages = [passage for document in usable for passage in cut(document, None)]
     drafted = drafts(passages, n, checked_seed(seed), language or "english")
     for sentence in (*left_out, *(_fewer(drafted, n) if drafted else ())):
@@ -83,6 +85,14 @@ def questions(
 def readable(id: str) -> bool:
     """Whether a document's id comes back from the column `documents` as it was, and a spreadsheet takes it for text."""
     return id == id.strip() != "" and not _UNREADABLE.search(id) and id[:1] not in FORMULA
+
+
+def _once(documents: Iterable[Document]) -> list[Document]:
+    """The first document of each text: a copy says nothing new, and is gold like the first (`eval.gold_classes`)."""
+    found: dict[tuple[str, str], Document] = {}
+    for document in documents:
+        found.setdefault(content(document), document)
+    return list(found.values())
 
 
 def as_csv(drafted: Iterable[Draft]) -> str:
@@ -128,11 +138,13 @@ def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
     texts = [document.text for document in corpus.documents]
     other = language_warning(texts, "english") if language is None else None
     unreadable = sum(not readable(document.id) for document in corpus.documents)
+    copies = len(corpus.documents) - len(_once(corpus.documents))
     return [
         *(f"skipped: {sentence}" for sentence in corpus.skipped),
         *(f"not read: {count} files {suffix}" for suffix, count in sorted(corpus.ignored.items())),
         *([f"{other}: real questions are drafted in English only, others with a gap."] if other else []),
         *([f"{unreadable} documents are left out: {_BAD_ID}."] if unreadable else []),
+        *([f"{copies} documents have the text of another: it is drafted from once."] if copies else []),
     ]
 
 

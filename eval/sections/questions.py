@@ -2,16 +2,16 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from eval.comparison import Answer, Comparison, MethodResult, Ranked
-from eval.metrics import ranking
+from eval.metrics import ranking, standing
 from eval.plots import svg
-from eval.scoring import judgements
-from eval.showing import percent, short, shown, without_folders
+from eval.scoring import judgements, twins
+from eval.showing import many, percent, short, shown, without_folders
 from ragindex.answers import path_text
 from ragindex.types import Query, Step
 
@@ -126,14 +126,14 @@ def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
 def _question(comparison: Comparison, at: int) -> Question:
     query, methods = comparison.queries[at], comparison.methods
     gold = None if comparison.gold is None else comparison.gold.get(query.id)
-    grades = judgements(comparison.gold, query.id)
+    grades, equal = judgements(comparison.gold, query.id), twins(comparison.gold, query.id)
     answers = [method.final[at] for method in methods]
     counts = Counter(id for answer in answers for id in _first_documents(answer))
     found = tuple(
-        _found(comparison, number, method, answer, grades, counts)
+        _found(comparison, number, method, answer, (grades, equal), counts)
         for number, (method, answer) in enumerate(zip(methods, answers, strict=True))
     )
-    wanted = tuple(_wanted(comparison, id) for id in sorted(grades)[:_GOLD])
+    wanted = tuple(_wanted(comparison, id, equal) for id in sorted(grades)[:_GOLD])
     kind, said = (gold.kind, gold.answers) if gold else ("", ())
     spread = _spread(methods, query, f"R@{comparison.ks[0]}") if grades else ""
     id = shown(f"{query.id} · {gold.source_id}" if gold and gold.source_id else query.id, 2 * _ID)
@@ -141,9 +141,12 @@ def _question(comparison: Comparison, at: int) -> Question:
     return Question(query.text, id, shown(kind, _ID), spread, wanted, max(0, len(grades) - _GOLD), answers_shown, found)
 
 
-def _wanted(comparison: Comparison, id: str) -> Wanted:
+def _wanted(comparison: Comparison, id: str, equal: Mapping[str, str]) -> Wanted:
     title = shown(comparison.titles.get(id, ""), _TITLE)
-    return Wanted(title or shown(id, _TITLE), shown(id, _ID) if title else "")
+    copies = sum(stands == id for stands in equal.values())
+    name = [shown(id, _ID)] if title else []
+    also = [f"or {many(copies, 'document')} of the same text"] if copies else []
+    return Wanted(title or shown(id, _TITLE), ", ".join([*name, *also]))
 
 
 def _spread(methods: Sequence[MethodResult], query: Query, metric: str) -> str:
@@ -161,18 +164,18 @@ def _found(
     number: int,
     method: MethodResult,
     answer: Answer,
-    grades: Mapping[str, int],
+    gold: tuple[Mapping[str, int], Mapping[str, str]],
     counts: Mapping[str, int],
 ) -> Found:
     metrics = method.per_query.get(answer.query_id, {})
     figure = percent(metrics[name]) if (name := f"R@{comparison.ks[0]}") in metrics else ""
-    others = counts if len(comparison.methods) > 1 else {}
+    others, held = counts if len(comparison.methods) > 1 else {}, {*gold[0], *gold[1]}
     return Found(
         label=method.label,
         key=Markup(svg.key(number)),  # noqa: S704  # drawn by us, holds no text
         figure=figure,
-        ranks=_ranks(answer, grades, comparison.ks[-1]),
-        hits=tuple(_hit(rank, hit, grades, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
+        ranks=_ranks(answer, *gold, comparison.ks[-1]),
+        hits=tuple(_hit(rank, hit, held, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
         steps=tuple(_line(step) for step in answer.trace[:_STEPS]),
         more_steps=max(0, len(answer.trace) - _STEPS),
         notes=tuple(shown(note, _QUERY) for note in answer.notes[:_ANSWERS]),
@@ -197,19 +200,20 @@ def _f1(metrics: Mapping[str, float]) -> list[str]:
     return [f"F1 {percent(metrics['F1'])}"] if "F1" in metrics else []
 
 
-def _ranks(answer: Answer, grades: Mapping[str, int], k: int) -> str:
+def _ranks(answer: Answer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:
     """Where the gold documents are in the ranking, and how many are not; "" where there are none."""
-    places = {id: rank for rank, id in enumerate(ranking(hit.doc_ids for hit in answer.hits), start=1)}
+    ranked = standing(ranking(hit.doc_ids for hit in answer.hits), equal)
+    places = {id: rank for rank, id in enumerate(ranked, start=1)}
     found = sorted(places[id] for id in grades if id in places)
     missing = len(grades) - len(found)
-    ranked = [f"gold at rank {_joined(map(str, found), _GOLD)}"] if found else []
+    there = [f"gold at rank {_joined(map(str, found), _GOLD)}"] if found else []
     absent = [f"{missing} of {len(grades)} gold not in the first {k}"] if missing else []
-    return "; ".join([*ranked, *absent])
+    return "; ".join([*there, *absent])
 
 
-def _hit(rank: int, hit: Ranked, grades: Mapping[str, int], counts: Mapping[str, int]) -> Hit:
+def _hit(rank: int, hit: Ranked, gold: Set[str], counts: Mapping[str, int]) -> Hit:
     only = bool(counts) and bool(hit.doc_ids) and all(counts.get(id) == 1 for id in hit.doc_ids)
-    mark = "gold" if any(id in grades for id in hit.doc_ids) else "only here" if only else ""
+    mark = "gold" if any(id in gold for id in hit.doc_ids) else "only here" if only else ""
     title = shown(hit.title, _TITLE) or _joined(hit.doc_ids or (hit.id,), 3)
     return Hit(rank, title, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
 

@@ -3,5 +3,6 @@
 from ragindex.corpus.collecting import Corpus, content_id
 from ragindex.corpus.cutting import Cutting, cut, passage_text
 from ragindex.corpus.formats import FORMATS, read, recognise
+from ragindex.corpus.own_documents import SUFFIXES
 
-__all__ = ["FORMATS", "Corpus", "Cutting", "content_id", "cut", "passage_text", "read", "recognise"]
+__all__ = ["FORMATS", "SUFFIXES", "Corpus", "Cutting", "content_id", "cut", "passage_text", "read", "recognise"]

@@ -6,6 +6,7 @@ Each vector keeps its share of what its batch first cost. Questions never come h
 import hashlib
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -17,7 +18,8 @@ from typing import TypeVar
 import numpy as np
 from filelock import FileLock
 
-from ragindex import meter
+from ragindex import durable, meter
+from ragindex.encoders import token_spans
 from ragindex.errors import StoreError
 from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
 from ragindex.language import claims, ledger
@@ -26,6 +28,7 @@ from ragindex.types import Usage
 _Made = TypeVar("_Made")
 _BATCH = 512  # texts encoded and committed together
 _ASKED = 500  # keys in one question to SQLite
+_SUM = 4  # bytes of a checksum
 _PATIENCE = 60.0  # seconds to wait for another process's commit
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -71,7 +74,7 @@ class CachedEncoder:
     def __init__(self, encoder: Encoder, path: Path) -> None:
         self._encoder, self._path = encoder, path
         if isinstance(encoder, TokenEncoder):
-            self.encode_tokens = _metered(encoder.encode_tokens)
+            self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
 
     @property
@@ -98,11 +101,17 @@ class CachedEncoder:
         """Texts that are compared with a question and are not of the index (chains of triples): never kept."""
         return self._asked(self._encoder.encode_documents, texts) if texts else self._none()
 
+    def _tokens(
+        self, encode: Callable[[Sequence[str]], list[TokenVectors]], texts: Sequence[str]
+    ) -> list[TokenVectors]:
+        return token_spans.checked(self.id, self.dimensions, texts, _metered(encode)(texts))
+
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenVectors]]:
         """Inside `shared_questions`, the questions need not be encoded again."""
-        vectors, tokens = self._asked(encode, texts)
+        vectors, found = self._asked(encode, texts)
+        tokens = token_spans.checked(self.id, self.dimensions, texts, found)
         held = _questions.get()
         if held is not None:
             held.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})
@@ -153,14 +162,15 @@ class CachedEncoder:
         return np.zeros((0, self.dimensions), dtype=np.float32)
 
     def _held(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, _Row]:
-        """The rows there are; one that is not whole counts as missing, and is replaced."""
+        """The rows there are; one that is not as it was written counts as missing, and is replaced."""
         rows: dict[bytes, _Row] = {}
         for start in range(0, len(keys), _ASKED):
             asked = keys[start : start + _ASKED]
             question = f"{_READ}({','.join('?' * len(asked))})"
             for key, blob, *cost in connection.execute(question, (self.id, *asked)):
-                if isinstance(blob, bytes) and len(blob) == 4 * self.dimensions:
-                    rows[key] = _Row(np.frombuffer(blob, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
+                vector = blob[:-_SUM] if isinstance(blob, bytes) else b""
+                if len(vector) == 4 * self.dimensions and blob == _summed(key, vector, cost):
+                    rows[key] = _Row(np.frombuffer(vector, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
         return rows
 
     def _encoded(self, batch: Mapping[bytes, str]) -> tuple[dict[bytes, _Row], Usage]:
@@ -178,12 +188,22 @@ class CachedEncoder:
     def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:
             connection.executemany(
-                _WRITE, [(self.id, key, row.vector.astype("<f4").tobytes(), *row.cost) for key, row in rows.items()]
+                _WRITE,
+                [
+                    (self.id, key, _summed(key, row.vector.astype("<f4").tobytes(), row.cost), *row.cost)
+                    for key, row in rows.items()
+                ],
             )
 
 
 def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _summed(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
+    """The vector with a checksum of its row: SQLite has none."""
+    told = repr([None if one is None else float(one) for one in cost]).encode()
+    return vector + zlib.crc32(told, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
 
 
 def _share(paid: Usage, share: float) -> tuple[float, float, float, float]:
@@ -221,5 +241,5 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         hint = "Make sure that there is space and that the folder may be written."
         raise StoreError(f"The vector cache {path} cannot be used: {error}. {hint}") from error
     except sqlite3.DatabaseError as error:
-        hint = "Delete the file; its texts are then encoded again."
+        hint = f"Its texts are then encoded again. {durable.advice(path.parent.parent)}"
         raise StoreError(f"The vector cache {path} is broken: {error}. {hint}") from error

@@ -1,23 +1,24 @@
 """The encoder of a workspace: opened once, cached for the index, and fitted where it learns from the corpus.
 
 A fit is a folder under `encoders/`, named by the encoder's id, written whole before the first vector is made. Which
-fit builds use is in `current.json`; readers use the one in the manifest.
+fit builds use is in a file beside it; readers use the one in the manifest. Both are hashed; where one is damaged, the
+next sync fits again. That gives the same fit over the same passages, and else another, with which parts are made again.
 """
 
-import json
+import shlex
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex import registry
+from ragindex import durable, registry
 from ragindex.encoders.cached import CachedEncoder
-from ragindex.errors import MissingPartError
+from ragindex.errors import DamagedError, MissingPartError, StoreError
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
-from ragindex.manifest import write_json
 from ragindex.progress import bar
 
 _GROWN, _SHRUNK = 1.5, 0.5
@@ -53,24 +54,47 @@ class Encoders:
         return f"{label}, seed {self.seed}" if seeded else label
 
     def prepare(self, texts: Callable[[], Sequence[str]], size: int) -> None:
-        """Fit, where the encoder learns and there is no fit yet for a corpus of about `size` passages."""
+        """Fit, where the encoder learns and there is no whole fit yet for a corpus of about `size` passages."""
         if not isinstance(self.plugin, FittedEncoderPlugin):
             return
         current = self._current()
-        if current is not None and _SHRUNK * current.size < size < _GROWN * current.size:
+        if (
+            current is not None
+            and _SHRUNK * current.size < size < _GROWN * current.size
+            and not self.damage(current.id)
+        ):
             return
         start = time.perf_counter()
-        root = self.folder / "encoders"
-        partial = root / "fitting.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        with bar(f"fitting {self.name}", None):
-            self.plugin.fit(texts(), self.language, self.seed, partial)
-        id = self.plugin.load(partial).id
-        if not (root / id).exists():
-            partial.replace(root / id)
-        taken = sum(file.stat().st_size for file in (root / id).iterdir())
-        write_json(self._pointer(), asdict(Fit(id, size, time.perf_counter() - start, taken)))
+        partial = self.folder / "encoders" / "fitting.partial"
+        with self._writing():
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            with bar(f"fitting {self.name}", None):
+                self.plugin.fit(texts(), self.language, self.seed, partial)
+            durable.seal(partial)
+            id = self.plugin.load(partial).id
+            if self.damage(id):
+                self._opened.pop(id, None)
+                durable.place(partial, self._place(id))
+            shutil.rmtree(partial, ignore_errors=True)
+            taken = sum(file.stat().st_size for file in self._place(id).iterdir())
+            fit = Fit(id, size, time.perf_counter() - start, taken)
+            durable.write(self._pointer(), durable.sealed(asdict(fit)))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            folder, reason = self.folder / "encoders", error.strerror or error
+            raise StoreError(f"The fit of {self.name} could not be written to {folder}: {reason}.") from error
+
+    def damage(self, id: str | None) -> str | None:
+        """What is wrong with the fit of that id, or with what says that it is there; None for a whole one."""
+        if id is None or not isinstance(self.plugin, FittedEncoderPlugin):
+            return None
+        pointed = None if self._current() else f"{self._pointer()} is gone or not as it was written"
+        return durable.damage(self._place(id)) or pointed
 
     def building(self) -> CachedEncoder:
         """The encoder that parts are built with. `prepare` comes first."""
@@ -94,14 +118,25 @@ class Encoders:
 
     def _load(self, id: str) -> Encoder:
         (self.folder / "caches").mkdir(exist_ok=True)
-        if isinstance(self.plugin, FittedEncoderPlugin):
-            return self.plugin.load(self.folder / "encoders" / id)
-        return self.plugin.open()
+        if not isinstance(self.plugin, FittedEncoderPlugin):
+            return self.plugin.open()
+        wrong = durable.damage(self._place(id))
+        if wrong is not None:
+            flags = shlex.join(
+                ["--encoder", registry.label(self.plugin), *(["--seed", str(self.seed)] * (self.seed > 0))]
+            )  # type: ignore[arg-type]
+            raise DamagedError(f"The fit of the encoder {self.name}: {wrong}. {durable.advice(self.folder)} {flags}")
+        return self.plugin.load(self._place(id))
+
+    def _place(self, id: str) -> Path:
+        return self.folder / "encoders" / id
 
     def _pointer(self) -> Path:
         return self.folder / "encoders" / f"{registry.digest(self.name)}.json"
 
     def _current(self) -> "Fit | None":
-        if not self._pointer().exists():
+        try:
+            value = durable.unsealed(self._pointer().read_bytes())
+        except FileNotFoundError:
             return None
-        return Fit(**json.loads(self._pointer().read_text(encoding="utf-8")))
+        return None if value is None else Fit(**value)

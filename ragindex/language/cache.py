@@ -7,7 +7,9 @@ cost when it was first given. Keys and messages are not kept: the place of an an
 import os
 import sqlite3
 import time
+import warnings
 import weakref
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -18,11 +20,13 @@ from typing import Protocol, TypeAlias
 
 from filelock import FileLock
 
+from ragindex import durable
+from ragindex.durable import MendedWarning
 from ragindex.errors import StoreError
 from ragindex.language import claims
 
 _PATIENCE = 60.0  # seconds to wait for another process's commit
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +95,31 @@ class NoCache:
 
 Row: TypeAlias = tuple[str | int | float | None, ...]
 COLUMNS = ("key", *(field.name for field in fields(Origin)), *(field.name for field in fields(Answer)))
-_WIDTH = len(COLUMNS)
 _TYPES = {"key": "TEXT PRIMARY KEY", "money": "REAL", "seconds": "REAL NOT NULL", "at": "REAL NOT NULL"}
-_INTEGERS = {"version", "input_tokens", "cached_tokens", "output_tokens", "estimated"}
+_INTEGERS = {"version", "input_tokens", "cached_tokens", "output_tokens", "estimated", "checksum"}
 _SCHEMA = ", ".join(
-    f"{name} {_TYPES.get(name, 'INTEGER NOT NULL' if name in _INTEGERS else 'TEXT NOT NULL')}" for name in COLUMNS
+    f"{name} {_TYPES.get(name, 'INTEGER NOT NULL' if name in _INTEGERS else 'TEXT NOT NULL')}"
+    for name in (*COLUMNS, "checksum")
 )
-_READ = f"SELECT {', '.join(field.name for field in fields(Answer))} FROM calls WHERE key = ?"  # noqa: S608
-_WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * _WIDTH)})"  # noqa: S608
+KEPT = (*COLUMNS, "checksum")
+"""SQLite has none: the CRC-32 of the other columns."""
+_READ = f"SELECT {', '.join(KEPT)} FROM calls WHERE key = ?"  # noqa: S608
+_WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(KEPT)}) VALUES ({', '.join('?' * len(KEPT))})"  # noqa: S608
 _ADD = _WRITE.replace("OR REPLACE", "OR IGNORE")
 _using = Lock()  # held while this process is inside SQLite: no fork may copy a lock or half a transaction
+
+
+def _summed(row: Row) -> Row:
+    told = [float(value) if isinstance(value, int | float) else value for value in row]  # as SQLite gives it back
+    return (*row, zlib.crc32(repr(told).encode("utf-8", "surrogatepass")))
+
+
+def whole(kept: Row) -> Row | None:
+    """A row as `COLUMNS` has it; None where it is not as it was written: its call is asked again."""
+    if _summed(kept[:-1]) == kept:
+        return kept[:-1]
+    warnings.warn("A kept call is not as it was written: it is asked again.", MendedWarning, stacklevel=2)
+    return None
 
 
 class Cache:
@@ -117,12 +136,13 @@ class Cache:
         _caches.add(self)
 
     def get(self, key: str) -> Answer | None:
-        """The answer kept under `key`. Raises StoreError."""
+        """The answer kept under `key`, where it is as it was written. Raises StoreError."""
         with self.connection() as connection:
-            row = connection.execute(_READ, (key,)).fetchone()
+            kept = connection.execute(_READ, (key,)).fetchone()
+        row = None if kept is None else whole(kept)
         if row is None:
             return None
-        answer = Answer(*row)
+        answer = Answer(*row[-len(fields(Answer)) :])  # type: ignore[arg-type]  # as COLUMNS has them
         return replace(answer, estimated=bool(answer.estimated))
 
     def put(self, key: str, origin: Origin, answer: Answer) -> None:
@@ -132,7 +152,7 @@ class Cache:
             rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 with connection:
-                    connection.executemany(_WRITE, rows)
+                    connection.executemany(_WRITE, map(_summed, rows))
             except BaseException:
                 self._waiting.extendleft(reversed(rows))  # so that those who wait fail too
                 raise
@@ -140,7 +160,7 @@ class Cache:
     def add(self, rows: Sequence[Row]) -> int:
         """Keep rows as `COLUMNS` has them, unless their keys are there; how many were new. Raises StoreError."""
         with self.connection() as connection, connection:
-            return connection.executemany(_ADD, rows).rowcount
+            return connection.executemany(_ADD, map(_summed, rows)).rowcount
 
     def claimed(self, key: str) -> AbstractContextManager[None]:
         """Held by one thread of one process at a time, whatever path the file has there. Raises StoreError."""
@@ -195,7 +215,7 @@ def _told(path: Path) -> Iterator[None]:
         hint = "Make sure that there is space and that the folder may be written."
         raise StoreError(f"The call cache {path} cannot be used: {error}. {hint}") from error
     except sqlite3.DatabaseError as error:
-        hint = "Move the file away; its calls are then paid again, except those of an export that is imported."
+        hint = f"Its calls are then paid again, except those of an export. {durable.advice(path.parent)}"
         raise StoreError(f"The call cache {path} is broken: {error}. {hint}") from error
 
 

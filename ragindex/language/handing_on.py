@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragindex.errors import DataError
-from ragindex.language.cache import COLUMNS, Cache, Row
+from ragindex.language.cache import COLUMNS, Cache, Row, whole
 
 _BATCH = 1000
 
@@ -36,8 +36,11 @@ class _Row(BaseModel):
 
 
 def export_calls(cache: Cache, path: Path) -> int:
-    """Write every kept call to `path`, a line each, ordered by key; how many. Raises StoreError and DataError."""
-    query = f"SELECT {', '.join(COLUMNS)} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
+    """Write every kept call that is whole to `path`, a line each, ordered by key; how many.
+
+    Raises StoreError and DataError.
+    """
+    query = f"SELECT {', '.join((*COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
     written, last = 0, ""
     try:
         with path.open("w", encoding="utf-8") as file:
@@ -46,10 +49,11 @@ def export_calls(cache: Cache, path: Path) -> int:
                     rows = connection.execute(query, (last,)).fetchall()
                 if not rows:
                     return written
-                for row in rows:
+                held = [row for kept in rows if (row := whole(kept)) is not None]
+                for row in held:
                     named = dict(zip(COLUMNS, row, strict=True)) | {"estimated": bool(row[COLUMNS.index("estimated")])}
                     file.write(json.dumps(named, ensure_ascii=False) + "\n")
-                written, last = written + len(rows), rows[-1][0]
+                written, last = written + len(held), rows[-1][0]
     except OSError as error:
         raise DataError("a file that can be written", str(error), path=path) from error
 

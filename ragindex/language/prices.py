@@ -11,12 +11,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragindex.errors import DataError, UsageError
+from ragindex.strict import Strict
 
 VARIABLE = "RAGINDEX_PRICES"
 _BUILT_IN = Path(__file__).with_name("prices.yaml")
 
 
-class Price(BaseModel):
+class Price(Strict):
     """US dollars for a million tokens; `cached` is input that the service had cached, like input where not given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

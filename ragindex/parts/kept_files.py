@@ -1,10 +1,11 @@
 """Files of a part that is made whole: in folders that are named by what they hold and never changed.
 
+They are hashed when they are written and looked at when they are opened; what is damaged, the next sync makes again.
+
 Collections have versions, files have none. A small collection says which folder holds and since when the others do
 not, so a reader pinned to an earlier sync opens that sync's folder.
 """
 
-import hashlib
 import os
 import shutil
 import time
@@ -17,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ragindex.errors import StoreError
+from ragindex import durable
+from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import Collection, Floats, Schema, Site
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -70,18 +72,18 @@ def _states(states: Collection) -> dict[str, float]:
 def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
     """Let `write` fill a folder of `folder`, which is then named by what it holds; that name. Raises StoreError.
 
-    Files that are there are never changed, so readers of an earlier folder keep it.
+    Files that are there and whole are never changed, so readers of an earlier folder keep it.
     """
     partial = folder / f"partial-{os.getpid()}"
     with _writing(what, folder):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         write(partial)
-        digest = _settled(partial)
-        if not (folder / digest).exists():
-            partial.replace(folder / digest)
+        name = durable.seal(partial)
+        if durable.damage(folder / name) is not None:
+            durable.place(partial, folder / name)
         shutil.rmtree(partial, ignore_errors=True)
-    return digest
+    return name
 
 
 @contextmanager
@@ -120,13 +122,18 @@ def _writing(what: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(what: str, folder: Path) -> Iterator[None]:
-    """Raises StoreError where the files of `folder` cannot be read inside."""
+    """Raises DamagedError where the files of `folder` are not as they were written, or cannot be read inside."""
+    wrong = durable.damage_by_name(folder)
+    if wrong is not None:
+        raise _damaged(what, folder, wrong)
     try:
         yield
     except (OSError, ValueError, EOFError) as error:
-        raise StoreError(
-            f"The {what} in {folder} cannot be read: {error}. Run: ragindex index --workspace OTHER"
-        ) from error
+        raise _damaged(what, folder, f"{folder} cannot be read ({error})") from error
+
+
+def _damaged(what: str, folder: Path, wrong: str) -> DamagedError:
+    return DamagedError(f"The {what} of a part: {wrong}. {durable.advice(folder.parents[2])}")
 
 
 def write_numbers(path: Path, numbers: Numbers) -> None:
@@ -159,13 +166,3 @@ def write_texts(path: Path, column: pa.Array) -> None:
 def read_texts(path: Path) -> pa.Array:
     """Mapped into memory."""
     return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column(0)
-
-
-def _settled(folder: Path) -> str:
-    """Bring the files to the disk, for they are named by what they hold and never written again; their hash."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import model_validator
 
+from ragindex import durable
 from ragindex.corpus import passage_text
 from ragindex.encoders import multi_vector
 from ragindex.encoders.local_models import with_revision
@@ -53,11 +54,12 @@ class TokenVectors(Plugin):
         """Nothing: `of` may be made whole."""
 
     def finish(self, site: Site) -> None:
-        """Encode what is new, forget what is gone, join small segments; those replaced a day ago are removed.
+        """Encode what is new or damaged, forget what is gone, join small segments; those replaced a day ago go.
 
         Each batch is kept when it is encoded: after a crash only the rest is.
         """
         records = site.collection("records", SCHEMA)
+        _forget_damaged(records, site)
         for rows in _changed(site.inputs[0], records):
             records.upsert(_kept(rows, self.coding(site).documents(rows.column("text").to_pylist()), site))
         held = _held(records)
@@ -185,6 +187,13 @@ def _held(records: Collection) -> _Held:
         column.to_numpy().astype(np.int64) for column in (number, table.column("start"), table.column("count"))
     )
     return _Held(tuple(table.column("id").to_pylist()), segments, Places(files, starts, counts))
+
+
+def _forget_damaged(records: Collection, site: Site) -> None:
+    """Forget the records whose vectors are not as they were written: their texts are encoded again."""
+    held = _held(records)
+    damaged = [bool(name) and durable.damage_by_name(site.folder / name) is not None for name in held.segments]
+    records.delete([held.ids[row] for row in np.flatnonzero(np.array(damaged, bool)[held.places.files]).tolist()])
 
 
 def _changed(source: Collection, records: Collection) -> Iterator[pa.Table]:

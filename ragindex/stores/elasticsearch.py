@@ -18,9 +18,9 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from ragindex.errors import StoreError
+from ragindex import durable
+from ragindex.errors import DamagedError, StoreError, UsageError
 from ragindex.interfaces import Schema
-from ragindex.manifest import write_json
 from ragindex.plugin import Plugin
 from ragindex.services import require_bare
 from ragindex.stores import elastic_client, elastic_indices, elastic_lease, elastic_state
@@ -212,17 +212,20 @@ def _replaced(generation: Generation, held: list[Generation]) -> float:
 
 def _workspace_name(folder: Path) -> str:
     """The name kept in `folder`: made of the workspace folder's own and of chance, so that no two are the same."""
-    import json
-
     path = folder / _FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             around = re.sub(r"[^a-z0-9]+", "", folder.resolve().parent.name.lower())[:24] or "workspace"
-            write_json(path, {"workspace": f"{around}.{uuid.uuid4().hex[:8]}"})
-        name = json.loads(path.read_text(encoding="utf-8"))["workspace"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            durable.write(path, durable.sealed({"workspace": f"{around}.{uuid.uuid4().hex[:8]}"}))
+        name = (durable.unsealed(path.read_bytes()) or {}).get("workspace")
+    except OSError as error:
         raise StoreError(f"The name of the store's workspace in {path} cannot be read or written: {error}.") from error
+    if name is None:
+        raise DamagedError(
+            f"{path} is not as it was written: it named this workspace's indices on the server. "
+            "Run: ragindex index DATA --workspace OTHER"
+        )
     if not isinstance(name, str) or not re.fullmatch(_NAME, name):
         raise StoreError(f"{path} must hold a workspace's name as {{'workspace': NAME}}; got {name!r}.")
     return name

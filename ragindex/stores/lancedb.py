@@ -23,13 +23,14 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from pydantic import Field
 
-from ragindex.errors import StoreError, UsageError, WriterBusyError
+from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, Found, Request, Resident, Schema
 from ragindex.plugin import Plugin
 from ragindex.stores import lance_index, lance_sql
 from ragindex.stores.image import Image
 from ragindex.stores.lance_records import arrow_schema, one_batch, renamed, table_rows
+from ragindex.stores.mapped import mapped_array
 
 _GIB = 1 << 30
 _POSTINGS = 2.0
@@ -357,17 +358,12 @@ class LanceCollection:
         shape = (self.count(), dimensions)
         if map_folder is None:
             return self._fill(np.empty(shape, dtype=dtype))
-        kept = f"{self.version}-{np.dtype(dtype).name}"
-        path = map_folder / "mapped" / f"{self.name}-{self.identity}-{kept}.npy"
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            partial = path.with_suffix(f".{os.getpid()}.partial")
-            self._fill(np.lib.format.open_memmap(partial, mode="w+", dtype=dtype, shape=shape))
-            partial.replace(path)
-            for other in path.parent.glob(f"{self.name}-*.npy"):
-                if other != path:
-                    other.unlink(missing_ok=True)  # whoever has it open keeps it
-        return np.load(path, mmap_mode="r")
+        state = f"{self.identity}-{self.version}-{np.dtype(dtype).name}"
+
+        def write(path: Path) -> None:
+            self._fill(np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)).flush()
+
+        return mapped_array(map_folder / "mapped", self.name, state, write)
 
     def _fill(self, vectors: Any) -> Any:
         at = 0
@@ -441,5 +437,13 @@ def _engine(doing: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:500]
-        raise StoreError(f"The store could not {doing}: {reason}") from error
+        raise _failure(doing, error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # LanceDB's, over damaged files; no Exception, and not importable
+            raise
+        raise _failure(doing, error) from error
+
+
+def _failure(doing: str, error: BaseException) -> EngineError:
+    reason = " ".join(str(error).split())[:500]
+    return EngineError(f"The store could not {doing}: {reason}")

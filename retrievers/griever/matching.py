@@ -18,6 +18,9 @@ from ragindex.interfaces import Floats, TokenVectors
 Pool = Literal["mean", "max"]
 Span: TypeAlias = tuple[int, int]
 Integers: TypeAlias = npt.NDArray[np.int64]
+Booleans: TypeAlias = npt.NDArray[np.bool_]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+_BLOCK = 1024  # n-grams whose tokens are looked at together
 _WORD = regex.compile(r"[\w'’.-]*\w")
 
 
@@ -52,28 +55,39 @@ def ngrams(text: str, tokens: TokenVectors, longest: int, pool: Pool) -> Ngrams:
 
     Of several with the same tokens the shortest is there.
     """
-    starts = np.array([start for start, _ in tokens.spans], np.int64)
-    ends = np.array([end for _, end in tokens.spans], np.int64)
-    found = np.array(spans(text, longest), np.int64).reshape(-1, 2)
-    first = np.searchsorted(ends, found[:, 0], side="right")
-    last = np.searchsorted(starts, found[:, 1], side="left")
-    kept = _distinct(first, last)
-    found, first, last = found[kept], first[kept], last[kept]
-    if not len(found):
-        return Ngrams((), np.empty((0, tokens.vectors.shape[1]), np.float32))
+    found, of = np.array(spans(text, longest), np.int64).reshape(-1, 2), np.array(tokens.spans, np.int64).reshape(-1, 2)
+    found = found[_distinct([np.packbits(_inside(block, of), axis=1) for block in _blocks(found)])]
+    made = [_pooled(_inside(block, of), tokens.vectors, pool) for block in _blocks(found)]
+    return Ngrams(tuple((start, end) for start, end in found.tolist()), of_length_one(np.concatenate(made)))
+
+
+def _blocks(found: Integers) -> list[Integers]:
+    """At least one, so that there are dimensions where there are no n-grams."""
+    return [found[start : start + _BLOCK] for start in range(0, max(1, len(found)), _BLOCK)]
+
+
+def _pooled(inside: Booleans, vectors: Floats, pool: Pool) -> Floats:
     if pool == "mean":
-        sums = np.concatenate([np.zeros((1, tokens.vectors.shape[1])), np.cumsum(tokens.vectors, axis=0, dtype=float)])
-        vectors = (sums[last] - sums[first]) / (last - first)[:, None]
-    else:
-        vectors = np.stack([tokens.vectors[low:high].max(axis=0) for low, high in zip(first, last, strict=True)])
-    return Ngrams(tuple((start, end) for start, end in found.tolist()), of_length_one(vectors.astype(np.float32)))
+        means = inside.astype(np.float64) @ vectors / inside.sum(axis=1)[:, None]
+        return means.astype(np.float32)
+    return np.array([vectors[row].max(axis=0) for row in inside], np.float32).reshape(len(inside), vectors.shape[1])
 
 
-def _distinct(first: Integers, last: Integers) -> Integers:
-    """Places of n-grams with tokens, the first of those with the same ones: only chance would tell them apart."""
-    _, places = np.unique(np.stack([first, last]), axis=1, return_index=True)
+def _inside(found: Integers, tokens: Integers) -> Booleans:
+    """(n-grams, tokens): whether they share a character. Tokens may overlap, and lie inside each other."""
+    shared: Booleans = (tokens[:, 0] < found[:, 1:]) & (tokens[:, 1] > found[:, :1])
+    return shared
+
+
+def _distinct(inside: Sequence[Bytes]) -> Integers:
+    """Places of n-grams with tokens, the first of those with the same ones: only chance would tell them apart.
+
+    `inside` are the rows of `_inside`, packed: equal where the tokens are.
+    """
+    rows = np.concatenate(inside)
+    _, places = np.unique(rows, axis=0, return_index=True)
     places = np.sort(places)
-    return places[last[places] > first[places]]
+    return places[rows[places].any(axis=1)]
 
 
 def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floats], longest: int) -> list[Ngrams]:

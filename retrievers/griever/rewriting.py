@@ -11,7 +11,8 @@ def rewrite(question: str, scored: Sequence[Scored], least_entity: float, least_
 
     The best triples come first, `most` of them with mentions that do not overlap, each with a match of at least
     `least_entity`; the words that match its predicate by at least `least_predicate` go (reading V11). Unchanged where
-    there is no such triple. A triple whose other entity is the mention itself (an alias stated) says nothing new.
+    there is no such triple, or nothing would be left to ask. A triple whose other entity is the mention itself (an
+    alias stated) says nothing new.
     """
     mentions: dict[Span, str] = {}
     gone: list[Span] = []
@@ -27,7 +28,7 @@ def rewrite(question: str, scored: Sequence[Scored], least_entity: float, least_
         if one.predicate.span is not None and one.predicate.score >= least_predicate:
             gone.append(one.predicate.span)
     left = [piece for span in gone for piece in _without(span, list(mentions))]
-    return _edited(question, [*mentions.items(), *((span, "") for span in _apart(left))])
+    return _edited(question, [*mentions.items(), *((span, "") for span in _apart(left))]) or question
 
 
 def _overlap(one: Span, other: Span) -> bool:

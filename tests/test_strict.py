@@ -1,0 +1,136 @@
+"""A boolean is no number and a number is no boolean: in every field of every plugin, and in every file of settings."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from pydantic import Field, ValidationError
+
+from eval import config
+from ragindex import registry
+from ragindex.errors import DataError, UsageError
+from ragindex.language import prices
+from ragindex.specs import Spec, render
+from ragindex.strict import Strict
+
+GROUPS: tuple[registry.Group, ...] = ("schemes", "parts", "encoders", "stores", "llms")
+
+
+def fields() -> list[tuple[registry.Group, str, str, Any]]:
+    """Every field whose default is a number or a boolean, or None where its type names numbers; with a wrong value."""
+    found = []
+    for group in GROUPS:
+        for name in registry.names(group):
+            for field, info in registry.load(group, name).model_fields.items():
+                default, written = info.get_default(call_default_factory=True), str(info.annotation)
+                if isinstance(default, bool):
+                    found.append((group, name, field, 1))
+                elif isinstance(default, int | float) or (default is None and ("int" in written or "float" in written)):
+                    found.append((group, name, field, True))
+                elif isinstance(default, tuple) and default and isinstance(default[0], int | float):
+                    found.append((group, name, field, [True]))
+    return found
+
+
+FIELDS = fields()
+
+
+def test_there_are_fields_of_every_kind() -> None:
+    assert len(FIELDS) > 100
+    assert {"True", "1"} <= {str(value) for *_, value in FIELDS}
+    assert {group for group, *_ in FIELDS} >= {"schemes", "parts", "encoders", "stores"}
+
+
+@pytest.mark.parametrize(("group", "name", "field", "value"), FIELDS)
+def test_every_field_of_every_plugin(group: registry.Group, name: str, field: str, value: Any) -> None:
+    params = {field: value}
+    from_yaml = yaml.safe_load(yaml.safe_dump({"name": name, "params": params}))
+    for written in (render(Spec(name, params)), from_yaml, json.loads(json.dumps(from_yaml))):
+        with pytest.raises(UsageError) as error:
+            registry.create(group, written)
+        wanted = "true or false" if value == 1 and value is not True else "a number, not true or false"
+        assert f"The '{field}' parameter of {name} must be {wanted}. Got {value!r} instead." in str(error.value)
+    with pytest.raises(ValidationError):
+        registry.load(group, name)(**params)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("k: true", "a number"),
+        ("k: [5, true]", "a number"),
+        ("limit: true", "a number"),
+        ("seed: false", "a number"),
+        ("seeds: [0, true]", "a number"),
+        ("budget: true", "a number"),
+        ("reader-tokens: true", "a number"),
+        ("strict: 1", "true or false"),
+        ("read: 0", "true or false"),
+        ("corpora: [{data: x, limit: true}]", "a number"),
+    ],
+)
+def test_the_file_of_a_comparison(line: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"methods: bm25\n{line}\n")
+    with pytest.raises(UsageError, match=message):
+        config.read(tmp_path / "c.yaml")
+
+
+def test_the_file_of_prices(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("models:\n  x: {input: true, output: 1.0}\n")
+    with pytest.raises(DataError, match="a number, not true or false"):
+        prices.load(tmp_path / "p.yaml")
+
+
+class Nested(Strict):
+    """Numbers and booleans at every depth."""
+
+    number: Annotated[int, Field(ge=0)] = 0
+    either: bool | int = 0
+    chosen: Literal[1, 2] = 1
+    switch: Literal[True, "auto"] = True
+    pairs: tuple[tuple[int, bool], ...] = ()
+    by_name: dict[str, list[float]] = Field(default={})
+    some: str | int | list[int] | None = None
+    anything: Any = None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"number": True},
+        {"chosen": True},
+        {"switch": 1},
+        {"pairs": [[True, True]]},
+        {"pairs": [[1, 1]]},
+        {"by_name": {"a": [0.5, False]}},
+        {"some": True},
+        {"some": [True]},
+    ],
+)
+def test_at_every_depth(value: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as error:
+        Nested(**value)
+    assert error.value.errors()[0]["loc"] == tuple(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"number": 1, "either": True, "chosen": 2, "switch": True, "some": "x"},
+        {"either": 1, "switch": "auto", "pairs": [[1, True]], "by_name": {"a": [1, 0.5]}, "some": [5]},
+        {"anything": True},
+        {"anything": [1, True]},
+        {"number": "5"},  # as `lsa:256` gives it
+        {"some": None},
+    ],
+)
+def test_what_is_taken(value: dict[str, Any]) -> None:
+    Nested(**value)
+
+
+@pytest.mark.parametrize("value", [{"number": "true"}, {"number": [True]}, {"number": {"a": True}}, {"pairs": True}])
+def test_what_is_of_another_kind_is_pydantics_to_refuse(value: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Nested(**value)
