@@ -19,7 +19,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from ragindex import durable
-from ragindex.errors import DamagedError, StoreError, UsageError
+from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import Schema
 from ragindex.plugin import Plugin
 from ragindex.services import require_bare
