@@ -131,7 +131,8 @@ def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
             count // questions + (number < count % questions)
             for count in (whole.input_tokens, whole.output_tokens, made)
         )
-        yield Usage(whole.seconds / questions, read, written, whole.money / questions), calls
+        money = None if whole.money is None else whole.money / questions
+        yield Usage(whole.seconds / questions, read, written, money), calls
 
 
 def _failure(answer: Answer) -> str | None:

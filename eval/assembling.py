@@ -57,7 +57,7 @@ def assembled(
         methods=tuple(results),
         pairs=pairs(results, workspace.seed),
         notes=(
-            *(*_unpriced(workspace, results), *_notes(dataset), *_approximate(results)),
+            *(*_unpriced(workspace, results, asked), *_notes(dataset), *_approximate(results)),
             *said_of_parts(workspace, [method.scheme for method in asked]),
         ),
         left_out=tuple(left_out),
@@ -77,10 +77,19 @@ def _titles(dataset: Dataset) -> Mapping[str, str]:
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
 
 
-def _unpriced(workspace: Workspace, results: Sequence[MethodResult]) -> list[str]:
-    if all(result.priced for result in results):
+def _unpriced(workspace: Workspace, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
+    unknown = [result.label for result in results if _unknown(result)]
+    if not unknown:
         return []
-    return [f"{workspace.llm_name} has no price, so money is not known: name one in a file, and it in RAGINDEX_PRICES"]
+    asked = any(workspace.asks(method.scheme) for method in methods if method.label in unknown)
+    who = workspace.llm_name if asked and not workspace.model.priced else "a model that was asked"
+    advice = "name one in a file, and it in RAGINDEX_PRICES; what was indexed without a price stays unknown"
+    return [f"{who} has no price, so money is not known of {', '.join(unknown)}: {advice}"]
+
+
+def _unknown(result: MethodResult) -> bool:
+    usages = [result.index_usage, result.query_usage, result.spent]
+    return any(usage.money is None for usage in usages)
 
 
 def _approximate(results: Sequence[MethodResult]) -> list[str]:

@@ -159,9 +159,8 @@ class MethodResult:
     `per_query` are the metrics of every judged question by its id, `metrics` their means, `ci95` the intervals of the
     means and of latency_ms_p50 and latency_ms_p95 (none where fewer than two questions were asked); `parts` is the
     index, as if the method were built alone; `spent` is what this run paid for it; `stages` how the answers of
-    language models were read in this run (strict, repaired, failed, …), by task; where a model that is asked has no
-    price, money is not known and the method is not `priced`; `fingerprint` names all that the
-    answers depend on.
+    language models were read in this run (strict, repaired, failed, …), by task; `fingerprint` names all that the
+    answers depend on. Money is None wherever a part of it is not known, as of a model without a price.
     """
 
     name: str
@@ -177,7 +176,6 @@ class MethodResult:
     breakdown: tuple[Breakdown, ...] = ()
     spent: Usage = NO_USAGE
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    priced: bool = True
 
     @property
     def index_usage(self) -> Usage:
@@ -186,30 +184,27 @@ class MethodResult:
 
     @property
     def query_usage(self) -> Usage:
-        """The mean over the questions that were answered, of the answers at the largest k."""
-        used = [answer.usage for answer in self.final if answer.error is None]
-        whole = sum(used, NO_USAGE)
-        return replace(whole, **{name: getattr(whole, name) / max(1, len(used)) for name in ("seconds", *COSTS)})
+        """The mean over all questions at the largest k, with what those that failed had paid."""
+        whole = sum((answer.usage for answer in self.final), NO_USAGE)
+        costs = {name: getattr(whole, name) for name in ("seconds", *COSTS)}
+        known = {name: cost / max(1, len(self.final)) for name, cost in costs.items() if cost is not None}
+        return replace(whole, **known)
 
     @property
     def reading_costs(self) -> ReadingCosts | None:
         """What reading took, a question: apart from `query_usage`. None where nothing was read."""
-        readings = [one.reading for one in self.final if one.reading is not None]
-        return reading_costs([one for one in readings if one.error is None])
+        return reading_costs([one.reading for one in self.final if one.reading is not None])
 
     @property
     def calls(self) -> float:
-        """Calls of language models a question: the mean."""
-        made = [answer.calls for answer in self.final if answer.error is None]
-        return sum(made) / max(1, len(made))
+        """Calls of language models a question: the mean over all of them."""
+        return sum(answer.calls for answer in self.final) / max(1, len(self.final))
 
     def costs(self) -> Mapping[str, Mapping[str, float]]:
-        """What each question cost, by metric and query id: latency_ms, and tokens and money where there are any."""
-        paid = {answer.query_id: answer.usage for answer in self.final if answer.error is None}
-        counted = {name: {id: float(getattr(usage, name)) for id, usage in paid.items()} for name in COSTS}
-        known = {name: values for name, values in counted.items() if self.priced or name != "money"}
-        told = {name: values for name, values in known.items() if any(values.values())}
-        return {LATENCY: self.latency.per_query, **told}
+        """What each question cost, by metric and query id: latency_ms, tokens, and money where all of it is known."""
+        paid = {name: {one.query_id: getattr(one.usage, name) for one in self.final} for name in COSTS}
+        known = {name: values for name, values in paid.items() if None not in values.values()}
+        return {LATENCY: self.latency.per_query, **known}
 
     @property
     def final(self) -> tuple[Answer, ...]:
@@ -247,9 +242,9 @@ class MethodResult:
             "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
             "unanswered": len(self.failures),
             "usage": {
-                "index": _usage(self.index_usage, self.priced),
-                "spent": _usage(self.spent, self.priced),
-                "query": {**_usage(self.query_usage, self.priced), "calls": self.calls},
+                "index": _usage(self.index_usage),
+                "spent": _usage(self.spent),
+                "query": {**_usage(self.query_usage), "calls": self.calls},
                 "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
@@ -259,9 +254,9 @@ class MethodResult:
         }
 
 
-def _usage(usage: Usage, priced: bool = True) -> dict[str, float | None]:
+def _usage(usage: Usage) -> dict[str, float | None]:
     """Money is null where it is not known."""
-    return {name: getattr(usage, name) if priced or name != "money" else None for name in COSTS}
+    return {name: getattr(usage, name) for name in COSTS}
 
 
 @dataclass(frozen=True, slots=True)

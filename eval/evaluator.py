@@ -31,7 +31,7 @@ from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.language.budget import Budget, limited
 from ragindex.language.setting import Setting
-from ragindex.reading import ANSWER, DEFAULT_TOKENS
+from ragindex.reading import DEFAULT_TOKENS
 from ragindex.registry import Written
 from ragindex.settings import require_apart
 from ragindex.tracing import traced_where_on
@@ -205,10 +205,8 @@ def _measured(
         with ledger.attributed(method=method.label), ledger.recording() as paid:
             workspace.sync([method.scheme])
             measured, timing = _asked(workspace, method, dataset, asking)
-        unpriced = any(entry.money is None and entry.task != ANSWER.name for entry in paid.entries)
-        priced = (workspace.model.priced or not workspace.asks(method.scheme)) and not unpriced
         timing.tallies.append(paid)
-        return replace(measured, priced=priced), timing
+        return measured, timing
     except MissingExtraError as error:
         if method.asked_for:
             raise

@@ -41,7 +41,8 @@ def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | N
 def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[Pair, ...]:
     """Every pair of methods by every metric: quality first, costs last; corrected within each metric."""
     both = list(combinations(range(len(methods)), 2))
-    known = [metric for metric in (LATENCY, *COSTS) if any(metric in method.costs() for method in methods)]
+    every = [method.costs() for method in methods]
+    known = [metric for metric in (LATENCY, *COSTS) if any(any(one.get(metric, {}).values()) for one in every)]
     costs = [pair for metric in known for pair in _corrected(_cost_pairs(methods, both, metric, seed))]
     return (*_quality_pairs(methods, both, seed), *costs)
 
@@ -87,7 +88,7 @@ def _latency_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
 def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
     """Those of the means of tokens and money a question."""
     paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
-    several = {metric: values for metric, values in paid.items() if len(values) > 1}
+    several = {metric: values for metric, values in paid.items() if len(values) > 1 and any(values)}
     return {
         metric: significance.interval(significance.resampled_means(np.array(values)[:, None], seed)[:, 0])
         for metric, values in several.items()
@@ -161,11 +162,10 @@ def _family_pairs(
 
 
 def _cost_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int) -> list[Pair]:
-    """A method without a figure for tokens or money spent none."""
+    """None of a method whose money is not known: no number stands in for it."""
     found, costs = [], [method.costs() for method in methods]
-    nothing = {id: 0.0 for each in costs for id in each.get(metric, {})} if metric != LATENCY else {}
     for one, other in both:
-        a, b = costs[one].get(metric, nothing), costs[other].get(metric, nothing)
+        a, b = costs[one].get(metric, {}), costs[other].get(metric, {})
         ids = [id for id in a if id in b]
         if not ids:
             continue

@@ -108,13 +108,12 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         ci95=_intervals(value["ci95"]),
         spent=_usage(value["usage"]["spent"]),
         stages=value["usage"]["stages"],
-        priced=value["usage"]["index"]["money"] is not None,
         breakdown=tuple(Breakdown(**{**one, "ci95": _intervals(one["ci95"])}) for one in value["breakdown"]),
     )
 
 
 def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
-    return Usage(seconds, **{name: value[name] or 0 for name in COSTS})
+    return Usage(seconds, **{name: value[name] for name in COSTS})
 
 
 def _answer(line: Mapping[str, Any]) -> Answer:

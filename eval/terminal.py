@@ -80,7 +80,7 @@ def _paid(comparison: Comparison) -> list[_Column]:
         _Column("$/\nquestion", lambda method: method.query_usage.money, "{:.5f}".format),
         _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
     ]
-    return [column for column in columns if any(column.value(method) for method in comparison.methods)]
+    return [column for column in columns if any(column.value(method) != 0 for method in comparison.methods)]
 
 
 def _tokens(usage: Usage) -> float:
@@ -149,11 +149,18 @@ def _reader(comparison: Comparison) -> list[str]:
     read = [method.reading_costs for method in comparison.methods]
     tokens = [one.input_tokens + one.output_tokens for one in read if one]
     money = [one.money for one in read if one]
-    dollars = f" and ${max(money):.5f}" if any(money) else ""
-    paid = f"; {max(tokens):,.0f} tokens{dollars} a question at most" if any(tokens) else ""
+    paid = f"; {max(tokens):,.0f} tokens{_most(money)} a question at most" if any(tokens) else ""
     estimated = " (estimated)" if comparison.reader.estimated else ""
     found = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
     return [f"answers read by {called(comparison.reader.llm)}, from {found}{paid}"]
+
+
+def _most(money: list[float | None]) -> str:
+    """The highest of what methods paid, where it is known of all."""
+    known = [one for one in money if one is not None]
+    if len(known) < len(money):
+        return " and an unknown sum"
+    return f" and ${max(known):.5f}" if any(known) else ""
 
 
 def _intervals(comparison: Comparison) -> str:

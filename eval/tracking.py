@@ -220,13 +220,14 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     for name, bounds in method.ci95.items():
         values |= {f"{_of(name)}/ci95_low": bounds[0], f"{_of(name)}/ci95_high": bounds[1]}
     for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
-        known = [cost for cost in COSTS if method.priced or cost != "money"]
-        values |= {f"usage/{phase}/{cost}": float(getattr(usage, cost)) for cost in known}
+        costs = {cost: getattr(usage, cost) for cost in COSTS}
+        values |= {f"usage/{phase}/{cost}": float(value) for cost, value in costs.items() if value is not None}
     values["usage/query/calls"] = method.calls
     for task, counts in method.stages.items():
         values |= {f"language/{task}/{stage}": float(count) for stage, count in counts.items()}
     read = method.reading_costs
-    values |= {f"usage/reader/{name}": value for name, value in read.to_json().items()} if read else {}
+    reading = read.to_json() if read else {}
+    values |= {f"usage/reader/{name}": value for name, value in reading.items() if value is not None}
     totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
     return {**values, **totals, "unanswered": len(method.failures)}
 

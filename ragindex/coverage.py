@@ -5,6 +5,7 @@ it was made at, unless the part shares records between passages: then a passage 
 another output, so that what is made from it is made again.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -50,7 +51,7 @@ class Coverage:
     def cover(self, ids: Sequence[str], made_at: Sequence[str], cost: Usage) -> None:
         """A batch is in the data; each passage bears an equal share of its cost."""
         outputs = self._outputs(ids, made_at)
-        shares = [pa.array([getattr(cost, name) / len(ids)] * len(ids), pa.float64()) for name in COSTS]
+        shares = [pa.array([_number(getattr(cost, name)) / len(ids)] * len(ids), pa.float64()) for name in COSTS]
         columns = [pa.array(values, pa.string()) for values in (ids, made_at, outputs)]
         self.collection.upsert(pa.RecordBatch.from_arrays([*columns, *shares], names=[*_ROWS.names, *COSTS]))
         self._covered.update(zip(ids, zip(made_at, outputs, strict=True), strict=True))
@@ -88,7 +89,7 @@ class Coverage:
             for name in COSTS:
                 sums[name] += pc.sum(batch.column(name)).as_py() or 0.0
         tokens = round(sums["input_tokens"]), round(sums["output_tokens"])
-        return Usage(sums["seconds"], *tokens, sums["money"])
+        return Usage(sums["seconds"], *tokens, None if math.isnan(sums["money"]) else sums["money"])
 
     def _outputs(self, ids: Sequence[str], made_at: Sequence[str]) -> list[str]:
         """A sharing part never comes back to an earlier output: its neighbours may have moved meanwhile."""
@@ -110,6 +111,11 @@ class Coverage:
             self._rows = pa.concat_tables([kept, pa.table([ids, made_at, outputs], schema=_ROWS)])
             self._covered.clear()
         return self._rows
+
+
+def _number(cost: float | None) -> float:
+    """NaN for money that is not known: a sum that it is part of is none either."""
+    return math.nan if cost is None else cost
 
 
 _ROWS = pa.schema([("id", pa.string()), ("revision", pa.string()), ("output", pa.string())])

@@ -55,7 +55,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     finish_seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
-    money: float = 0.0
+    money: float | None = 0.0
     failed: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 

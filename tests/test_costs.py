@@ -198,7 +198,7 @@ def test_money_that_is_not_known_is_not_zero(
     assert asking["usage"]["query"]["input_tokens"] > 0
     assert not [pair for pair in comparison.pairs if pair.metric == "money"]
     outputs.write(Study("tiny", (comparison,)), tmp_path / "out")
-    assert not results.read(tmp_path / "out").comparisons[0].methods[1].priced
+    assert results.read(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
 
 
 def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_first_and_spent() -> None:
         ledger.book(KEPT, now=0.001)
         ledger.book(Entry("echo", "other", money=None, seconds=1.0, estimated=True), now=1.0)
         ledger.book(Entry("echo", "offline rules", seconds=0.5, rule=True), now=0.5)
-    assert tally.first == Usage(6.5, 30, 6, 0.75)
+    assert tally.first == Usage(6.5, 30, 6, None)  # money that is not known is no 0, in no sum
     assert tally.spent == Usage(3.5, 10, 5, 0.5)
     assert (tally.calls, tally.replayed, tally.rules, tally.cached_tokens) == (3, 1, 1, 4)
     assert (tally.unpriced, tally.estimated) == ({"other"}, True)
