@@ -1,6 +1,6 @@
 """The result of a comparison: frozen values, and the JSON that other programs read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,11 @@ from eval.significance import Interval
 from ragindex.types import Query, Step, Usage
 from ragindex.workspace import PartFigures
 
-SCHEMA = 1
+SCHEMA = 2
 NO_USAGE = Usage()
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
+DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Percentiles:
 class Latency:
     """Time of one question alone, at the largest k, over a sample: in all, and where it went.
 
-    `per_query` is the time in all, in milliseconds, by query id.
+    `per_query` is the time in all, in milliseconds, by query id. `taken` is when the timing began (UTC): methods of one
+    comparison have one, for they are timed together or not compared.
     """
 
     total: Percentiles
@@ -71,6 +73,7 @@ class Latency:
     store: Percentiles
     own: Percentiles
     per_query: Mapping[str, float]
+    taken: str = ""
 
     @property
     def questions(self) -> int:
@@ -78,9 +81,10 @@ class Latency:
         return len(self.per_query)
 
     def to_json(self) -> dict[str, Any]:
-        """`{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}}`."""
+        """`{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}, "taken"}`."""
         split = {"encoder": self.encoder, "store": self.store, "own": self.own}
-        return {**self.total.to_json(), **{name: value.to_json() for name, value in split.items()}}
+        by_part = {name: value.to_json() for name, value in split.items()}
+        return {**self.total.to_json(), **by_part, "taken": self.taken}
 
 
 _NOTHING = Percentiles(None, None)
@@ -125,31 +129,47 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How two methods differ: the mean of `a` less the mean of `b` over the questions that both have a figure for.
+    """How two methods differ, over the questions that both have a figure for: one statistic with its interval and test.
 
-    `metric` is a metric of quality, or one of `MethodResult.costs`. `p` is that of the paired permutation test,
-    `p_holm` corrected for all pairs of this metric. `ci95` is None where there are fewer than two questions.
+    `metric` is a metric of quality, or one of `MethodResult.costs`. `value` is the mean of `a` less the mean of `b`; of
+    latency, which is skewed, the geometric mean of `a` divided by that of `b` (`statistic` says which). `ci95` is its
+    interval, None where there are fewer than two questions; `p` is that of the paired permutation test of the same
+    value, `p_holm` corrected for all pairs of this metric.
     """
 
     a: str
     b: str
     metric: str
     questions: int
-    difference: float
+    value: float
     ci95: Interval | None
     p: float
     p_holm: float
 
+    @property
+    def statistic(self) -> str:
+        """What `value` is."""
+        return RATIO if self.metric == LATENCY else DIFFERENCE
+
+    @property
+    def excess(self) -> float:
+        """More than 0 where the figure of `a` is the higher one, less where it is the lower one."""
+        return self.value - 1.0 if self.statistic == RATIO else self.value
+
     def turned(self) -> "Pair":
         """The same, from the other side."""
-        bounds = None if self.ci95 is None else (-self.ci95[1], -self.ci95[0])
-        return replace(self, a=self.b, b=self.a, difference=-self.difference, ci95=bounds)
+        bounds = None if self.ci95 is None else (self._turned(self.ci95[1]), self._turned(self.ci95[0]))
+        return replace(self, a=self.b, b=self.a, value=self._turned(self.value), ci95=bounds)
+
+    def _turned(self, value: float) -> float:
+        return 1.0 / value if self.statistic == RATIO else -value
 
     def to_json(self) -> dict[str, Any]:
         """One element of `pairs`."""
         bounds = None if self.ci95 is None else list(self.ci95)
-        named = {"a": self.a, "b": self.b, "metric": self.metric, "questions": self.questions}
-        return {**named, "difference": self.difference, "ci95": bounds, "p": self.p, "p_holm": self.p_holm}
+        named = {"a": self.a, "b": self.b, "metric": self.metric, "statistic": self.statistic}
+        tested = {"value": self.value, "ci95": bounds, "p": self.p, "p_holm": self.p_holm}
+        return {**named, "questions": self.questions, **tested}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +274,27 @@ class MethodResult:
         }
 
 
+def best_first(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
+    """Sorted by the first metric: recall at the smallest k where there is gold, else EM where answers were read.
+
+    Of equal ones, and without any metric, in the order given.
+    """
+    first = next((name for name in (f"R@{ks[0]}", "EM") if any(name in one.metrics for one in methods)), "")
+    return sorted(methods, key=lambda method: -method.metrics.get(first, 0.0))
+
+
+def said_of_failed(failed: Sequence[MethodResult]) -> str:
+    """A sentence for each method that failed on every question, with its first reason."""
+    return " ".join(
+        f"{method.label} failed on every question, and is not compared: {_reason(method)}." for method in failed
+    )
+
+
+def _reason(method: MethodResult) -> str:
+    unread = (one.reading.error for one in method.final if one.reading is not None and one.reading.error)
+    return next(iter([*method.failures.values(), *unread]), "").rstrip(".")[:300]
+
+
 def _usage(usage: Usage) -> dict[str, float | None]:
     """Money is null where it is not known."""
     return {name: getattr(usage, name) for name in COSTS}
@@ -263,9 +304,11 @@ def _usage(usage: Usage) -> dict[str, float | None]:
 class Comparison:
     """What `compare` found.
 
-    `pairs` are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was
-    not read of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions
-    and the number of processors; `llm` is "none" where no method asks a language model. Where answers were read,
+    `methods` are sorted by the first metric, the best first; `asked` are their labels in the order in which they were
+    named. `failed` are methods that failed on every question: they have no metrics, no latency and no pairs. `pairs`
+    are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was not read
+    of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions and the
+    number of processors; `llm` is "none" where no method asks a language model. Where answers were read,
     `reader` says by whom, and `bounds` are what that reader answers from nothing and from the gold documents.
     `coverage` is known where a method searches trees of summaries.
     """
@@ -290,6 +333,8 @@ class Comparison:
     reader: ReaderFacts | None = None
     bounds: tuple[MethodResult, ...] = ()
     coverage: Coverage | None = None
+    asked: tuple[str, ...] = ()
+    failed: tuple[MethodResult, ...] = ()
 
     def method(self, label: str) -> MethodResult:
         """The result of the method with this label. Raises KeyError."""
@@ -312,6 +357,8 @@ class Comparison:
             "store": self.store,
             "seed": self.seed,
             "methods": [method.to_json() for method in self.methods],
+            "failed": [method.to_json() for method in self.failed],
+            "asked": list(self.asked),
             "pairs": [pair.to_json() for pair in self.pairs],
             "ks": list(self.ks),
             "language": self.language,

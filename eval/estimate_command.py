@@ -7,7 +7,17 @@ import typer
 
 from eval import datasets
 from ragindex import registry
-from ragindex.console import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption, dollars, emit, out, table
+from ragindex.console import (
+    BudgetOption,
+    FormatOption,
+    JsonOption,
+    LanguageOption,
+    SkipBadOption,
+    dollars,
+    emit,
+    out,
+    table,
+)
 from ragindex.corpus import read
 from ragindex.estimating import Estimate, estimate, estimate_reading
 from ragindex.language.budget import limited

@@ -135,11 +135,17 @@ def _facts(comparison: Comparison) -> list[str]:
         f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
         f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
         f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
-        f"over {_many(timed, 'question')}, one by one",
+        f"over {_many(timed, 'question')}, one by one{_taken(comparison)}",
         f"encoder {comparison.encoder}; language model {called(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *_reader(comparison),
     ]
+
+
+def _taken(comparison: Comparison) -> str:
+    """When the latency was taken: an earlier run's is shown again."""
+    moment = next((method.latency.taken for method in comparison.methods if method.latency.taken), "")
+    return f", taken {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
 def _reader(comparison: Comparison) -> list[str]:
@@ -177,7 +183,11 @@ def _many(count: int, what: str) -> str:
 
 def _troubles(comparison: Comparison) -> list[str]:
     shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
-    lines = [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
+    lines = [
+        f"[bold red]{plain(method.label)} answered NOT ONE QUESTION and is not compared:[/] {plain(_reasons(method))}"
+        for method in comparison.failed
+    ]
+    lines += [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
     for method in comparison.methods:
         lines += _unanswered(method, comparison.dataset.questions)
     return lines + [f"[yellow]left out:[/] {plain(reason)}" for reason in comparison.left_out]
@@ -186,9 +196,13 @@ def _troubles(comparison: Comparison) -> list[str]:
 def _unanswered(method: MethodResult, questions: int) -> list[str]:
     if not method.failures:
         return []
-    failed = len(method.failures)
-    how_many = "NOT ONE QUESTION" if failed == questions else f"{questions - failed} of {questions} questions"
-    reasons = list(dict.fromkeys(method.failures.values()))
+    how_many = f"{questions - len(method.failures)} of {questions} questions"
+    said = f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/]"
+    return [f"{said} {plain(_reasons(method))}"]
+
+
+def _reasons(method: MethodResult) -> str:
+    unread = [one.reading.error for one in method.final if one.reading is not None and one.reading.error]
+    reasons = list(dict.fromkeys([*method.failures.values(), *([] if method.failures else unread)]))
     more = f" … and {len(reasons) - _SHOWN_REASONS} other reasons" if len(reasons) > _SHOWN_REASONS else ""
-    said = "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS])
-    return [f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/] {plain(said + more)}"]
+    return "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS]) + more

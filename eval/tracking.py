@@ -131,7 +131,7 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
     tags = {"ragindex.fingerprint": digest([comparison.fingerprint for comparison in study.comparisons])}
     parent: str = client.create_run(experiment, run_name=study.name, tags=tags).info.run_id
     for number, comparison in enumerate(study.comparisons):
-        for method in comparison.methods:
+        for method in (*comparison.methods, *comparison.failed):
             name = _run_name(study, comparison, method)
             tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
             child: str = client.create_run(experiment, run_name=name, tags=tags).info.run_id
@@ -139,7 +139,7 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
             own = folder / f"{number}" / outputs.file_name(method.label)
             outputs.write_method(comparison, method, own)
             client.log_artifacts(child, str(own))
-            client.set_terminated(child)
+            client.set_terminated(child, "FAILED" if method in comparison.failed else "FINISHED")
     only = study.comparisons[0] if len(study.comparisons) == 1 else None
     _batch(client, parent, _params(only) if only else _shared_params(study), _bounds(only) if only else {})
     outputs.write(study, folder / "all")

@@ -13,9 +13,10 @@ A message says who complains, what was allowed, what was got, and what to do nex
     │   ├── NewerFormatError          made by a later version of ragindex
     │   └── WriterBusyError           somebody else is writing
     ├── StoreError                5   the engine or the disk failed
-    ├── ServiceError              6   a remote endpoint failed
-    │   └── LanguageError             a language model gave no usable answer to one input
-    ├── QuestionError             7   a method failed on a question, where that was to stop everything
+    ├── ServiceError              6   a remote endpoint cannot be used: every request would fail alike
+    │   └── RequestError              one request failed, and others may not
+    │       └── LanguageError         a language model gave no usable answer to one input
+    ├── QuestionError             7   a method failed on every question, or on one where that was to stop everything
     ├── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
     └── BudgetError               9   the next call could cost more than is left of the budget
 """
@@ -84,12 +85,16 @@ class StoreError(RagindexError):
 
 
 class ServiceError(RagindexError):
-    """A remote endpoint failed and could not be reached by retrying."""
+    """A remote endpoint cannot be used, as for a wrong key or a missing model: every request would fail alike."""
 
     exit_code = 6
 
 
-class LanguageError(ServiceError):
+class RequestError(ServiceError):
+    """One request got no usable answer, however often it was sent; others may be answered."""
+
+
+class LanguageError(RequestError):
     """A language model gave no usable answer to one input; others may still be answered.
 
     `kind` is refusal, empty, truncated, malformed, rejected (the endpoint took offence at the input) or unreachable.
@@ -101,7 +106,7 @@ class LanguageError(ServiceError):
 
 
 class QuestionError(RagindexError):
-    """A method failed on a question, and `strict` was asked for."""
+    """A method failed on every question, or on one and `strict` was asked for."""
 
     exit_code = 7
 

@@ -20,7 +20,7 @@ FORMAT = 1
 _FILE = "workspace.json"
 _LIBRARIES = (
     *("ragindex", "lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
-    *("sentence-transformers", "openai", "graspologic-native", "scipy", "umap-learn"),
+    *("sentence-transformers", "torch", "openai", "graspologic-native", "scipy", "umap-learn"),
 )
 
 

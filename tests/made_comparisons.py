@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from eval.comparison import Answer, Comparison, DatasetFacts, Latency, MethodResult, Percentiles, Ranked
 from eval.datasets import Gold
 from eval.inference import pairs, with_intervals
@@ -108,7 +110,7 @@ def _result(
     per_query: Mapping[str, Mapping[str, float]],
     times: Mapping[str, float],
 ) -> MethodResult:
-    middle = sorted(times.values())[len(times) // 2] if times else None
+    p50, p95 = np.percentile(list(times.values()), (50, 95)).tolist() if times else (None, None)
     nothing = Percentiles(None, None)
     return MethodResult(
         name=name,
@@ -118,6 +120,6 @@ def _result(
         answers=answers,
         per_query=per_query,
         metrics=means(list(per_query.values())),
-        latency=Latency(Percentiles(middle, middle), nothing, nothing, nothing, times),
+        latency=Latency(Percentiles(p50, p95), nothing, nothing, nothing, times),
         parts={"passages": PartFigures("passages", 1.0, 1000, "exact", Usage())},
     )

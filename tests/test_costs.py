@@ -119,7 +119,7 @@ def test_tokens_money_and_calls_of_indexing_and_asking(server: OpenAIServer, tmp
     assert len(server.requests) == 5  # three passages, two questions; timing replayed the questions
     assert "echoed" in " ".join(comparison.notes)
     pair = comparison.pair(asking.label, "bm25", "input_tokens")
-    assert (pair.difference, pair.questions) == (asking.query_usage.input_tokens, 2)
+    assert (pair.value, pair.questions) == (asking.query_usage.input_tokens, 2)
     assert set(asking.ci95) >= {"input_tokens", "output_tokens", "money"}
     assert asking.stages == {"echo": {"strict": 5 + 2 + 5}}  # the two questions are timed, after five to warm up
     value = comparison.to_json()["methods"][1]["usage"]

@@ -65,7 +65,7 @@ class Table:
 
 
 def section(comparison: Comparison) -> Table:
-    """A row a method, in the order in which they were named."""
+    """A row a method, in the order of the comparison."""
     metrics = metrics_shown(comparison)
     best = {name: told_apart(comparison, name) for name in (*metrics, LATENCY)}
     costs = [cost for cost in _COSTS if cost.always or any(cost.told(method) != 0 for method in comparison.methods)]
@@ -195,3 +195,6 @@ _COSTS = (
         "{:,.0f}".format,
     ),
 )
+
+LATENCY_COLUMNS = tuple(cost.column for cost in _COSTS[:2])
+"""Those that hold times of questions."""

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from ragindex.encoders.common import encodable, of_length_one
-from ragindex.errors import ServiceError, UsageError
+from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import Floats
 from ragindex.language.prices import load
 from ragindex.plugin import Plugin
@@ -186,14 +186,18 @@ class OpenAIEncoder:
     def _failure(self, trouble: Trouble, answered: bool = False) -> ServiceError:
         """What the caller is told; never the key."""
         status, message = trouble.status, trouble.message.replace(self._key, "…")
-        kind = _TooLongError if status in _TOO_LONG_STATUSES and _says_too_long(message) else ServiceError
-        hint = f" Check {' or '.join(_KEY_VARIABLES)}." if status in (401, 403) else ""
+        kind = ServiceError if trouble.stops else RequestError
+        if status in _TOO_LONG_STATUSES and _says_too_long(message):
+            kind = _TooLongError
+        elsewhere = trouble.knows_no_such or trouble.away
+        checked = _KEY_VARIABLES if trouble.refuses_key else _URL_VARIABLES if elsewhere else ()
+        hint = f" Check {'--encoder, ' if trouble.knows_no_such else ''}{' or '.join(checked)}." if checked else ""
         status_text = "" if status is None else f" with status {status}"
         silence = "" if answered or status is not None else f"no answer after {self._plugin.retries + 1} tries: "
         return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}")
 
 
-class _TooLongError(ServiceError):
+class _TooLongError(RequestError):
     """The service says that the input is too long for it."""
 
 
