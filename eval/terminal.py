@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from eval import answer_metrics, verdict
+from eval import verdict
 from eval.comparison import LATENCY, Comparison, MethodResult, Study
+from eval.sections.table import metrics_shown
 from ragindex.console import plain
 from ragindex.language.offline import called
 from ragindex.types import Usage
@@ -57,7 +58,7 @@ def table(comparison: Comparison) -> RenderableType:
 
 
 def _columns(comparison: Comparison) -> list[_Column]:
-    columns = [_metric(name) for name in _metrics_shown(comparison)]
+    columns = [_metric(name) for name in metrics_shown(comparison)]
     columns += [
         _Column("p50\nms", lambda method: method.latency.total.p50, _short, LATENCY),
         _Column("p95\nms", lambda method: method.latency.total.p95, _short),
@@ -87,18 +88,6 @@ def _tokens(usage: Usage) -> float:
     return usage.input_tokens + usage.output_tokens
 
 
-def _metrics_shown(comparison: Comparison) -> list[str]:
-    """Recall at every k, full recall and nDCG at one; recall of one-document hits only where it differs; EM and F1."""
-    ks, methods = comparison.ks, comparison.methods
-    of_answers = [name for name in answer_metrics.SHOWN if any(name in method.metrics for method in methods)]
-    if not comparison.dataset.judged:
-        return of_answers
-    one = 10 if 10 in ks else ks[len(ks) // 2]
-    differing = [k for k in ks if any(m.metrics[f"one_doc_R@{k}"] != m.metrics[f"R@{k}"] for m in methods)]
-    found = [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
-    return found + of_answers
-
-
 def _bound_cell(column: _Column, bound: MethodResult) -> str:
     """Of a bound, only what its answers are worth."""
     known = column.metric in bound.metrics
@@ -107,7 +96,11 @@ def _bound_cell(column: _Column, bound: MethodResult) -> str:
 
 def _metric(name: str) -> _Column:
     title = name.replace("_", " ").replace("@", "\n@").replace("one doc", "one-doc")
-    return _Column(title, lambda method: 100 * method.metrics[name], "{:.1f}".format, name)
+    return _Column(title, lambda method: _percent(method.metrics.get(name)), "{:.1f}".format, name)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def _short(value: float) -> str:

@@ -1,6 +1,7 @@
 """Comparisons from plain numbers: what methods scored and how long they took, without running any."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,18 @@ def made(
     encoder: str = "lsa",
     seed: int = 0,
     name: str = "made",
+    paid: Mapping[str, Sequence[Usage]] | None = None,
 ) -> Comparison:
-    """`recalls` by label, one a question (none: no gold); `found` are the documents, best first."""
+    """`recalls` by label, one a question (none: no gold); `found` are the documents, best first.
+
+    `paid` is by label what each question took; what all of them took is besides the method's index, and spent.
+    """
     count = max(map(len, [*recalls.values(), *(milliseconds or {}).values(), *(found or {}).values()]))
     ids = [f"q{number}" for number in range(1, count + 1)]
     judged = any(recalls.values())
     gold = {id: Gold(frozenset({"a"}), kind=kinds[at] if kinds else "") for at, id in enumerate(ids)}
     methods = [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()]
+    methods = [_paid(method, (paid or {}).get(method.label, ())) for method in methods]
     return _comparison(methods, ids, gold if judged else None, ks, name=name, encoder=encoder, seed=seed)
 
 
@@ -100,6 +106,15 @@ def _method(
         for id, documents in zip(ids, lists, strict=True)
     )
     return _result(label, label, {}, {5: answers}, per_query, times)
+
+
+def _paid(method: MethodResult, usages: Sequence[Usage]) -> MethodResult:
+    if not usages:
+        return method
+    answers = tuple(replace(answer, usage=usage) for answer, usage in zip(method.final, usages, strict=True))
+    whole = sum(usages, Usage())
+    parts = {"extractions": PartFigures("extractions", 1.0, 1000, "", whole), **method.parts}
+    return replace(method, answers={max(method.answers): answers}, parts=parts, spent=whole)
 
 
 def _result(
