@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import ir_measures
 import pytest
+from bs4 import BeautifulSoup
 from command_line import write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Percent
 from eval.datasets import Dataset, Gold
 from eval.evaluator import compare
 from eval.terminal import table
+from ragindex import registry
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, QuestionError, RagindexError, StoreError, UsageError, WorkspaceError
 from ragindex.interfaces import Part
@@ -622,3 +624,31 @@ def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
     result = compare(dataset(), ["bm25"], store="lancedb(memory_gib=0)", workspace=tmp_path / "w", tracking=False)
     assert result.notes == ("bm25: passages is searched approximate, LanceDB indexes (over 0 GiB)",)
     assert result.methods[0].to_json()["index"]["parts"]["passages"]["search"].startswith("approximate")
+
+
+@pytest.mark.parametrize("names", [("bm25", "worse", "same"), ("worse", "same", "bm25"), ("same", "bm25", "worse")])
+def test_the_best_comes_first_everywhere(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Of equal ones, who was named first; in the terminal, the report, the JSON and the files."""
+    nothing = (("penn",), ("orla",))
+    last = Scripted(ranking=nothing)
+    schemes = {"worse": last, "same": {"name": "bm25", "label": "same"}, "bm25": "bm25"}
+    comparison = run(tmp_path / "w", *(schemes[name] for name in names), ks=(1, 3), out=tmp_path / "out")
+    names = tuple(registry.label(last) if name == "worse" else name for name in names)
+    best_first = [*(name for name in names if name in schemes), registry.label(last)]
+    assert [method.label for method in comparison.methods] == best_first
+    assert comparison.asked == names
+    rows = shown(comparison).splitlines()[2:5]
+    assert all(row.startswith(label[:20]) for row, label in zip(rows, best_first, strict=True))
+    value = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [method["label"] for method in value["methods"]] == best_first
+    assert [pair["a"] for pair in value["pairs"] if pair["metric"] == "R@1"] == [best_first[0]] * 2 + [best_first[1]]
+    lines = (tmp_path / "out" / "per_query.jsonl").read_text().splitlines()
+    assert list(dict.fromkeys(json.loads(line)["method"] for line in lines)) == best_first
+    back = results.read(tmp_path / "out").comparisons[0]
+    assert ([method.label for method in back.methods], back.asked) == (best_first, names)
+    page = BeautifulSoup((tmp_path / "out" / "report.html").read_text(), "html.parser")
+    assert [cell.get_text() for cell in page.select("#c1-table tbody th")] == best_first
+
+
+def test_without_a_metric_the_methods_stand_as_they_were_named(tmp_path: Path) -> None:
+    assert [one.label for one in run(tmp_path, "dense", "bm25", data=dataset(gold=None)).methods] == ["dense", "bm25"]
