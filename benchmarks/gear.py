@@ -97,7 +97,7 @@ def quality(data: Path, triples: Path, folder: Path) -> None:
         for k in KS:
             than = result.methods[other].label
             pair = result.pair(result.methods[3].label, than, f"R@{k}")
-            print(f"refined less {than} at R@{k}: {pair.difference * 100:+.1f}, {_bounds(pair.ci95)}")
+            print(f"refined less {than} at R@{k}: {pair.value * 100:+.1f}, {_bounds(pair.ci95)}")
 
 
 def _table(result: Comparison) -> Table:
@@ -114,7 +114,7 @@ def _beyond(result: Comparison, method: MethodResult) -> list[str]:
         return [""] * len(KS)
     base = method.params["base"]["name"]
     pairs = [result.pair(method.label, base, f"R@{k}") for k in KS]
-    return [f"{pair.difference * 100:+.1f} {_bounds(pair.ci95)}" for pair in pairs]
+    return [f"{pair.value * 100:+.1f} {_bounds(pair.ci95)}" for pair in pairs]
 
 
 def _bounds(interval: tuple[float, float] | None) -> str:

@@ -103,7 +103,7 @@ def _beyond(result: Comparison, method: MethodResult) -> list[str]:
     if method.label == "dense":
         return [""] * len(KS)
     pairs = [result.pair(method.label, "dense", f"R@{k}") for k in KS]
-    return [f"{pair.difference * 100:+.1f} {_bounds(pair.ci95)}" for pair in pairs]
+    return [f"{pair.value * 100:+.1f} {_bounds(pair.ci95)}" for pair in pairs]
 
 
 def _bounds(interval: tuple[float, float] | None) -> str:

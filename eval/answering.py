@@ -16,7 +16,17 @@ from eval.comparison import Answer, Ranked
 from eval.readings import Reading
 from ragindex import durable
 from ragindex.answers import step_as_json, step_from_json
-from ragindex.errors import BudgetError, QuestionError, RagindexError, StoreError
+from ragindex.errors import (
+    BudgetError,
+    DataError,
+    QuestionError,
+    RagindexError,
+    RequestError,
+    ServiceError,
+    StoreError,
+    UsageError,
+    WorkspaceError,
+)
 from ragindex.explaining import IF_STOPPED, KEPT_IDS
 from ragindex.hiding import hidden
 from ragindex.interfaces import Retriever
@@ -38,6 +48,9 @@ SURVIVED = (
     *(RagindexError, ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
     *(TypeError, AttributeError, AssertionError),
 )
+# Of these, what is wrong with the settings, a service or the engine: it says nothing of a method, and every other
+# question would fail alike.
+_ENDING = (BudgetError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
 
 
 # What is kept of a hit for a person to read, and of a step: enough to see what happened, however much was found.
@@ -60,21 +73,26 @@ def answer_all(
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
     A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
-    `strict`, the first such question raises QuestionError. Questions are asked in batches of `size`; what a batch
-    pays for is shared out evenly, so methods that ask a language model are asked one by one. With a `reader`, what was
-    found is read while it is whole; one that was not read counts as failed, and what the reader raises ends all, as
-    BudgetError does. Raises StoreError where the file cannot be written.
+    `strict`, the first such question raises QuestionError. What `ends_all` is raised in any case. Questions are asked
+    in batches of `size`; what a batch pays for is shared out evenly, so methods that ask a language model are asked one
+    by one. With a `reader`, what was found is read while it is whole; one that was not read counts as failed, and what
+    the reader raises ends all. Raises StoreError where the file cannot be written.
     """
     answers = read(kept)
     todo = [query for query in queries if query.id not in answers]
     with bar(f"{label}: asking", len(todo)) as advance:
         for batch in _in_threads(retriever, todo, k, size, reader):
-            append(kept, [answer for answer in batch if _failure(answer) is None])
+            append(kept, [answer for answer in batch if failure(answer) is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)
             advance(len(batch))
     return tuple(answers[query.id] for query in queries)
+
+
+def ends_all(error: Exception) -> bool:
+    """Whether an error of one question is one of settings, of a service or of the engine, and no score."""
+    return isinstance(error, _ENDING) and not isinstance(error, RequestError)
 
 
 def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -104,20 +122,20 @@ def _in_threads(
 
 def _answer(retriever: Retriever, batch: Sequence[Query], k: int, reader: Read | None) -> list[Answer]:
     """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
-    try:
-        with ledger.attributed(phase="query"), ledger.recording() as asked:
+    with ledger.attributed(phase="query"), ledger.recording() as asked:
+        try:
             found = retrieve(retriever, batch, k)
-        answers = [
-            replace(_reduced(query, retrieval), usage=usage, calls=calls)
-            for query, retrieval, (usage, calls) in zip(batch, found, _shared(asked, len(batch)), strict=True)
-        ]
-    except BudgetError:
-        raise
-    except SURVIVED as error:
-        if len(batch) == 1:
-            return [Answer(batch[0].id, (), hidden(f"{type(error).__name__}: {error}"))]
+            reduced = [_reduced(query, retrieval) for query, retrieval in zip(batch, found, strict=True)]
+        except SURVIVED as error:
+            if ends_all(error):
+                raise
+            reduced = [Answer(query.id, (), hidden(f"{type(error).__name__}: {error}")) for query in batch]
+    failed = any(answer.error is not None for answer in reduced)
+    if failed and len(batch) > 1:
         return [answer for query in batch for answer in _answer(retriever, [query], k, reader)]
-    if reader is None:
+    paid = zip(reduced, _shared(asked, len(batch)), strict=True)
+    answers = [replace(answer, usage=usage, calls=calls) for answer, (usage, calls) in paid]
+    if failed or reader is None:
         return answers
     return [replace(answer, reading=read) for answer, read in zip(answers, reader(batch, found), strict=True)]
 
@@ -133,17 +151,18 @@ def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
             count // questions + (number < count % questions)
             for count in (whole.input_tokens, whole.output_tokens, made)
         )
-        yield Usage(whole.seconds / questions, read, written, whole.money / questions), calls
+        money = None if whole.money is None else whole.money / questions
+        yield Usage(whole.seconds / questions, read, written, money), calls
 
 
-def _failure(answer: Answer) -> str | None:
+def failure(answer: Answer) -> str | None:
     """Why a question was not answered, or what was found not read."""
     return answer.error or (answer.reading.error if answer.reading else None)
 
 
 def _require_answers(answers: Iterable[Answer], texts: Mapping[str, str], label: str) -> None:
     for answer in answers:
-        reason = _failure(answer)
+        reason = failure(answer)
         if reason is not None:
             raise QuestionError(
                 f"{label} failed on the question {answer.query_id} ({texts[answer.query_id][:100]!r}): {reason}. "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from eval import coverage, gold_classes
-from eval.comparison import Comparison, DatasetFacts, MethodResult
+from eval.comparison import Comparison, DatasetFacts, MethodResult, best_first
 from eval.datasets import Dataset
 from eval.environment import environment
 from eval.inference import pairs, with_intervals
@@ -22,18 +22,20 @@ def assembled(
     results: list[MethodResult],
     left_out: list[str],
     methods: Sequence[Method],
+    failed: Sequence[MethodResult] = (),
 ) -> Comparison:
     """The comparison of `results`, with intervals and tests. Raises UsageError where there are none.
 
-    `methods` may hold more than could be made; `left_out` says why.
+    `methods` may hold more than could be made; `left_out` says why. `failed` failed on every question.
     """
     asked = [method for method in methods if method.label in {result.label for result in results}]
     if not results:
         raise UsageError("No method could be made. " + " ".join(left_out))
     counts, corpus = workspace.counts(), dataset.corpus
     judged = sum(bool(judgements(dataset.gold, query.id)) for query in dataset.queries)
+    order = tuple(result.label for result in results)
     identity = [dataset.fingerprint, list(ks), *(result.fingerprint for result in results)]
-    results = with_intervals(results, dataset.gold, workspace.seed)
+    results = with_intervals(best_first(results, ks), dataset.gold, workspace.seed)
     return Comparison(
         dataset=DatasetFacts(
             dataset.name,
@@ -57,12 +59,14 @@ def assembled(
         methods=tuple(results),
         pairs=pairs(results, workspace.seed),
         notes=(
-            *(*_unpriced(workspace, results), *_notes(dataset), *_approximate(results)),
+            *(*_unpriced(workspace, [*results, *failed], methods), *_notes(dataset), *_approximate(results)),
             *said_of_parts(workspace, [method.scheme for method in asked]),
         ),
         left_out=tuple(left_out),
         environment=environment(),
         fingerprint=registry.digest(identity),
+        asked=order,
+        failed=tuple(failed),
         coverage=coverage.measured(
             workspace,
             {method.label: method.scheme for method in asked},
@@ -78,10 +82,19 @@ def _titles(dataset: Dataset) -> Mapping[str, str]:
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
 
 
-def _unpriced(workspace: Workspace, results: Sequence[MethodResult]) -> list[str]:
-    if all(result.priced for result in results):
+def _unpriced(workspace: Workspace, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
+    unknown = [result.label for result in results if _unknown(result)]
+    if not unknown:
         return []
-    return [f"{workspace.llm_name} has no price, so money is not known: name one in a file, and it in RAGINDEX_PRICES"]
+    asked = any(workspace.asks(method.scheme) for method in methods if method.label in unknown)
+    who = workspace.llm_name if asked and not workspace.model.priced else "a model that was asked"
+    advice = "name one in a file, and it in RAGINDEX_PRICES; what was indexed without a price stays unknown"
+    return [f"{who} has no price, so money is not known of {', '.join(unknown)}: {advice}"]
+
+
+def _unknown(result: MethodResult) -> bool:
+    usages = [result.index_usage, result.query_usage, result.spent]
+    return any(usage.money is None for usage in usages)
 
 
 def _approximate(results: Sequence[MethodResult]) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 from eval import config, evaluator, outputs, results, studies
 from eval.comparison import Study
 from eval.config import Settings
-from eval.grid import require_reached, threshold
+from eval.grid import require_answers, require_reached, threshold
 from eval.terminal import shown
 from eval.tracking import trace_to_tracker, track, tracking_uri
 from ragindex.console import (
@@ -130,6 +130,7 @@ def compare(
     settings = flags if config_file is None else flags.over(config.read(config_file))
     study = _shown(settings, _command(sys.argv[1:]))
     _record(study, settings)
+    require_answers(study)
     ks = study.comparisons[0].ks
     require_reached(study, [threshold(written, ks) for written in settings.fail_below or []])
 
@@ -153,10 +154,12 @@ def demo(
         out=folder / "results",
         json_file=json,
     )
-    _record(_shown(settings, _command(sys.argv[1:])), settings)
+    study = _shown(settings, _command(sys.argv[1:]))
+    _record(study, settings)
     _say(settings, "\n[bold]Next, on your own documents:[/]")
     _say(settings, "  ragindex questions my-documents/ --out questions.csv    # drafts some, for you to edit")
     _say(settings, "  ragindex compare my-documents/ --questions questions.csv")
+    require_answers(study)
 
 
 def report(

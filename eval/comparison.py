@@ -1,6 +1,6 @@
 """The result of a comparison: frozen values, and the JSON that other programs read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,11 @@ from eval.significance import Interval
 from ragindex.types import Query, Step, Usage
 from ragindex.workspace import PartFigures
 
-SCHEMA = 1
+SCHEMA = 2
 NO_USAGE = Usage()
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
+DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Percentiles:
 class Latency:
     """Time of one question alone, at the largest k, over a sample: in all, and where it went.
 
-    `per_query` is the time in all, in milliseconds, by query id.
+    `per_query` is the time in all, in milliseconds, by query id. `taken` is when the timing began (UTC): methods of one
+    comparison have one, for they are timed together or not compared.
     """
 
     total: Percentiles
@@ -71,6 +73,7 @@ class Latency:
     store: Percentiles
     own: Percentiles
     per_query: Mapping[str, float]
+    taken: str = ""
 
     @property
     def questions(self) -> int:
@@ -78,9 +81,10 @@ class Latency:
         return len(self.per_query)
 
     def to_json(self) -> dict[str, Any]:
-        """`{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}}`."""
+        """`{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}, "taken"}`."""
         split = {"encoder": self.encoder, "store": self.store, "own": self.own}
-        return {**self.total.to_json(), **{name: value.to_json() for name, value in split.items()}}
+        by_part = {name: value.to_json() for name, value in split.items()}
+        return {**self.total.to_json(), **by_part, "taken": self.taken}
 
 
 _NOTHING = Percentiles(None, None)
@@ -125,31 +129,47 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How two methods differ: the mean of `a` less the mean of `b` over the questions that both have a figure for.
+    """How two methods differ, over the questions that both have a figure for: one statistic with its interval and test.
 
-    `metric` is a metric of quality, or one of `MethodResult.costs`. `p` is that of the paired permutation test,
-    `p_holm` corrected for all pairs of this metric. `ci95` is None where there are fewer than two questions.
+    `metric` is a metric of quality, or one of `MethodResult.costs`. `value` is the mean of `a` less the mean of `b`; of
+    latency, which is skewed, the geometric mean of `a` divided by that of `b` (`statistic` says which). `ci95` is its
+    interval, None where there are fewer than two questions; `p` is that of the paired permutation test of the same
+    value, `p_holm` corrected for all pairs of this metric.
     """
 
     a: str
     b: str
     metric: str
     questions: int
-    difference: float
+    value: float
     ci95: Interval | None
     p: float
     p_holm: float
 
+    @property
+    def statistic(self) -> str:
+        """What `value` is."""
+        return RATIO if self.metric == LATENCY else DIFFERENCE
+
+    @property
+    def excess(self) -> float:
+        """More than 0 where the figure of `a` is the higher one, less where it is the lower one."""
+        return self.value - 1.0 if self.statistic == RATIO else self.value
+
     def turned(self) -> "Pair":
         """The same, from the other side."""
-        bounds = None if self.ci95 is None else (-self.ci95[1], -self.ci95[0])
-        return replace(self, a=self.b, b=self.a, difference=-self.difference, ci95=bounds)
+        bounds = None if self.ci95 is None else (self._turned(self.ci95[1]), self._turned(self.ci95[0]))
+        return replace(self, a=self.b, b=self.a, value=self._turned(self.value), ci95=bounds)
+
+    def _turned(self, value: float) -> float:
+        return 1.0 / value if self.statistic == RATIO else -value
 
     def to_json(self) -> dict[str, Any]:
         """One element of `pairs`."""
         bounds = None if self.ci95 is None else list(self.ci95)
-        named = {"a": self.a, "b": self.b, "metric": self.metric, "questions": self.questions}
-        return {**named, "difference": self.difference, "ci95": bounds, "p": self.p, "p_holm": self.p_holm}
+        named = {"a": self.a, "b": self.b, "metric": self.metric, "statistic": self.statistic}
+        tested = {"value": self.value, "ci95": bounds, "p": self.p, "p_holm": self.p_holm}
+        return {**named, "questions": self.questions, **tested}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +179,8 @@ class MethodResult:
     `per_query` are the metrics of every judged question by its id, `metrics` their means, `ci95` the intervals of the
     means and of latency_ms_p50 and latency_ms_p95 (none where fewer than two questions were asked); `parts` is the
     index, as if the method were built alone; `spent` is what this run paid for it; `stages` how the answers of
-    language models were read in this run (strict, repaired, failed, …), by task; where a model that is asked has no
-    price, money is not known and the method is not `priced`; `fingerprint` names all that the
-    answers depend on.
+    language models were read in this run (strict, repaired, failed, …), by task; `fingerprint` names all that the
+    answers depend on. Money is None wherever a part of it is not known, as of a model without a price.
     """
 
     name: str
@@ -177,7 +196,6 @@ class MethodResult:
     breakdown: tuple[Breakdown, ...] = ()
     spent: Usage = NO_USAGE
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    priced: bool = True
 
     @property
     def index_usage(self) -> Usage:
@@ -186,30 +204,27 @@ class MethodResult:
 
     @property
     def query_usage(self) -> Usage:
-        """The mean over the questions that were answered, of the answers at the largest k."""
-        used = [answer.usage for answer in self.final if answer.error is None]
-        whole = sum(used, NO_USAGE)
-        return replace(whole, **{name: getattr(whole, name) / max(1, len(used)) for name in ("seconds", *COSTS)})
+        """The mean over all questions at the largest k, with what those that failed had paid."""
+        whole = sum((answer.usage for answer in self.final), NO_USAGE)
+        costs = {name: getattr(whole, name) for name in ("seconds", *COSTS)}
+        known = {name: cost / max(1, len(self.final)) for name, cost in costs.items() if cost is not None}
+        return replace(whole, **known)
 
     @property
     def reading_costs(self) -> ReadingCosts | None:
         """What reading took, a question: apart from `query_usage`. None where nothing was read."""
-        readings = [one.reading for one in self.final if one.reading is not None]
-        return reading_costs([one for one in readings if one.error is None])
+        return reading_costs([one.reading for one in self.final if one.reading is not None])
 
     @property
     def calls(self) -> float:
-        """Calls of language models a question: the mean."""
-        made = [answer.calls for answer in self.final if answer.error is None]
-        return sum(made) / max(1, len(made))
+        """Calls of language models a question: the mean over all of them."""
+        return sum(answer.calls for answer in self.final) / max(1, len(self.final))
 
     def costs(self) -> Mapping[str, Mapping[str, float]]:
-        """What each question cost, by metric and query id: latency_ms, and tokens and money where there are any."""
-        paid = {answer.query_id: answer.usage for answer in self.final if answer.error is None}
-        counted = {name: {id: float(getattr(usage, name)) for id, usage in paid.items()} for name in COSTS}
-        known = {name: values for name, values in counted.items() if self.priced or name != "money"}
-        told = {name: values for name, values in known.items() if any(values.values())}
-        return {LATENCY: self.latency.per_query, **told}
+        """What each question cost, by metric and query id: latency_ms, tokens, and money where all of it is known."""
+        paid = {name: {one.query_id: getattr(one.usage, name) for one in self.final} for name in COSTS}
+        known = {name: values for name, values in paid.items() if None not in values.values()}
+        return {LATENCY: self.latency.per_query, **known}
 
     @property
     def final(self) -> tuple[Answer, ...]:
@@ -247,9 +262,9 @@ class MethodResult:
             "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
             "unanswered": len(self.failures),
             "usage": {
-                "index": _usage(self.index_usage, self.priced),
-                "spent": _usage(self.spent, self.priced),
-                "query": {**_usage(self.query_usage, self.priced), "calls": self.calls},
+                "index": _usage(self.index_usage),
+                "spent": _usage(self.spent),
+                "query": {**_usage(self.query_usage), "calls": self.calls},
                 "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
@@ -259,18 +274,41 @@ class MethodResult:
         }
 
 
-def _usage(usage: Usage, priced: bool = True) -> dict[str, float | None]:
+def best_first(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
+    """Sorted by the first metric: recall at the smallest k where there is gold, else EM where answers were read.
+
+    Of equal ones, and without any metric, in the order given.
+    """
+    first = next((name for name in (f"R@{ks[0]}", "EM") if any(name in one.metrics for one in methods)), "")
+    return sorted(methods, key=lambda method: -method.metrics.get(first, 0.0))
+
+
+def said_of_failed(failed: Sequence[MethodResult]) -> str:
+    """A sentence for each method that failed on every question, with its first reason."""
+    return " ".join(
+        f"{method.label} failed on every question, and is not compared: {_reason(method)}." for method in failed
+    )
+
+
+def _reason(method: MethodResult) -> str:
+    unread = (one.reading.error for one in method.final if one.reading is not None and one.reading.error)
+    return next(iter([*method.failures.values(), *unread]), "").rstrip(".")[:300]
+
+
+def _usage(usage: Usage) -> dict[str, float | None]:
     """Money is null where it is not known."""
-    return {name: getattr(usage, name) if priced or name != "money" else None for name in COSTS}
+    return {name: getattr(usage, name) for name in COSTS}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """What `compare` found.
 
-    `pairs` are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was
-    not read of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions
-    and the number of processors; `llm` is "none" where no method asks a language model. Where answers were read,
+    `methods` are sorted by the first metric, the best first; `asked` are their labels in the order in which they were
+    named. `failed` are methods that failed on every question: they have no metrics, no latency and no pairs. `pairs`
+    are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was not read
+    of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions and the
+    number of processors; `llm` is "none" where no method asks a language model. Where answers were read,
     `reader` says by whom, and `bounds` are what that reader answers from nothing and from the gold documents.
     `coverage` is known where a method searches trees of summaries.
     """
@@ -295,6 +333,8 @@ class Comparison:
     reader: ReaderFacts | None = None
     bounds: tuple[MethodResult, ...] = ()
     coverage: Coverage | None = None
+    asked: tuple[str, ...] = ()
+    failed: tuple[MethodResult, ...] = ()
 
     def method(self, label: str) -> MethodResult:
         """The result of the method with this label. Raises KeyError."""
@@ -317,6 +357,8 @@ class Comparison:
             "store": self.store,
             "seed": self.seed,
             "methods": [method.to_json() for method in self.methods],
+            "failed": [method.to_json() for method in self.failed],
+            "asked": list(self.asked),
             "pairs": [pair.to_json() for pair in self.pairs],
             "ks": list(self.ks),
             "language": self.language,

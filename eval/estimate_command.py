@@ -7,7 +7,17 @@ import typer
 
 from eval import datasets
 from ragindex import registry
-from ragindex.console import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption, emit, out, table
+from ragindex.console import (
+    BudgetOption,
+    FormatOption,
+    JsonOption,
+    LanguageOption,
+    SkipBadOption,
+    dollars,
+    emit,
+    out,
+    table,
+)
 from ragindex.corpus import read
 from ragindex.estimating import Estimate, estimate, estimate_reading
 from ragindex.language.budget import limited
@@ -77,7 +87,7 @@ def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> 
         out().print("These methods ask no language model: indexing costs no calls.")
         return
     rows = [
-        (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", _dollars(one.money))
+        (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", dollars(one.money))
         for one in found
     ]
     out().print(table(("task", "calls", "tokens in", "tokens out", "$"), rows))
@@ -89,7 +99,3 @@ def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> 
         out().print("The model's tokenizer is not at hand: all tokens are a guess from the number of characters.")
     if not sample:
         out().print("Answers are guessed from the rules' answers. --sample 20 pays for 20 documents and measures them.")
-
-
-def _dollars(money: float | None) -> str:
-    return "?" if money is None else f"{money:.4f}"

@@ -13,9 +13,9 @@ from typing import Any
 import regex
 
 from eval import datasets, gold_classes, latency, metrics, outputs, reader
-from eval.answering import BATCH, answer_all
+from eval.answering import BATCH, answer_all, failure
 from eval.assembling import assembled
-from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Study
+from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Study, said_of_failed
 from eval.datasets import Dataset
 from eval.grid import variants
 from eval.latency import OpenedLater, Timing
@@ -25,13 +25,13 @@ from eval.scoring import scores
 from eval.tracking import track
 from ragindex import imports, registry
 from ragindex.corpus import Corpus
-from ragindex.errors import MissingExtraError, UsageError
+from ragindex.errors import MissingExtraError, QuestionError, UsageError
 from ragindex.identity import tasks_of
 from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.language.budget import Budget, limited
 from ragindex.language.setting import Setting
-from ragindex.reading import ANSWER, DEFAULT_TOKENS
+from ragindex.reading import DEFAULT_TOKENS
 from ragindex.registry import Written
 from ragindex.settings import require_apart
 from ragindex.tracing import traced_where_on
@@ -77,8 +77,10 @@ def compare(
     asking. With `read`, the language model (or the rules) answers each question from `reader_tokens` tokens of what
     each method found, and EM and F1 are measured.
 
-    Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError. A question on which a method raises is
-    counted as unanswered and scores 0; with `strict` it raises QuestionError.
+    Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError, BudgetError: what is wrong with settings, a
+    service or the engine says nothing of a method. A question on which a method raises anything else is counted as
+    unanswered and scores 0; with `strict` it raises QuestionError. A method that fails on every question is not
+    compared: it stands in `failed`; where that is every method, QuestionError is raised.
     """
     cutoffs, (asked, left_out) = _cutoffs(ks), chosen(methods)
     asked = twinned(variants(asked, grid), with_rerank)
@@ -99,8 +101,10 @@ def compare(
             opened.import_part(imports.TRIPLES, Path(triples))
         reads = reader.opened(opened, reader_tokens) if read else None
         found = [_measured(opened, method, dataset, Asking(cutoffs, strict, reads), left_out) for method in asked]
-        results = _timed(opened, [one for one in found if one], dataset, cutoffs[-1])
-        comparison = assembled(opened, dataset, cutoffs, results, left_out, asked)
+        measured = [one for one in found if one]
+        failed = _failed(measured)
+        results = _timed(opened, [one for one in measured if not _fails(one[0])], dataset, cutoffs[-1])
+        comparison = assembled(opened, dataset, cutoffs, results, left_out, asked, failed)
         if reads is not None:
             comparison = reader.with_bounds(comparison, opened, dataset, reads)
     study = Study(comparison.dataset.name, (comparison,))
@@ -207,10 +211,8 @@ def _measured(
         with ledger.attributed(method=method.label), ledger.recording() as paid:
             workspace.sync([method.scheme])
             measured, timing = _asked(workspace, method, dataset, asking)
-        unpriced = any(entry.money is None and entry.task != ANSWER.name for entry in paid.entries)
-        priced = (workspace.model.priced or not workspace.asks(method.scheme)) and not unpriced
         timing.tallies.append(paid)
-        return replace(measured, priced=priced), timing
+        return measured, timing
     except MissingExtraError as error:
         if method.asked_for:
             raise
@@ -228,7 +230,7 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
     traced = traced_where_on(retriever, method.label)  # what is timed is without it
     answers = _answers(traced, method, queries, asking, folder)
     failed = {answer.query_id for answer in answers[ks[-1]] if answer.error is not None}
-    kept = folder / f"latency-{ks[-1]}.json"
+    kept = folder / latency.file_name(ks[-1])
     timing = Timing(method.label, OpenedLater(scheme, workspace), kept, failed, retriever.searches())
     per_query = scores(answers, dataset.gold, ks)
     if asking.reader is not None:
@@ -246,6 +248,25 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
         _parts(workspace, scheme),
     )
     return measured, timing
+
+
+def _fails(result: MethodResult) -> bool:
+    """Whether a method failed on every question that counts, at some k: its figures say nothing of what it finds."""
+    every = result.per_query.keys()
+    asked = [[one for one in answers if not every or one.query_id in every] for answers in result.answers.values()]
+    return any(all(failure(one) is not None for one in answers) for answers in asked)
+
+
+def _failed(measured: Sequence[tuple[MethodResult, Timing]]) -> list[MethodResult]:
+    """The methods that failed on every question, without metrics. Raises QuestionError where these are all."""
+    failed = [
+        replace(result, per_query={}, metrics={}, spent=timing.spent, stages=timing.stages)
+        for result, timing in measured
+        if _fails(result)
+    ]
+    if failed and len(failed) == len(measured):
+        raise QuestionError(f"No method answered any question. {said_of_failed(failed)}")
+    return failed
 
 
 def _timed(

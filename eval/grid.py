@@ -6,11 +6,11 @@ from itertools import product
 from typing import Any
 
 from eval import answer_metrics
-from eval.comparison import Comparison, Study
+from eval.comparison import Comparison, Study, said_of_failed
 from eval.methods import Method
 from eval.metrics import names
 from ragindex import registry
-from ragindex.errors import BelowThresholdError, UsageError
+from ragindex.errors import BelowThresholdError, QuestionError, UsageError
 from ragindex.specs import Spec, parse, render
 
 
@@ -103,16 +103,28 @@ def require_methods(thresholds: Sequence[Threshold], labels: Sequence[str]) -> N
             )
 
 
+def require_answers(study: Study) -> None:
+    """Raises QuestionError, after all is shown and written, where a method failed on every question."""
+    said = [said_of_failed(comparison.failed) for comparison in study.comparisons if comparison.failed]
+    if said:
+        raise QuestionError(f"{' '.join(said)} The others are complete.")
+
+
 def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:
     """Raises BelowThresholdError, naming every figure that is too low, or was not measured."""
     missed = [
         said
         for comparison in study.comparisons
         for one in thresholds
-        if (said := _missed(one, comparison.method(one.label).metrics.get(one.metric), _where(study, comparison)))
+        if (said := _missed(one, _reached(comparison, one), _where(study, comparison)))
     ]
     if missed:
         raise BelowThresholdError("; ".join(missed) + ".")
+
+
+def _reached(comparison: Comparison, one: Threshold) -> float | None:
+    """None where it was not measured, or the method was left out."""
+    return next((method.metrics.get(one.metric) for method in comparison.methods if method.label == one.label), None)
 
 
 def _where(study: Study, comparison: Comparison) -> str:

@@ -1,9 +1,11 @@
 """What the figures of a comparison allow one to say: intervals, paired tests, and the same by kind of question.
 
 Quality is compared over the judged questions, latency over those that both methods answered in the timed sample,
-tokens and money over those that both answered.
+tokens and money over all. What is compared are means; of latency, which is skewed, geometric means: one question that
+waited for a minute says little of the others, and twice as long is as much for a short one as for a long one.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -19,6 +21,7 @@ from eval.significance import Floats, Interval
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MOST_GROUPS = 20  # more kinds than a person can look at are no breakdown
+_SHORTEST = 1e-3  # milliseconds: what no clock tells from nothing has a logarithm all the same
 _PER_PAIR = 50  # resamples a pair at least: after Holm's correction, p can still fall well under 0.05
 
 
@@ -41,7 +44,8 @@ def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | N
 def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[Pair, ...]:
     """Every pair of methods by every metric: quality first, costs last; corrected within each metric."""
     both = list(combinations(range(len(methods)), 2))
-    known = [metric for metric in (LATENCY, *COSTS) if any(metric in method.costs() for method in methods)]
+    every = [method.costs() for method in methods]
+    known = [metric for metric in (LATENCY, *COSTS) if any(any(one.get(metric, {}).values()) for one in every)]
     costs = [pair for metric in known for pair in _corrected(_cost_pairs(methods, both, metric, seed))]
     return (*_quality_pairs(methods, both, seed), *costs)
 
@@ -87,7 +91,7 @@ def _latency_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
 def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
     """Those of the means of tokens and money a question."""
     paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
-    several = {metric: values for metric, values in paid.items() if len(values) > 1}
+    several = {metric: values for metric, values in paid.items() if len(values) > 1 and any(values)}
     return {
         metric: significance.interval(significance.resampled_means(np.array(values)[:, None], seed)[:, 0])
         for metric, values in several.items()
@@ -161,15 +165,16 @@ def _family_pairs(
 
 
 def _cost_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int) -> list[Pair]:
-    """A method without a figure for tokens or money spent none."""
+    """None of a method whose money is not known: no number stands in for it."""
     found, costs = [], [method.costs() for method in methods]
-    nothing = {id: 0.0 for each in costs for id in each.get(metric, {})} if metric != LATENCY else {}
     for one, other in both:
-        a, b = costs[one].get(metric, nothing), costs[other].get(metric, nothing)
+        a, b = costs[one].get(metric, {}), costs[other].get(metric, {})
         ids = [id for id in a if id in b]
         if not ids:
             continue
         values = np.array([[a[id], b[id]] for id in ids])
+        if metric == LATENCY:
+            values = np.log(np.maximum(values, _SHORTEST))
         p = significance.permutation_tests(values[:, :, None], [(0, 1)], seed, _resamples(len(both)))[0, 0]
         resampled = significance.resampled_means(values, seed)
         named = (methods[one], methods[other])
@@ -180,10 +185,16 @@ def _cost_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]]
 def _pair(
     methods: Sequence[MethodResult], one: int, other: int, metric: str, differences: Floats, p: float, resampled: Floats
 ) -> Pair:
-    """`resampled` are means by draw and method. `p_holm` is that of one test, until it is corrected."""
-    bounds = significance.interval(resampled[:, one] - resampled[:, other]) if len(differences) > 1 else None
+    """`resampled` are means by draw and method; of latency all values are logarithms, and their difference a ratio.
+
+    `p_holm` is that of one test, until it is corrected.
+    """
+    value, several = float(differences.mean()), len(differences) > 1
+    bounds = significance.interval(resampled[:, one] - resampled[:, other]) if several else None
+    if metric == LATENCY:
+        value, bounds = math.exp(value), None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
     labels = methods[one].label, methods[other].label
-    return Pair(*labels, metric, len(differences), float(differences.mean()), bounds, p, p)
+    return Pair(*labels, metric, len(differences), value, bounds, p, p)
 
 
 def _corrected(of_metric: Sequence[Pair]) -> list[Pair]:

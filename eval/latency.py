@@ -1,27 +1,31 @@
 """How long one question takes, asked alone: in all, and in the encoder, the store and the method itself.
 
 All methods of a comparison are timed together once everything is answered, and take turns of a few questions: a machine
-that is busy for a while is busy for all of them.
+that is busy for a while is busy for all of them. Times that were kept are used again only where those of all methods
+were taken in one run: a table never holds times of different days.
 """
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from itertools import cycle, islice
 from pathlib import Path
 from threading import Lock
+from uuid import uuid4
 
 import numpy as np
 
-from eval.answering import SURVIVED, retrieve, write_whole
+from eval.answering import SURVIVED, ends_all, retrieve, write_whole
 from eval.comparison import NO_USAGE, NOT_TIMED, Latency, Percentiles
+from eval.environment import environment
 from ragindex import durable
-from ragindex.errors import BudgetError
 from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.meter import recording
 from ragindex.progress import bar
+from ragindex.registry import digest
 from ragindex.types import Query, Retrieval, Usage
 from ragindex.workspace import Workspace
 
@@ -56,11 +60,24 @@ class OpenedLater:
         self.workspace.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The times of one method, taken in the timing `run` that began at `taken` (UTC), of the questions `asked`.
+
+    `seconds` are by query id, in the order of _WHERE; questions that were not answered have none.
+    """
+
+    run: str
+    taken: str
+    asked: tuple[str, ...]
+    seconds: Mapping[str, Sequence[float]]
+
+
 @dataclass(slots=True)
 class Timing:
     """A method to be timed: the file that its times are kept in, the questions that it failed on, and what was paid.
 
-    `alone` is how its parts are searched while nothing else is in memory.
+    `alone` is how its parts are searched while nothing else is in memory. `timed` is what `measure` took or read.
     """
 
     label: str
@@ -69,15 +86,17 @@ class Timing:
     failed: Collection[str] = ()
     alone: Sequence[str] = ()
     tallies: list[ledger.Tally] = field(default_factory=list)
+    timed: Timed | None = None
 
     @property
     def latency(self) -> Latency:
-        """What is kept; NOT_TIMED where nothing is."""
-        rows = _read(self.kept)
-        if rows is None:
+        """What was taken; NOT_TIMED where nothing was."""
+        if self.timed is None:
             return NOT_TIMED
+        rows = self.timed.seconds
         total, encoder, store, own = (_percentiles(row[at] * 1e3 for row in rows.values()) for at in range(len(_WHERE)))
-        return Latency(total, encoder, store, own, {query_id: row[0] * 1e3 for query_id, row in rows.items()})
+        whole = {query_id: row[0] * 1e3 for query_id, row in rows.items()}
+        return Latency(total, encoder, store, own, whole, self.timed.taken)
 
     @property
     def spent(self) -> Usage:
@@ -101,18 +120,42 @@ def sample(queries: Sequence[Query], seed: int) -> list[Query]:
     return random.Random(seed).sample(list(queries), SAMPLE)  # noqa: S311  # a sample, no secret
 
 
-def measure(timings: Sequence[Timing], queries: Sequence[Query], k: int) -> None:
-    """Time those methods that were not timed before, over `queries` one by one after a warm-up, and keep their times.
+def file_name(k: int) -> str:
+    """Where the times of a method at `k` are kept: times of another machine or of other versions are not these."""
+    return f"latency-{k}-{digest(dict(environment()))}.json"
 
-    They take turns, where all of them fit into memory together; else one is timed after the other. Questions on which
-    a retriever raises are not in its latency.
+
+def measure(timings: Sequence[Timing], queries: Sequence[Query], k: int) -> None:
+    """Time the methods over `queries` one by one after a warm-up, and keep their times.
+
+    All of them, unless all were timed in one run before: times of different runs are not compared. They take turns,
+    where all of them fit into memory together; else one is timed after the other. Questions on which a retriever
+    raises are not in its latency, and a method that was timed on none has no times.
     """
-    waiting = {one.kept: one for one in reversed(timings) if _read(one.kept) is None}  # equal methods have one file
-    for together in _together(list(reversed(waiting.values())), queries, k):
+    wanted = [one for one in timings if _of(one, queries)]
+    held = [_held(one, queries) for one in wanted]
+    if None in held or len({one.run for one in held if one}) > 1:
+        taken = _taken({one.kept: one for one in reversed(wanted)}, queries, k)  # equal methods have one file
+        held = [taken.get(one.kept) for one in wanted]
+    for one, times in zip(wanted, held, strict=True):
+        one.timed = times
+
+
+def _taken(waiting: Mapping[Path, Timing], queries: Sequence[Query], k: int) -> dict[Path, Timed]:
+    """What is measured now, by file. The times of earlier runs are gone from the first question on."""
+    moment, found = datetime.now(UTC).isoformat(timespec="seconds"), dict[Path, Timed]()
+    run = f"{moment} {uuid4().hex[:8]}"
+    for path in waiting:
+        path.unlink(missing_ok=True)
+    for together in _together(list(waiting.values())[::-1], queries, k):
         rows = _in_turns(together, queries, k)
         for one, seconds in zip(together, rows, strict=True):
-            write_whole(one.kept, durable.sealed({"fields": _WHERE, "seconds": seconds}))
+            if seconds:
+                times = Timed(run, moment, tuple(query.id for query in _of(one, queries)), seconds)
+                write_whole(one.kept, durable.sealed({"fields": _WHERE, **asdict(times)}))
+                found[one.kept] = times
         _close(together)
+    return found
 
 
 def _together(timings: Sequence[Timing], queries: Sequence[Query], k: int) -> Iterator[Sequence[Timing]]:
@@ -172,23 +215,25 @@ def _seconds(one: Timing, query: Query, k: int) -> list[float] | None:
         try:
             with recording() as times:
                 retrieve(one.retriever, [query], k)
-        except BudgetError:
-            raise
-        except SURVIVED:
+        except SURVIVED as error:
+            if ends_all(error):
+                raise
             return None  # counted as unanswered where the answers are gathered
     replayed = asked.correction  # a kept answer of a language model takes the seconds that it took first
     return [times.total + replayed, times.encoder, times.store, times.own + replayed]
 
 
-def _read(path: Path) -> dict[str, list[float]] | None:
+def _held(one: Timing, queries: Sequence[Query]) -> Timed | None:
+    """The times that are kept, where they are of the same questions."""
     try:
-        value = durable.unsealed(path.read_bytes())
+        value = durable.unsealed(one.kept.read_bytes())
     except FileNotFoundError:
         return None
     if value is None:  # not as it was written: timed again
         return None
-    rows = value["seconds"].items()
-    return {query_id: [float(value) for value in row] for query_id, row in rows}
+    rows = {query_id: [float(part) for part in row] for query_id, row in value["seconds"].items()}
+    times = Timed(value["run"], value["taken"], tuple(value["asked"]), rows)
+    return times if rows and times.asked == tuple(query.id for query in _of(one, queries)) else None
 
 
 def _percentiles(milliseconds: Iterable[float]) -> Percentiles:

@@ -5,6 +5,7 @@
     questions.jsonl               a line a question: text, gold, kind
     per_query.jsonl               a line a method and question: what was found, step by step, and how it scored
     bounds.jsonl                  the same of a reader's bounds, where answers were read
+    failed.jsonl                  the same of methods that failed on every question
     qrels.trec, runs/LABEL.trec   gold, and the document rankings at the largest k
 
 A study of several comparisons has study.json and report.html, and a folder with the other files for each of them.
@@ -74,6 +75,8 @@ def _write_comparison(comparison: Comparison, folder: Path) -> None:
     _write(folder / "per_query.jsonl", per_query(comparison, comparison.methods))
     if comparison.bounds:
         _write(folder / "bounds.jsonl", per_query(comparison, comparison.bounds))
+    if comparison.failed:
+        _write(folder / "failed.jsonl", per_query(comparison, comparison.failed))
     write_qrels(comparison, folder)
     for method in comparison.methods:
         _write(folder / "runs" / f"{file_name(method.label)}.trec", run(comparison, method))

@@ -51,18 +51,19 @@ class ReaderFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReadingCosts:
-    """The means over the questions that were read, of what reading cost; none of it is a method's own.
+    """The means over the questions that were to be read, of what reading cost; none of it is a method's own.
 
-    `context_tokens` are those of the passages and notes, `input_tokens` those of the whole prompts.
+    `context_tokens` are those of the passages and notes, `input_tokens` those of the whole prompts. `money` is None
+    where it is not known.
     """
 
     input_tokens: float
     output_tokens: float
-    money: float
+    money: float | None
     calls: float
     context_tokens: float
 
-    def to_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float | None]:
         """All fields."""
         return asdict(self)
 
@@ -71,12 +72,11 @@ def costs(readings: Sequence[Reading]) -> ReadingCosts | None:
     """None where nothing was read."""
     if not readings:
         return None
-    usages = [one.usage for one in readings]
-    sums = (
-        sum(usage.input_tokens for usage in usages),
-        sum(usage.output_tokens for usage in usages),
-        sum(usage.money for usage in usages),
-        sum(one.calls for one in readings),
-        sum(one.tokens for one in readings),
+    whole, questions = sum((one.usage for one in readings), _NO_USAGE), len(readings)
+    return ReadingCosts(
+        whole.input_tokens / questions,
+        whole.output_tokens / questions,
+        None if whole.money is None else whole.money / questions,
+        sum(one.calls for one in readings) / questions,
+        sum(one.tokens for one in readings) / questions,
     )
-    return ReadingCosts(*(whole / len(readings) for whole in sums))

@@ -50,6 +50,7 @@ def _comparison(folder: Path) -> Comparison:
     read = value.get("reader")
     found = _by_method(folder / "per_query.jsonl")
     bounds = _by_method(folder / "bounds.jsonl") if value.get("bounds") else {}
+    failed = _by_method(folder / "failed.jsonl") if value["failed"] else {}
     for label, lines in found.items():
         if [line["query"] for line in lines] != [one["query"] for one in asked]:
             expected = f"a line for each of {len(asked)} questions and {label}"
@@ -72,6 +73,8 @@ def _comparison(folder: Path) -> Comparison:
         reader=ReaderFacts(**read) if read else None,
         coverage=Coverage.from_json(value["coverage"]) if value.get("coverage") else None,
         bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),
+        asked=tuple(value["asked"]),
+        failed=tuple(_method(one, failed[one["label"]], value["ks"][-1]) for one in value["failed"]),
         pairs=tuple(_pair(pair) for pair in value["pairs"]),
         notes=tuple(value["notes"]),
         left_out=tuple(value["left_out"]),
@@ -101,7 +104,7 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         answers={k: tuple(_answer(line) for line in lines)},
         per_query={line["query"]: line["metrics"] for line in lines if line["metrics"]},
         metrics=value["metrics"],
-        latency=Latency(Percentiles(split["p50"], split["p95"]), encoder, store, own, times),
+        latency=Latency(Percentiles(split["p50"], split["p95"]), encoder, store, own, times, split["taken"]),
         parts={
             name: PartFigures(name, part["seconds"], part["bytes"], part["search"], _usage(part, part["seconds"]))
             for name, part in value["index"]["parts"].items()
@@ -109,13 +112,12 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         ci95=_intervals(value["ci95"]),
         spent=_usage(value["usage"]["spent"]),
         stages=value["usage"]["stages"],
-        priced=value["usage"]["index"]["money"] is not None,
         breakdown=tuple(Breakdown(**{**one, "ci95": _intervals(one["ci95"])}) for one in value["breakdown"]),
     )
 
 
 def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
-    return Usage(seconds, **{name: value[name] or 0 for name in COSTS})
+    return Usage(seconds, **{name: value[name] for name in COSTS})
 
 
 def _answer(line: Mapping[str, Any]) -> Answer:
@@ -128,7 +130,7 @@ def _answer(line: Mapping[str, Any]) -> Answer:
 
 def _pair(value: Mapping[str, Any]) -> Pair:
     bounds = None if value["ci95"] is None else _bounds(value["ci95"])
-    return Pair(**{**value, "ci95": bounds})
+    return Pair(**{name: held for name, held in value.items() if name != "statistic"} | {"ci95": bounds})
 
 
 def _intervals(value: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:

@@ -11,6 +11,8 @@ _NOT_SHOWN = regex.compile(r"[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\u202a-\u20
 _SPACE = regex.compile(r"\s+")
 _ROOT = r"(?<![\w./:\\~])(?:file://)?(?:/|~/|[A-Za-z]:[\\/]|\\\\)"
 _ABSOLUTE = regex.compile(_ROOT + r"(?=[\w.])(?:[^\s/\\'\"(),;:]+[/\\]+)*+")
+_VISIBLE = 0.0005  # a share that one decimal of a percent shows
+_ROUNDING = 1e-9  # what sums of equal figures may differ by
 _READ = 10_000  # characters
 _KEPT = 2  # a text is cleaned only in its first characters: white space may shrink, but a megabyte is not read
 
@@ -44,8 +46,13 @@ def percent(value: float) -> str:
 
 
 def points(difference: float) -> str:
-    """A difference of two shares in percentage points, with its sign."""
-    return _typeset(f"{100 * difference:+.1f}")
+    """A difference of two shares in percentage points, with its sign; what is not 0 is not shown as 0."""
+    return _typeset(f"{100 * difference:+{points_form(difference)}}")
+
+
+def points_form(difference: float) -> str:
+    """The format of a difference in percentage points: one decimal, or one digit of what that would show as 0."""
+    return ".1g" if _ROUNDING < abs(difference) < _VISIBLE else ".1f"
 
 
 def short(value: float) -> str:

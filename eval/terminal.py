@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from eval import answer_metrics, verdict
+from eval import verdict
 from eval.comparison import LATENCY, Comparison, MethodResult, Study
+from eval.sections.table import metrics_shown
 from ragindex.console import plain
 from ragindex.language.offline import called
 from ragindex.types import Usage
@@ -57,7 +58,7 @@ def table(comparison: Comparison) -> RenderableType:
 
 
 def _columns(comparison: Comparison) -> list[_Column]:
-    columns = [_metric(name) for name in _metrics_shown(comparison)]
+    columns = [_metric(name) for name in metrics_shown(comparison)]
     columns += [
         _Column("p50\nms", lambda method: method.latency.total.p50, _short, LATENCY),
         _Column("p95\nms", lambda method: method.latency.total.p95, _short),
@@ -80,23 +81,11 @@ def _paid(comparison: Comparison) -> list[_Column]:
         _Column("$/\nquestion", lambda method: method.query_usage.money, "{:.5f}".format),
         _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
     ]
-    return [column for column in columns if any(column.value(method) for method in comparison.methods)]
+    return [column for column in columns if any(column.value(method) != 0 for method in comparison.methods)]
 
 
 def _tokens(usage: Usage) -> float:
     return usage.input_tokens + usage.output_tokens
-
-
-def _metrics_shown(comparison: Comparison) -> list[str]:
-    """Recall at every k, full recall and nDCG at one; recall of one-document hits only where it differs; EM and F1."""
-    ks, methods = comparison.ks, comparison.methods
-    of_answers = [name for name in answer_metrics.SHOWN if any(name in method.metrics for method in methods)]
-    if not comparison.dataset.judged:
-        return of_answers
-    one = 10 if 10 in ks else ks[len(ks) // 2]
-    differing = [k for k in ks if any(m.metrics[f"one_doc_R@{k}"] != m.metrics[f"R@{k}"] for m in methods)]
-    found = [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
-    return found + of_answers
 
 
 def _bound_cell(column: _Column, bound: MethodResult) -> str:
@@ -107,7 +96,11 @@ def _bound_cell(column: _Column, bound: MethodResult) -> str:
 
 def _metric(name: str) -> _Column:
     title = name.replace("_", " ").replace("@", "\n@").replace("one doc", "one-doc")
-    return _Column(title, lambda method: 100 * method.metrics[name], "{:.1f}".format, name)
+    return _Column(title, lambda method: _percent(method.metrics.get(name)), "{:.1f}".format, name)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def _short(value: float) -> str:
@@ -135,11 +128,17 @@ def _facts(comparison: Comparison) -> list[str]:
         f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
         f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
         f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
-        f"over {_many(timed, 'question')}, one by one",
+        f"over {_many(timed, 'question')}, one by one{_taken(comparison)}",
         f"encoder {comparison.encoder}; language model {called(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *_reader(comparison),
     ]
+
+
+def _taken(comparison: Comparison) -> str:
+    """When the latency was taken: an earlier run's is shown again."""
+    moment = next((method.latency.taken for method in comparison.methods if method.latency.taken), "")
+    return f", taken {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
 def _reader(comparison: Comparison) -> list[str]:
@@ -149,11 +148,18 @@ def _reader(comparison: Comparison) -> list[str]:
     read = [method.reading_costs for method in comparison.methods]
     tokens = [one.input_tokens + one.output_tokens for one in read if one]
     money = [one.money for one in read if one]
-    dollars = f" and ${max(money):.5f}" if any(money) else ""
-    paid = f"; {max(tokens):,.0f} tokens{dollars} a question at most" if any(tokens) else ""
+    paid = f"; {max(tokens):,.0f} tokens{_most(money)} a question at most" if any(tokens) else ""
     estimated = " (estimated)" if comparison.reader.estimated else ""
     found = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
     return [f"answers read by {called(comparison.reader.llm)}, from {found}{paid}"]
+
+
+def _most(money: list[float | None]) -> str:
+    """The highest of what methods paid, where it is known of all."""
+    known = [one for one in money if one is not None]
+    if len(known) < len(money):
+        return " and an unknown sum"
+    return f" and ${max(known):.5f}" if any(known) else ""
 
 
 def _intervals(comparison: Comparison) -> str:
@@ -170,7 +176,11 @@ def _many(count: int, what: str) -> str:
 
 def _troubles(comparison: Comparison) -> list[str]:
     shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
-    lines = [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
+    lines = [
+        f"[bold red]{plain(method.label)} answered NOT ONE QUESTION and is not compared:[/] {plain(_reasons(method))}"
+        for method in comparison.failed
+    ]
+    lines += [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
     for method in comparison.methods:
         lines += _unanswered(method, comparison.dataset.questions)
     return lines + [f"[yellow]left out:[/] {plain(reason)}" for reason in comparison.left_out]
@@ -179,9 +189,13 @@ def _troubles(comparison: Comparison) -> list[str]:
 def _unanswered(method: MethodResult, questions: int) -> list[str]:
     if not method.failures:
         return []
-    failed = len(method.failures)
-    how_many = "NOT ONE QUESTION" if failed == questions else f"{questions - failed} of {questions} questions"
-    reasons = list(dict.fromkeys(method.failures.values()))
+    how_many = f"{questions - len(method.failures)} of {questions} questions"
+    said = f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/]"
+    return [f"{said} {plain(_reasons(method))}"]
+
+
+def _reasons(method: MethodResult) -> str:
+    unread = [one.reading.error for one in method.final if one.reading is not None and one.reading.error]
+    reasons = list(dict.fromkeys([*method.failures.values(), *([] if method.failures else unread)]))
     more = f" … and {len(reasons) - _SHOWN_REASONS} other reasons" if len(reasons) > _SHOWN_REASONS else ""
-    said = "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS])
-    return [f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/] {plain(said + more)}"]
+    return "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS]) + more

@@ -132,7 +132,7 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
     tags = {"ragindex.fingerprint": digest([comparison.fingerprint for comparison in study.comparisons])}
     parent: str = client.create_run(experiment, run_name=study.name, tags=tags).info.run_id
     for number, comparison in enumerate(study.comparisons):
-        for method in comparison.methods:
+        for method in (*comparison.methods, *comparison.failed):
             name = _run_name(study, comparison, method)
             tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
             child: str = client.create_run(experiment, run_name=name, tags=tags).info.run_id
@@ -140,7 +140,7 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
             own = folder / f"{number}" / outputs.file_name(method.label)
             outputs.write_method(comparison, method, own)
             client.log_artifacts(child, str(own))
-            client.set_terminated(child)
+            client.set_terminated(child, "FAILED" if method in comparison.failed else "FINISHED")
     only = study.comparisons[0] if len(study.comparisons) == 1 else None
     _batch(client, parent, _params(only) if only else _shared_params(study), _bounds(only) if only else {})
     outputs.write(study, folder / "all")
@@ -221,13 +221,14 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     for name, bounds in method.ci95.items():
         values |= {f"{_of(name)}/ci95_low": bounds[0], f"{_of(name)}/ci95_high": bounds[1]}
     for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
-        known = [cost for cost in COSTS if method.priced or cost != "money"]
-        values |= {f"usage/{phase}/{cost}": float(getattr(usage, cost)) for cost in known}
+        costs = {cost: getattr(usage, cost) for cost in COSTS}
+        values |= {f"usage/{phase}/{cost}": float(value) for cost, value in costs.items() if value is not None}
     values["usage/query/calls"] = method.calls
     for task, counts in method.stages.items():
         values |= {f"language/{task}/{stage}": float(count) for stage, count in counts.items()}
     read = method.reading_costs
-    values |= {f"usage/reader/{name}": value for name, value in read.to_json().items()} if read else {}
+    reading = read.to_json() if read else {}
+    values |= {f"usage/reader/{name}": value for name, value in reading.items() if value is not None}
     totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
     return {**values, **totals, "unanswered": len(method.failures)}
 

@@ -1,48 +1,72 @@
-"""What a comparison says, in words that follow the figures: nothing is better inside the noise."""
+"""What a comparison says, in words that follow the figures: nothing is better inside the noise.
+
+Direction, size and certainty of what is said are those of one statistic, the value of a `Pair`; and nothing is said
+that the figures shown beside it do not say too.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from eval.comparison import LATENCY, Answer, Comparison, MethodResult
+from eval.comparison import COSTS, LATENCY, Answer, Comparison, MethodResult, said_of_failed
 from eval.metrics import ranking
+from eval.showing import points_form
 from eval.significance import LEVEL
 
 DRIFT = 2.0  # equal methods were seen to differ by nearly as much on a busy machine
+_HOW = "(geometric mean)"
+_LOWER_IS_BETTER = (LATENCY, *COSTS)
 FEW = 30  # questions; with fewer, intervals are wide and the bootstrap is itself unsure
 
 
 def differ(comparison: Comparison, a: str, b: str, metric: str) -> bool:
-    """Whether two methods can be told apart by a metric: the corrected p is under 0.05.
+    """Whether two methods can be told apart by a metric: one of them is `better`."""
+    return better(comparison, a, b, metric) or better(comparison, b, a, metric)
 
-    By latency, one must besides take DRIFT times as long as the other: methods that do not fit into memory together, or
-    that another run has timed, are timed one after the other, and a machine that is busy in one block and idle in the
-    next is certain, question by question, of what is not so.
+
+def better(comparison: Comparison, a: str, b: str, metric: str) -> bool:
+    """Whether `a` can be told to be better than `b`: higher by a metric of quality, lower by a cost.
+
+    The pair's value must say so at a corrected p under 0.05, and the figures that are shown must not say otherwise.
+    Faster is besides only who is DRIFT times as fast, by the pair's value and by p50: methods that do not fit into
+    memory together are timed one after the other, and a machine that is busy in one block and idle in the next is
+    certain, question by question, of what is not so.
     """
     try:
         pair = comparison.pair(a, b, metric)
     except KeyError:
         return False
-    return pair.p_holm < LEVEL and (metric != LATENCY or _ratio(comparison, a, b) >= DRIFT)
+    ahead = pair.excess < 0 if metric in _LOWER_IS_BETTER else pair.excess > 0
+    return ahead and pair.p_holm < LEVEL and _shown_too(comparison.method(a), comparison.method(b), metric, pair.value)
 
 
-def _ratio(comparison: Comparison, a: str, b: str) -> float:
-    """How many times the faster goes into the slower, by p50; 1 where one was not timed."""
-    times = [comparison.method(label).latency.total.p50 for label in (a, b)]
-    known = [time for time in times if time]
-    return max(known) / min(known) if len(known) == 2 else 1.0
+def _shown_too(a: MethodResult, b: MethodResult, metric: str, value: float) -> bool:
+    """Whether the figures shown of two methods agree with `a` being better."""
+    if metric == LATENCY:
+        one, other = a.latency.total, b.latency.total
+        if one.p50 is None or one.p95 is None or other.p50 is None or other.p95 is None:
+            return False
+        return max(value, one.p50 / other.p50 if other.p50 else 1.0) <= 1 / DRIFT and one.p95 <= other.p95
+    if metric in COSTS:
+        spent, others = getattr(a.query_usage, metric), getattr(b.query_usage, metric)
+        return spent is not None and others is not None and bool(spent < others)
+    return a.metrics[metric] > b.metrics[metric]
 
 
 def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
     """The method with the highest mean and those that cannot be told apart from it, best first.
 
-    For `latency_ms` the lowest. Empty where nothing was measured.
+    For `latency_ms` the one with the lowest p50. Empty where nothing was measured.
     """
     ranked = _ranked(comparison, metric)
-    return tuple(label for label in ranked if not differ(comparison, ranked[0], label, metric))
+    return tuple(label for label in ranked if not better(comparison, ranked[0], label, metric))
 
 
 def sentence(comparison: Comparison) -> str:
-    """One sentence that a person can act on: who leads at the smallest k, by how much, and what is faster."""
+    """What a person can act on: who leads at the smallest k, by how much, and what is faster; and who failed."""
+    return " ".join(filter(None, (_sentence(comparison), said_of_failed(comparison.failed))))
+
+
+def _sentence(comparison: Comparison) -> str:
     if not comparison.dataset.judged:
         return _without_gold(comparison)
     metric, methods = f"R@{comparison.ks[0]}", comparison.methods
@@ -92,13 +116,13 @@ def _alone(comparison: Comparison, best: str, metric: str) -> str:
     """One method leads: how far, and whether a faster one is as good at a larger k."""
     second = _ranked(comparison, metric)[1]
     pair = comparison.pair(best, second, metric)
-    ahead_by = _bounds(pair.difference, pair.ci95)
+    ahead_by = _bounds(pair.value, pair.ci95)
     said = f"{best} is best at {metric} ({_percent(comparison.method(best), metric)}; {ahead_by} over {second})"
     for k in comparison.ks[1:]:
         for label in _faster(comparison, best):
             if not differ(comparison, best, label, f"R@{k}"):
                 times = _times(comparison, label, best)
-                return f"{said}; {label} is {times} faster and cannot be told apart from it at R@{k}"
+                return f"{said}; {label} is {times} faster {_HOW} and cannot be told apart from it at R@{k}"
     return said
 
 
@@ -120,15 +144,15 @@ def _together(comparison: Comparison, ahead: Sequence[str], metric: str) -> str:
         return said
     slowest = max(ahead, key=lambda label: comparison.method(label).latency.total.p50 or 0.0)
     times = _times(comparison, fastest, slowest)
-    return f"{said}; {fastest} is the fastest of them, {times} faster than {slowest}"
+    return f"{said}; {fastest} is the fastest of them, {times} faster than {slowest} {_HOW}"
 
 
 def _without_gold(comparison: Comparison) -> str:
     """No quality: who is fastest, and how far they agree."""
     said = "No quality was measured: the questions have no gold documents"
     ranked = _ranked(comparison, LATENCY)
-    if len(ranked) > 1 and all(_is_faster(comparison, ranked[0], other) for other in ranked[1:]):
-        said += f". {ranked[0]} is fastest, {_times(comparison, ranked[0], ranked[-1])} faster than {ranked[-1]}"
+    if len(ranked) > 1 and _fastest(comparison, ranked[0], ranked):
+        said += f". {ranked[0]} is fastest, {_times(comparison, ranked[0], ranked[-1])} faster than {ranked[-1]} {_HOW}"
     agreed = agreement(comparison, comparison.ks[0])
     if agreed:
         (a, b), least = min(agreed.items(), key=lambda item: item[1])
@@ -144,21 +168,16 @@ def _hint(comparison: Comparison) -> str:
 
 
 def _fastest(comparison: Comparison, label: str, of: Sequence[str]) -> bool:
-    return all(_is_faster(comparison, label, other) for other in of if other != label)
+    return all(better(comparison, label, other, LATENCY) for other in of if other != label)
 
 
 def _faster(comparison: Comparison, than: str) -> list[str]:
-    return [label for label in _ranked(comparison, LATENCY) if label != than and _is_faster(comparison, label, than)]
-
-
-def _is_faster(comparison: Comparison, label: str, than: str) -> bool:
-    one, other = (comparison.method(name).latency.total.p50 for name in (label, than))
-    return one is not None and other is not None and one < other and differ(comparison, label, than, LATENCY)
+    return [label for label in _ranked(comparison, LATENCY) if better(comparison, label, than, LATENCY)]
 
 
 def _times(comparison: Comparison, fast: str, slow: str) -> str:
-    one, other = (comparison.method(name).latency.total.p50 for name in (fast, slow))
-    ratio = (other or 0.0) / one if one else float("inf")
+    """How many times as long the slower takes: the value that was tested."""
+    ratio = comparison.pair(slow, fast, LATENCY).value
     return f"{ratio:.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
 
@@ -167,7 +186,7 @@ def _percent(method: MethodResult, metric: str) -> str:
 
 
 def _bounds(difference: float, bounds: tuple[float, float] | None) -> str:
-    said = f"{100 * difference:+.1f}"
+    said = f"{100 * difference:+{points_form(difference)}}"
     return said if bounds is None else f"{said}, {100 * bounds[0]:.1f} to {100 * bounds[1]:.1f},"
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.console import JsonOption, WorkspaceOption, emit, existing, out, table
+from ragindex.console import JsonOption, WorkspaceOption, dollars, emit, existing, out, table
 from ragindex.errors import UsageError
 from ragindex.language.cache import Cache, held, prune, size
 from ragindex.language.handing_on import export_calls, import_calls
@@ -60,7 +60,7 @@ def cache(
             out().print(sentence, markup=False)
         columns = ("task", "answers", "tokens in", "tokens out", "first cost $", "oldest")
         shown = [
-            (one.task, f"{one.answers:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", f"{one.money:.4f}", day)
+            (one.task, f"{one.answers:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", dollars(one.money), day)
             for one in rows
             for day in (time.strftime("%Y-%m-%d", time.gmtime(one.oldest)),)
         ]

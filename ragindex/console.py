@@ -111,6 +111,11 @@ def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     return made
 
 
+def dollars(money: float | None, digits: int = 4) -> str:
+    """An amount of money; a dash where it is not known."""
+    return "–" if money is None else f"{money:.{digits}f}"
+
+
 def out() -> Console:
     """Standard output."""
     return _console(stderr=False)

@@ -25,6 +25,8 @@ COSTS = ("seconds", "input_tokens", "output_tokens", "money")
 _SCHEMA = Schema(stored=("revision", "output"), numbers=COSTS)
 _UNKNOWN = ""
 """The revision of a passage in doubt: no passage has it, so the passage is made again or forgotten."""
+_NOT_KNOWN = -1.0
+"""Money that is not known; engines keep no NaN."""
 _PENDING = 16_384
 _PENDING_SHARE = 0.125
 """Changes go to the collection when they are so many, and so large a share of what it holds: a write to an engine
@@ -88,7 +90,7 @@ class Coverage:
 
     def cover(self, ids: Sequence[str], made_at: Sequence[str], cost: Usage) -> None:
         """A batch is in the data; each passage bears an equal share of its cost."""
-        share = [getattr(cost, name) / len(ids) for name in COSTS]
+        share = [_number(getattr(cost, name), len(ids)) for name in COSTS]
         outputs = self._outputs(ids, made_at)
         rows = zip(made_at, outputs, strict=True)
         self._change("cover", {id: _Row(*row, *share) for id, row in zip(ids, rows, strict=True)})
@@ -123,7 +125,8 @@ class Coverage:
         rows = self._merged()
         sums = {name: pc.sum(rows.column(name)).as_py() or 0.0 for name in COSTS}
         tokens = round(sums["input_tokens"]), round(sums["output_tokens"])
-        return Usage(sums["seconds"], *tokens, sums["money"])
+        unknown = pc.any(pc.equal(rows.column("money"), _NOT_KNOWN)).as_py()
+        return Usage(sums["seconds"], *tokens, None if unknown else sums["money"])
 
     def _take_over(self) -> None:
         for kind, values in self.journal.entries():
@@ -176,6 +179,10 @@ class Coverage:
         changed = pa.array(list(self._changes), pa.string())
         kept = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=changed)))
         return pa.concat_tables([kept, _table(self._changes)])
+
+
+def _number(cost: float | None, passages: int) -> float:
+    return _NOT_KNOWN if cost is None else cost / passages
 
 
 def _table(changes: Mapping[str, _Row | None]) -> pa.Table:

@@ -16,9 +16,10 @@ looks like one is left out, whoever quotes it.
     ├── StoreError                5   the engine or the disk failed
     │   ├── DamagedError              a file that a workspace keeps is not as it was written
     │   └── EngineError               the engine failed over its own files
-    ├── ServiceError              6   a remote endpoint failed
-    │   └── LanguageError             a language model gave no usable answer to one input
-    ├── QuestionError             7   a method failed on a question, where that was to stop everything
+    ├── ServiceError              6   a remote endpoint cannot be used: every request would fail alike
+    │   └── RequestError              one request failed, and others may not
+    │       └── LanguageError         a language model gave no usable answer to one input
+    ├── QuestionError             7   a method failed on every question, or on one where that was to stop everything
     ├── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
     └── BudgetError               9   the next call could cost more than is left of the budget
 """
@@ -100,12 +101,16 @@ class EngineError(StoreError):
 
 
 class ServiceError(RagindexError):
-    """A remote endpoint failed and could not be reached by retrying."""
+    """A remote endpoint cannot be used, as for a wrong key or a missing model: every request would fail alike."""
 
     exit_code = 6
 
 
-class LanguageError(ServiceError):
+class RequestError(ServiceError):
+    """One request got no usable answer, however often it was sent; others may be answered."""
+
+
+class LanguageError(RequestError):
     """A language model gave no usable answer to one input; others may still be answered.
 
     `kind` is refusal, empty, truncated, malformed, rejected (the endpoint took offence at the input) or unreachable.
@@ -117,7 +122,7 @@ class LanguageError(ServiceError):
 
 
 class QuestionError(RagindexError):
-    """A method failed on a question, and `strict` was asked for."""
+    """A method failed on every question, or on one and `strict` was asked for."""
 
     exit_code = 7
 

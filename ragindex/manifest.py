@@ -23,7 +23,7 @@ FORMAT = 2
 _FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
     *("ragindex", "lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
-    *("sentence-transformers", "openai", "graspologic-native", "scipy", "umap-learn"),
+    *("sentence-transformers", "torch", "openai", "graspologic-native", "scipy", "umap-learn"),
 )
 
 
@@ -58,7 +58,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     finish_seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
-    money: float = 0.0
+    money: float | None = 0.0
     failed: dict[str, str] = {}
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

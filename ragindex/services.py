@@ -24,6 +24,12 @@ _LONGEST_BACKOFF = 30.0
 _LONGEST_MESSAGE = 500
 _PASSING = frozenset({408, 409, 429})
 _NEVER_PASSING = frozenset({501, 505})
+# Errors of the HTTP client before anything was sent; by name, for openai has changed its client once.
+_AWAY = ("ConnectError", "ConnectTimeout", "UnsupportedProtocol")
+_KEY = (401, 403)
+_NO_SUCH = (404, 405)
+_NO_SUCH_CODES = ("model_not_found", "deployment_not_found")
+_UNPAID = 402
 _QUOTA = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing hard limit")
 
 
@@ -122,7 +128,8 @@ def redacted(text: str, *keys: str) -> str:
 class Trouble:
     """Why there is no answer. `status` is None where nothing came back; `retry_after` in seconds, as the server says.
 
-    `code` and `param` are the service's own words for the kind of error and the parameter it blames, or empty.
+    `code` and `param` are the service's own words for the kind of error and the parameter it blames, or empty. `away`
+    says that no connection could be made.
     """
 
     message: str
@@ -130,16 +137,37 @@ class Trouble:
     code: str = ""
     param: str = ""
     retry_after: float | None = None
+    away: bool = False
 
     @property
     def out_of_quota(self) -> bool:
         """Whether nothing more is to be had until somebody pays."""
-        return any(words in f"{self.code} {self.message}".lower() for words in _QUOTA)
+        return self.status == _UNPAID or any(words in f"{self.code} {self.message}".lower() for words in _QUOTA)
+
+    @property
+    def refuses_key(self) -> bool:
+        """Whether the key is wrong, or may not do this."""
+        return self.status in _KEY
+
+    @property
+    def knows_no_such(self) -> bool:
+        """Whether there is no such model or address."""
+        return self.status in _NO_SUCH or self.code in _NO_SUCH_CODES
+
+    @property
+    def asks_to_wait(self) -> bool:
+        """Whether the service wants to be left alone for longer than anybody waits."""
+        return (self.retry_after or 0.0) > LONGEST_WAIT
+
+    @property
+    def stops(self) -> bool:
+        """Whether every other request would fail alike: what is wrong are settings, or the service as a whole."""
+        return self.refuses_key or self.knows_no_such or self.out_of_quota or self.away or self.asks_to_wait
 
     @property
     def passes(self) -> bool:
         """Whether the same request may succeed later: lost connections, 408, 409, 429 and 5xx, but no empty purse."""
-        if self.out_of_quota or (self.retry_after or 0.0) > LONGEST_WAIT:
+        if self.out_of_quota or self.asks_to_wait:
             return False
         if self.status is None or self.status in _PASSING:
             return True
@@ -168,7 +196,8 @@ def asked(call: Callable[[], _Given], key: str) -> _Given:
         trouble = _refused(error.message, error.body, error.status_code, headers, key)
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
-        trouble = Trouble(redacted(cause, key)[:_LONGEST_MESSAGE])
+        away = type(error.__cause__).__name__ in _AWAY
+        trouble = Trouble(redacted(cause, key)[:_LONGEST_MESSAGE], away=away)
     raise TroubleError(trouble)  # out here, so that no request with its headers hangs on the error
 
 

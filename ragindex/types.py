@@ -114,17 +114,20 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a piece of work cost when it was first done."""
+    """What a piece of work cost when it was first done.
+
+    `money` is None where it is not known, as of a model without a price; so is every sum that it is part of.
+    """
 
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
-    money: float = 0.0
+    money: float | None = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.seconds + other.seconds,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            self.money + other.money,
+            None if self.money is None or other.money is None else self.money + other.money,
         )

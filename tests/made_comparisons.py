@@ -1,7 +1,10 @@
 """Comparisons from plain numbers: what methods scored and how long they took, without running any."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from eval.comparison import Answer, Comparison, DatasetFacts, Latency, MethodResult, Percentiles, Ranked
 from eval.datasets import Gold
@@ -23,13 +26,18 @@ def made(
     encoder: str = "lsa",
     seed: int = 0,
     name: str = "made",
+    paid: Mapping[str, Sequence[Usage]] | None = None,
 ) -> Comparison:
-    """`recalls` by label, one a question (none: no gold); `found` are the documents, best first."""
+    """`recalls` by label, one a question (none: no gold); `found` are the documents, best first.
+
+    `paid` is by label what each question took; what all of them took is besides the method's index, and spent.
+    """
     count = max(map(len, [*recalls.values(), *(milliseconds or {}).values(), *(found or {}).values()]))
     ids = [f"q{number}" for number in range(1, count + 1)]
     judged = any(recalls.values())
     gold = {id: Gold(frozenset({"a"}), kind=kinds[at] if kinds else "") for at, id in enumerate(ids)}
     methods = [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()]
+    methods = [_paid(method, (paid or {}).get(method.label, ())) for method in methods]
     return _comparison(methods, ids, gold if judged else None, ks, name=name, encoder=encoder, seed=seed)
 
 
@@ -100,6 +108,15 @@ def _method(
     return _result(label, label, {}, {5: answers}, per_query, times)
 
 
+def _paid(method: MethodResult, usages: Sequence[Usage]) -> MethodResult:
+    if not usages:
+        return method
+    answers = tuple(replace(answer, usage=usage) for answer, usage in zip(method.final, usages, strict=True))
+    whole = sum(usages, Usage())
+    parts = {"extractions": PartFigures("extractions", 1.0, 1000, "", whole), **method.parts}
+    return replace(method, answers={max(method.answers): answers}, parts=parts, spent=whole)
+
+
 def _result(
     name: str,
     label: str,
@@ -108,7 +125,7 @@ def _result(
     per_query: Mapping[str, Mapping[str, float]],
     times: Mapping[str, float],
 ) -> MethodResult:
-    middle = sorted(times.values())[len(times) // 2] if times else None
+    p50, p95 = np.percentile(list(times.values()), (50, 95)).tolist() if times else (None, None)
     nothing = Percentiles(None, None)
     return MethodResult(
         name=name,
@@ -118,6 +135,6 @@ def _result(
         answers=answers,
         per_query=per_query,
         metrics=means(list(per_query.values())),
-        latency=Latency(Percentiles(middle, middle), nothing, nothing, nothing, times),
+        latency=Latency(Percentiles(p50, p95), nothing, nothing, nothing, times),
         parts={"passages": PartFigures("passages", 1.0, 1000, "exact", Usage())},
     )

@@ -119,7 +119,7 @@ def test_tokens_money_and_calls_of_indexing_and_asking(server: OpenAIServer, tmp
     assert len(server.requests) == 5  # three passages, two questions; timing replayed the questions
     assert "echoed" in " ".join(comparison.notes)
     pair = comparison.pair(asking.label, "bm25", "input_tokens")
-    assert (pair.difference, pair.questions) == (asking.query_usage.input_tokens, 2)
+    assert (pair.value, pair.questions) == (asking.query_usage.input_tokens, 2)
     assert set(asking.ci95) >= {"input_tokens", "output_tokens", "money"}
     assert asking.stages == {"echo": {"strict": 5 + 2 + 5}}  # the two questions are timed, after five to warm up
     value = comparison.to_json()["methods"][1]["usage"]
@@ -198,7 +198,7 @@ def test_money_that_is_not_known_is_not_zero(
     assert asking["usage"]["query"]["input_tokens"] > 0
     assert not [pair for pair in comparison.pairs if pair.metric == "money"]
     outputs.write(Study("tiny", (comparison,)), tmp_path / "out")
-    assert not results.read(tmp_path / "out").comparisons[0].methods[1].priced
+    assert results.read(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
 
 
 def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:

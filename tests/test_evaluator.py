@@ -9,16 +9,18 @@ from typing import Any, ClassVar
 
 import ir_measures
 import pytest
+from bs4 import BeautifulSoup
 from command_line import write
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from eval import answering, latency, outputs
+from eval import answering, latency, outputs, results, verdict
 from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Percentiles, Ranked, Study
 from eval.datasets import Dataset, Gold
 from eval.evaluator import compare
 from eval.terminal import table
+from ragindex import registry
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, QuestionError, RagindexError, StoreError, UsageError, WorkspaceError
 from ragindex.interfaces import Part
@@ -151,19 +153,22 @@ def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: P
         )
     assert comparison.method("bm25").final[0].hits[0].doc_ids == ("anna",)
     lines = [json.loads(line) for line in (tmp_path / "out" / "per_query.jsonl").read_text().splitlines()]
+    first, second = comparison.methods[:2]  # the best comes first
+    assert first.metrics["R@1"] >= second.metrics["R@1"]
     assert [(line["method"], line["query"]) for line in lines[:4]] == [
-        *(("bm25", f"q{number}") for number in (1, 2, 3)),
-        ("dense", "q1"),
+        *((first.label, f"q{number}") for number in (1, 2, 3)),
+        (second.label, "q1"),
     ]
     assert lines[0]["gold"] == {"anna": 1}
-    assert lines[0]["metrics"] == comparison.method("bm25").per_query["q1"]
+    assert lines[0]["metrics"] == first.per_query["q1"]
 
 
 def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", ks=(5,), seed=3).to_json()
-    assert list(value)[:7] == ["schema", "dataset", "encoder", "store", "seed", "methods", "pairs"]
-    assert list(value)[7:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
-    assert value["schema"] == 1
+    assert list(value)[:9] == ["schema", "dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs"]
+    assert list(value)[9:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
+    assert value["schema"] == 2
+    assert (value["failed"], value["asked"]) == ([], ["words", "dense"])
     assert value["dataset"] == {
         **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},
         "fingerprint": "0123456789abcdef",
@@ -177,13 +182,13 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert value["llm"] == "none"
     assert set(words["ci95"]) == {*words["metrics"], "latency_ms_p50", "latency_ms_p95"}
     pair = value["pairs"][0]
-    assert list(pair) == ["a", "b", "metric", "questions", "difference", "ci95", "p", "p_holm"]
+    assert list(pair) == ["a", "b", "metric", "statistic", "questions", "value", "ci95", "p", "p_holm"]
     assert (pair["a"], pair["b"], pair["metric"], pair["questions"]) == ("words", "dense", "R@5", 3)
     assert {pair["metric"] for pair in value["pairs"]} == {*words["metrics"], "latency_ms"}
     assert (words["name"], words["label"], dense["label"], words["unanswered"]) == ("bm25", "words", "dense", 0)
     assert words["params"] == {"over": {"name": "passages", "params": {}}}
     assert set(words["metrics"]) == {f"{name}@5" for name in ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")}
-    assert list(words["latency_ms"]) == ["p50", "p95", "encoder", "store", "own"]
+    assert list(words["latency_ms"]) == ["p50", "p95", "encoder", "store", "own", "taken"]
     assert list(words["latency_ms"]["own"]) == ["p50", "p95"]
     assert list(words["index"]) == ["seconds", "bytes", "parts"]
     assert set(dense["index"]["parts"]) == {"passages", "vectors", "lsa fit"}
@@ -216,13 +221,19 @@ def test_a_method_that_fails_on_one_question_scores_zero_there_and_is_counted(tm
 
 
 def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
-    comparison = run(tmp_path, Scripted(fails_on=QUESTIONS), "bm25", ks=(3,))
-    failed = comparison.methods[0]
-    assert len(failed.failures) == 3
-    assert set(failed.metrics.values()) == {0.0}
-    assert failed.latency.total == Percentiles(None, None)
-    assert "answered NOT ONE QUESTION" in shown(comparison)
-    json.dumps(comparison.to_json(), allow_nan=False)
+    comparison = run(tmp_path, Scripted(fails_on=QUESTIONS), "bm25", ks=(3,), out=tmp_path / "o")
+    (failed,) = comparison.failed
+    assert [method.label for method in comparison.methods] == ["bm25"]
+    assert comparison.pairs == ()
+    assert (len(failed.failures), failed.metrics, failed.latency.total) == (3, {}, Percentiles(None, None))
+    assert "answered NOT ONE QUESTION and is not compared: ValueError: nothing" in " ".join(shown(comparison).split())
+    sentence = verdict.sentence(comparison)
+    assert sentence.startswith("bm25 reaches ")
+    assert "failed on every question, and is not compared: ValueError: nothing is known" in sentence
+    value = json.loads((tmp_path / "o" / "comparison.json").read_text())
+    assert [one["label"] for one in value["failed"]] == [failed.label]
+    assert results.read(tmp_path / "o").comparisons[0].failed[0].failures == failed.failures
+    assert "failed on every question, and is not compared" in (tmp_path / "o" / "report.html").read_text()
 
 
 def test_strict_stops_at_a_question_on_which_a_method_fails(tmp_path: Path) -> None:
@@ -253,8 +264,10 @@ def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) 
 
 
 def test_more_than_k_hits_are_a_failure(tmp_path: Path) -> None:
-    method = run(tmp_path, Careless(), ks=(2,)).methods[0]
+    (method,) = run(tmp_path, Careless(), "bm25", ks=(2,)).failed
     assert set(method.failures.values()) == {"RagindexError: The retriever must give at most k = 2 hits. Got 6."}
+    with pytest.raises(QuestionError, match=r"No method answered any question\. .* at most k = 2 hits\. Got 6\."):
+        run(tmp_path, Careless(), ks=(2,))
 
 
 def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
@@ -502,7 +515,7 @@ def test_latency_is_split_and_kept(tmp_path: Path) -> None:
     assert measured.own == Percentiles(0.0, 0.0)
     assert measured.questions == 3
     asked = journal.read_text()
-    (kept,) = (tmp_path / "w" / "runs").rglob("latency-20.json")
+    (kept,) = (tmp_path / "w" / "runs").rglob("latency-20-*.json")
     assert run(tmp_path / "w", scheme).methods[0].latency == measured
     assert journal.read_text() == asked
     kept.unlink()
@@ -560,7 +573,8 @@ def test_latency_percentiles_are_numpys(tmp_path: Path) -> None:
     with Workspace.open(tmp_path / "w") as workspace:
         timing = latency.Timing("kept", latency.OpenedLater(Scripted(), workspace), kept)
     assert timing.latency == NOT_TIMED
-    kept.write_text(json.dumps({"seconds": {f"q{n}": [n / 1000, 0, 0, n / 1000] for n in range(1, 101)}}))
+    seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000] for n in range(1, 101)}
+    timing.timed = latency.Timed("run", "2025-01-01T00:00:00+00:00", tuple(seconds), seconds)
     assert timing.latency.total.p50 == pytest.approx(50.5)
     assert timing.latency.total.p95 == pytest.approx(95.05)
 
@@ -610,3 +624,31 @@ def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
     result = compare(dataset(), ["bm25"], store="lancedb(memory_gib=0)", workspace=tmp_path / "w", tracking=False)
     assert result.notes == ("bm25: passages is searched approximate, LanceDB indexes (over 0 GiB)",)
     assert result.methods[0].to_json()["index"]["parts"]["passages"]["search"].startswith("approximate")
+
+
+@pytest.mark.parametrize("names", [("bm25", "worse", "same"), ("worse", "same", "bm25"), ("same", "bm25", "worse")])
+def test_the_best_comes_first_everywhere(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Of equal ones, who was named first; in the terminal, the report, the JSON and the files."""
+    nothing = (("penn",), ("orla",))
+    last = Scripted(ranking=nothing)
+    schemes = {"worse": last, "same": {"name": "bm25", "label": "same"}, "bm25": "bm25"}
+    comparison = run(tmp_path / "w", *(schemes[name] for name in names), ks=(1, 3), out=tmp_path / "out")
+    names = tuple(registry.label(last) if name == "worse" else name for name in names)
+    best_first = [*(name for name in names if name in schemes), registry.label(last)]
+    assert [method.label for method in comparison.methods] == best_first
+    assert comparison.asked == names
+    rows = shown(comparison).splitlines()[2:5]
+    assert all(row.startswith(label[:20]) for row, label in zip(rows, best_first, strict=True))
+    value = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [method["label"] for method in value["methods"]] == best_first
+    assert [pair["a"] for pair in value["pairs"] if pair["metric"] == "R@1"] == [best_first[0]] * 2 + [best_first[1]]
+    lines = (tmp_path / "out" / "per_query.jsonl").read_text().splitlines()
+    assert list(dict.fromkeys(json.loads(line)["method"] for line in lines)) == best_first
+    back = results.read(tmp_path / "out").comparisons[0]
+    assert ([method.label for method in back.methods], back.asked) == (best_first, names)
+    page = BeautifulSoup((tmp_path / "out" / "report.html").read_text(), "html.parser")
+    assert [cell.get_text() for cell in page.select("#c1-table tbody th")] == best_first
+
+
+def test_without_a_metric_the_methods_stand_as_they_were_named(tmp_path: Path) -> None:
+    assert [one.label for one in run(tmp_path, "dense", "bm25", data=dataset(gold=None)).methods] == ["dense", "bm25"]

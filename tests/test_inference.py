@@ -13,11 +13,12 @@ def test_a_pair_by_hand() -> None:
     comparison = made({"a": [1, 1, 1], "b": [0, 0, 0.5]})
     pair = comparison.pair("a", "b", "R@5")
     assert (pair.a, pair.b, pair.questions) == ("a", "b", 3)
-    assert pair.difference == pytest.approx(2.5 / 3)
+    assert pair.value == pytest.approx(2.5 / 3)
+    assert pair.statistic == "difference of means"
     assert pair.p == pair.p_holm == 0.25
     assert pair.ci95 == pytest.approx((0.5, 1.0))
     turned = comparison.pair("b", "a", "R@5")
-    assert (turned.difference, turned.ci95) == (-pair.difference, pytest.approx((-1.0, -0.5)))
+    assert (turned.value, turned.ci95) == (-pair.value, pytest.approx((-1.0, -0.5)))
     with pytest.raises(KeyError):
         comparison.pair("a", "b", "nDCG@5")
 
@@ -46,19 +47,21 @@ def test_holm_is_within_a_metric_and_over_all_pairs() -> None:
 def test_latency_is_paired_over_the_questions_that_both_answered() -> None:
     comparison = made({"a": [1, 1, 1], "b": [1, 1, 1]}, {"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0]})
     pair = comparison.pair("a", "b", LATENCY)
-    assert (pair.questions, pair.difference) == (2, -3.5)
+    assert (pair.questions, pair.statistic) == (2, "ratio of geometric means")
+    assert pair.value == pytest.approx((1.0 * 2.0) ** 0.5 / 5.0)
+    assert pair.turned().value == pytest.approx(5.0 / 2.0**0.5)
 
 
 def test_one_question_has_no_interval_and_no_difference_that_is_told() -> None:
     comparison = made({"a": [1], "b": [0]}, {"a": [1.0], "b": [2.0]})
     assert comparison.method("a").ci95 == {}
     pair = comparison.pair("a", "b", "R@5")
-    assert (pair.difference, pair.ci95, pair.p, pair.p_holm) == (1.0, None, 1.0, 1.0)
+    assert (pair.value, pair.ci95, pair.p, pair.p_holm) == (1.0, None, 1.0, 1.0)
 
 
 def test_equal_methods_differ_by_nothing() -> None:
     pair = made({"a": [1, 0, 0.5], "b": [1, 0, 0.5]}).pair("a", "b", "R@5")
-    assert (pair.difference, pair.ci95, pair.p_holm) == (0.0, (0.0, 0.0), 1.0)
+    assert (pair.value, pair.ci95, pair.p_holm) == (0.0, (0.0, 0.0), 1.0)
 
 
 def test_no_gold_and_one_method_have_no_pairs_of_quality() -> None:

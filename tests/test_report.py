@@ -96,7 +96,7 @@ def test_the_table_has_the_figures_with_their_intervals() -> None:
     assert rows(table)[1] == [
         "near",
         f"95.0 {low:.1f} – {high:.1f}",
-        f"6.00 {latency[0]:.2f} – {latency[1]:.2f}",
+        f"5.00 {latency[0]:.2f} – {latency[1]:.2f}",
         f"6.00 {comparison.method('near').ci95['latency_ms_p95'][0]:.2f} – 6.00",
         "1.00",
         "0.001",
@@ -136,7 +136,9 @@ def test_pairs_are_worded_by_the_corrected_test() -> None:
     ]
     assert rows(quality)[2][1].startswith("worse −80.0 −")
     assert [cell.split(" p ")[0].split(" ")[0] for cell in rows(latency)[2][1:3]] == ["faster", "faster"]
-    assert rows(latency)[0][3].startswith("slower +3.75 ")
+    times = comparison.pair("best", "far", "latency_ms")
+    assert times.value == pytest.approx((4.0 * 6.0) ** 0.5 / (1.0 * 1.5) ** 0.5)
+    assert rows(latency)[0][3].startswith(f"slower × {times.value:.2f} × ")
     summaries = [words(summary) for summary in page(study(comparison)).select("#c1-pairs summary")]
     assert summaries[0] == "R@5, percentage points 2 of 3 pairs told apart"
 

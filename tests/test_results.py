@@ -87,6 +87,6 @@ def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
         DataError, match=r"expected the files that ragindex compare --out writes; found none under the key"
     ):
         results.read(tmp_path / "out")
-    (tmp_path / "out" / "study.json").write_text('{"schema": 2}')
-    with pytest.raises(DataError, match=r"study.json: expected results of schema 1; found 2"):
+    (tmp_path / "out" / "study.json").write_text('{"schema": 1}')
+    with pytest.raises(DataError, match=r"study.json: expected results of schema 2; found 1"):
         results.read(tmp_path / "out")

@@ -19,7 +19,7 @@ def test_the_best_and_those_not_told_apart_from_it() -> None:
     assert leaders(comparison, "R@5") == ("c", "a")
     assert sentence(comparison) == (
         "c leads at R@5 (100.0), and a cannot be told apart from it on 40 questions; "
-        "a is the fastest of them, 3.9 times faster than c."
+        "a is the fastest of them, 3.9 times faster than c (geometric mean)."
     )
 
 
@@ -35,7 +35,7 @@ def test_all_equal() -> None:
     said = sentence(made({"a": FAIR, "b": FAIR}, {"a": SLOW, "b": FAST}))
     assert said == (
         "No method can be told to be better than another at R@5 on 40 questions: all 2 score 95.0; "
-        "b is the fastest of them, 3.9 times faster than a."
+        "b is the fastest of them, 3.9 times faster than a (geometric mean)."
     )
     assert "best" not in said
 
@@ -84,6 +84,6 @@ def test_agreement_is_the_share_of_documents_that_both_have() -> None:
 def test_without_gold_no_quality_is_claimed() -> None:
     comparison = made({"a": [], "b": []}, {"a": FAST, "b": SLOW}, found={"a": [["x"]] * 40, "b": [["y"]] * 40})
     assert sentence(comparison) == (
-        "No quality was measured: the questions have no gold documents. a is fastest, 3.9 times faster than b. "
-        "a and b agree least: 0% of their first 5 documents are the same."
+        "No quality was measured: the questions have no gold documents. a is fastest, 3.9 times faster than b "
+        "(geometric mean). a and b agree least: 0% of their first 5 documents are the same."
     )

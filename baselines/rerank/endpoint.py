@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from baselines.rerank.ordering import Said
 from ragindex.corpus import passage_text
 from ragindex.encoders.common import encodable
-from ragindex.errors import ServiceError, UsageError
+from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.hiding import secrets_in
 from ragindex.language import ledger, tokens
 from ragindex.language.budget import Booking
@@ -119,7 +119,7 @@ class EndpointScoring:
     _rng: Random = field(default_factory=Random)  # jitter of waits
 
     def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> Said:
-        """What the service said. Raises ServiceError where it cannot be reached or scores no passage; BudgetError."""
+        """What the service said. Raises ServiceError, a RequestError where it scores no passage; BudgetError."""
         texts = [encodable(passage_text(title, text)) for title, text in passages]
         body = {"model": self.plugin.model, "query": encodable(question), "documents": texts, "top_n": len(texts)}
         start = time.perf_counter()
@@ -219,8 +219,9 @@ class EndpointScoring:
             return retrying(attempt, self.plugin.retries, self._rng, wait)
         except TroubleError as error:
             trouble = error.trouble
-        hint = f" Check {' or '.join(self._address[1])}." if trouble.status in (401, 403) else ""
-        raise ServiceError(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {trouble}.{hint}")
+        hint = f" Check {' or '.join(self._address[1])}." if trouble.refuses_key else ""
+        kind = ServiceError if trouble.stops else RequestError
+        raise kind(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {trouble}.{hint}")
 
 
 # ---------------------------------------------------------------- what the service answered

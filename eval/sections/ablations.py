@@ -89,10 +89,12 @@ def _is_plugin(value: Any) -> bool:
 
 
 def _families(comparison: Comparison) -> Iterator[tuple[int, list[int]]]:
-    """The first method of each name, and the others of it."""
+    """The first method of each name, in the order in which they were named, and the others of it."""
     by_name: dict[str, list[int]] = {}
-    for number, method in enumerate(comparison.methods):
-        by_name.setdefault(method.name, []).append(number)
+    places = {method.label: number for number, method in enumerate(comparison.methods)}
+    for label in comparison.asked or places:
+        number = places[label]
+        by_name.setdefault(comparison.methods[number].name, []).append(number)
     return ((numbers[0], numbers[1:]) for numbers in by_name.values())
 
 
@@ -143,7 +145,7 @@ def _quality(comparison: Comparison, method: MethodResult, first: MethodResult, 
     except KeyError:  # the first of the name was not measured by it
         return Cell(text, interval, "–")
     reach = "" if pair.ci95 is None else f" ({points(pair.ci95[0])} to {points(pair.ci95[1])})"
-    return Cell(text, interval, points(pair.difference) + reach, probability(pair.p_holm))
+    return Cell(text, interval, points(pair.value) + reach, probability(pair.p_holm))
 
 
 def _p50(method: MethodResult) -> Cell:

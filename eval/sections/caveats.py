@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from eval.comparison import Comparison, MethodResult
+from eval.comparison import Comparison, MethodResult, said_of_failed
 from eval.showing import many, shown, without_folders
 from eval.verdict import FEW
 
@@ -14,6 +14,7 @@ _REASONS = 5
 def section(comparison: Comparison) -> tuple[str, ...] | None:
     """One sentence each, the gravest first; None where there is nothing to warn of."""
     sentences = [
+        *(shown(without_folders(said_of_failed([method])), 500) for method in comparison.failed),
         *(_unanswered(method, comparison.dataset.questions) for method in comparison.methods if method.failures),
         *_about_gold(comparison),
         *_bounded(f"left out: {reason}" for reason in comparison.left_out),
@@ -25,7 +26,7 @@ def section(comparison: Comparison) -> tuple[str, ...] | None:
 
 def _unanswered(method: MethodResult, questions: int) -> str:
     failed = len(method.failures)
-    many_of = "not one question" if failed == questions else f"{questions - failed:,} of {many(questions, 'question')}"
+    many_of = f"{questions - failed:,} of {many(questions, 'question')}"
     counts = Counter(without_folders(reason) for reason in method.failures.values()).most_common()
     said = "; ".join(f"{shown(reason, 300)} ({many(count, 'time')})" for reason, count in counts[:_REASONS])
     more = f"; and {len(counts) - _REASONS} other reasons" if len(counts) > _REASONS else ""

@@ -76,7 +76,7 @@ def _against_money(comparison: Comparison, metric: str) -> Plot:
         Point(
             method.label,
             number,
-            Figure(method.query_usage.money if method.priced else None, method.ci95.get("money")),
+            Figure(method.query_usage.money, method.ci95.get("money")),
             _shares(method.metrics.get(metric), method.ci95.get(metric)),
         )
         for number, method in enumerate(comparison.methods)

@@ -35,7 +35,8 @@ _TESTS = (
     (
         "p",
         "How often a difference at least as large would come about if the two methods were interchangeable on every "
-        "question (paired permutation test, two-sided). It is corrected for the number of pairs by Holm's method.",
+        "question (paired permutation test, two-sided). It is corrected for the number of pairs by Holm's method. What "
+        "is tested is what is shown beside it: a difference of means or, of latency, a ratio of geometric means.",
     ),
     (
         "better, worse, no difference told",
@@ -47,12 +48,17 @@ _TESTS = (
         "The best method of a column and those not told apart from it. Nothing is bold where no method is told apart.",
     ),
 )
-_UNANSWERED = ("not answered", "A question on which a method failed scores 0 for it. It never drops out of a mean.")
+_UNANSWERED = (
+    "not answered",
+    "A question on which a method failed scores 0 for it. It never drops out of a mean. A method that failed on every "
+    "question is named in the warnings, and not compared.",
+)
 _COST = (
     (
         "p50, p95",
         "The time within which half, or 95 %, of the questions were answered, each asked alone after a warm-up. "
-        "Pairs are tested on the mean of the same questions.",
+        "All methods were timed in one run. Faster is who takes at most half as long, in the geometric mean over the "
+        "same questions and in p50, and no longer in p95.",
     ),
     (
         "index s, index MB",

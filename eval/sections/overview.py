@@ -24,7 +24,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The figures that all comparisons have."""
+    """The figures that all comparisons have, but latency: each comparison was timed at another moment."""
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
@@ -35,7 +35,8 @@ def section(study: Study) -> Overview | None:
     if len(study.comparisons) < 2:
         return None
     tables = [table.section(one) for one in study.comparisons]
-    shared = [column for column in tables[0].columns if all(column in one.columns for one in tables)]
+    together = [column for column in tables[0].columns if column not in table.LATENCY_COLUMNS]
+    shared = [column for column in together if all(column in one.columns for one in tables)]
     lines = [
         line
         for number, (one, made) in enumerate(zip(study.comparisons, tables, strict=True), start=1)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eval.comparison import COSTS, LATENCY, Comparison, Pair
+from eval.comparison import COSTS, LATENCY, RATIO, Comparison, Pair
 from eval.sections.table import metrics_shown
-from eval.showing import points, probability, signed
-from eval.verdict import differ
+from eval.showing import points, probability, short, signed
+from eval.verdict import better, differ
 
 _COSTS = {
-    LATENCY: "Latency, mean milliseconds a question",
+    LATENCY: "Latency: how many times as long as, the geometric mean over the questions",
     "input_tokens": "Tokens read, mean a question",
     "output_tokens": "Tokens written, mean a question",
     "money": "Dollars, mean a question",
@@ -18,7 +18,10 @@ _COSTS = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The method of the row less that of the column. `tone` is good, bad or even; "" on the diagonal."""
+    """The method of the row less that of the column, or how many times as long it takes.
+
+    `tone` is good, bad or even; "" on the diagonal.
+    """
 
     tone: str
     word: str = ""
@@ -62,18 +65,21 @@ def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
 def _cell(comparison: Comparison, pair: Pair | None, *, same: bool) -> Cell:
     if pair is None:
         return Cell("") if same else Cell("even", "not measured")
-    form = signed if pair.metric in _COSTS else points
-    return Cell(*_words(comparison, pair), form(pair.difference), _interval(pair, form), probability(pair.p_holm))
+    form = _times if pair.statistic == RATIO else signed if pair.metric in _COSTS else points
+    return Cell(*_words(comparison, pair), form(pair.value), _interval(pair, form), probability(pair.p_holm))
 
 
 def _words(comparison: Comparison, pair: Pair) -> tuple[str, str]:
-    """The tone and the word: a difference is one only where `verdict.differ` tells it."""
-    if not differ(comparison, pair.a, pair.b, pair.metric) or pair.difference == 0:
-        return "even", "no difference told"
-    if pair.metric in _COSTS:
-        less, more = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
-        return ("good", less) if pair.difference < 0 else ("bad", more)
-    return ("good", "better") if pair.difference > 0 else ("bad", "worse")
+    """The tone and the word: a difference is one only where `verdict.better` tells it, of either side."""
+    less = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
+    good, bad = less if pair.metric in _COSTS else ("better", "worse")
+    if better(comparison, pair.a, pair.b, pair.metric):
+        return "good", good
+    return ("bad", bad) if better(comparison, pair.b, pair.a, pair.metric) else ("even", "no difference told")
+
+
+def _times(ratio: float) -> str:
+    return f"× {short(ratio)}"
 
 
 def _interval(pair: Pair, form: Callable[[float], str]) -> str:

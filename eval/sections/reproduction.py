@@ -45,13 +45,19 @@ def section(comparison: Comparison) -> Reproduction:
         "store": comparison.store,
         "language of the texts": comparison.language,
         "seed": str(comparison.seed),
-        "latency": f"at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one, after a warm-up",
+        "latency": f"at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one, after a warm-up"
+        + _taken(comparison),
         "made with": ", ".join(f"{name} {value}" for name, value in comparison.environment.items()),
         "fingerprint of the data": data.fingerprint,
         "fingerprint of all": comparison.fingerprint,
     }
     named = tuple((name, shown(without_folders(value), _PARAMETERS)) for name, value in facts.items())
     return Reproduction(named, tuple(_made(comparison, at) for at in range(len(comparison.methods))))
+
+
+def _taken(comparison: Comparison) -> str:
+    moment = next((method.latency.taken for method in comparison.methods if method.latency.taken), "")
+    return f", taken {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
 def _reader(comparison: Comparison) -> dict[str, str]:

@@ -65,10 +65,10 @@ class Table:
 
 
 def section(comparison: Comparison) -> Table:
-    """A row a method, in the order in which they were named."""
+    """A row a method, in the order of the comparison."""
     metrics = metrics_shown(comparison)
     best = {name: told_apart(comparison, name) for name in (*metrics, LATENCY)}
-    costs = [cost for cost in _COSTS if cost.always or any(cost.told(method) for method in comparison.methods)]
+    costs = [cost for cost in _COSTS if cost.always or any(cost.told(method) != 0 for method in comparison.methods)]
     columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *(cost.column for cost in costs)]
     rows = []
     for number, method in enumerate(comparison.methods):
@@ -133,9 +133,16 @@ def _between(bounds: Interval | None, form: Callable[[float], str]) -> str:
     return "" if bounds is None else f"{form(bounds[0])} – {form(bounds[1])}"
 
 
-def _told(title: str, meaning: str, value: Callable[[MethodResult], float], form: Callable[[float], str]) -> "_Cost":
-    """A column that is there where any method has a figure."""
-    return _Cost(Column(title, meaning), lambda method, fastest: Cell(form(value(method))), False, value)
+def _told(
+    title: str, meaning: str, value: Callable[[MethodResult], float | None], form: Callable[[float], str]
+) -> "_Cost":
+    """A column that is there where any method has a figure other than 0, or one that is not known."""
+
+    def cell(method: MethodResult, fastest: bool) -> Cell:
+        found = value(method)
+        return Cell("–" if found is None else form(found))
+
+    return _Cost(Column(title, meaning), cell, False, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +152,7 @@ class _Cost:
     column: Column
     cell: Callable[[MethodResult, bool], Cell]
     always: bool = True
-    told: Callable[[MethodResult], float] = lambda method: 1.0
+    told: Callable[[MethodResult], float | None] = lambda method: 1.0
 
 
 _COSTS = (
@@ -188,3 +195,6 @@ _COSTS = (
         "{:,.0f}".format,
     ),
 )
+
+LATENCY_COLUMNS = tuple(cost.column for cost in _COSTS[:2])
+"""Those that hold times of questions."""

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from filelock import FileLock
@@ -26,6 +26,7 @@ from ragindex.language import claims, ledger
 from ragindex.types import Usage
 
 _Made = TypeVar("_Made")
+_Cost: TypeAlias = tuple[float, float, float, float | None]
 _BATCH = 512  # texts encoded and committed together
 _ASKED = 500  # keys in one question to SQLite
 _SUM = 4  # bytes of a checksum
@@ -33,7 +34,7 @@ _PATIENCE = 60.0  # seconds to wait for another process's commit
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
     encoder TEXT NOT NULL, text BLOB NOT NULL, vector BLOB NOT NULL,
-    seconds REAL NOT NULL, input_tokens REAL NOT NULL, output_tokens REAL NOT NULL, money REAL NOT NULL,
+    seconds REAL NOT NULL, input_tokens REAL NOT NULL, output_tokens REAL NOT NULL, money REAL,
     PRIMARY KEY (encoder, text)
 )"""
 _READ = "SELECT text, vector, seconds, input_tokens, output_tokens, money FROM vectors WHERE encoder = ? AND text IN "
@@ -58,7 +59,7 @@ class _Row:
     """A text's vector and its share of what its batch first cost: seconds, input tokens, output tokens, money."""
 
     vector: Floats
-    cost: tuple[float, float, float, float]
+    cost: _Cost
 
 
 class CachedEncoder:
@@ -206,14 +207,17 @@ def _summed(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
     return vector + zlib.crc32(told, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
 
 
-def _share(paid: Usage, share: float) -> tuple[float, float, float, float]:
-    return (paid.seconds * share, paid.input_tokens * share, paid.output_tokens * share, paid.money * share)
+def _share(paid: Usage, share: float) -> _Cost:
+    money = None if paid.money is None else paid.money * share
+    return (paid.seconds * share, paid.input_tokens * share, paid.output_tokens * share, money)
 
 
-def _sum(costs: Iterable[tuple[float, float, float, float]]) -> Usage:
-    """Tokens are shared as fractions and told as whole ones."""
-    seconds, read, written, money = (sum(column) for column in zip((0.0,) * 4, *costs, strict=True))
-    return Usage(seconds, round(read), round(written), money)
+def _sum(costs: Iterable[_Cost]) -> Usage:
+    """Tokens are shared as fractions and told as whole ones; money is not known where that of one text is not."""
+    whole = list(costs)
+    seconds, read, written = (sum(column) for column in zip((0.0,) * 3, *(cost[:3] for cost in whole), strict=True))
+    paid = [cost[3] for cost in whole if cost[3] is not None]
+    return Usage(seconds, round(read), round(written), sum(paid, 0.0) if len(paid) == len(whole) else None)
 
 
 def _metered(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]], _Made]:

@@ -12,8 +12,9 @@ import numpy as np
 from pydantic import Field
 
 from ragindex.encoders.common import encodable, of_length_one
-from ragindex.errors import ServiceError, UsageError
+from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import Floats
+from ragindex.language.prices import load
 from ragindex.plugin import Plugin
 from ragindex.registry import digest
 from ragindex.services import Trouble, TroubleError, address, asked, client, retrying, secret, without_credentials
@@ -38,7 +39,8 @@ _log = logging.getLogger(__name__)
 class OpenAICompatible(Plugin):
     """`openai:MODEL` at EMBEDDING_BASE_URL with EMBEDDING_API_KEY, falling back to OPENAI_BASE_URL, OPENAI_API_KEY.
 
-    `price` is money for a million tokens. Requests that time out, lose their connection or get 408, 409, 429 or 5xx
+    `price` is money for a million tokens; without it the list of prices counts, and a model that it does not list has
+    no money. Requests that time out, lose their connection or get 408, 409, 429 or 5xx
     are sent again up to `retries` times, after what Retry-After says or a growing wait.
     """
 
@@ -51,7 +53,7 @@ class OpenAICompatible(Plugin):
     batch_size: int = Field(default=128, ge=1, le=2048)
     retries: int = Field(default=5, ge=0)
     timeout: float = Field(default=60.0, gt=0)
-    price: float = Field(default=0.0, ge=0)
+    price: float | None = Field(default=None, ge=0)
 
     def open(self) -> "OpenAIEncoder":
         """A client; sends nothing yet. Raises UsageError where no key is set or the address is none."""
@@ -79,7 +81,7 @@ class OpenAIEncoder:
     def __init__(self, plugin: OpenAICompatible, base_url: str, key: str) -> None:
         self._plugin, self._key, self._where = plugin, key, without_credentials(base_url)
         self._client, self._rng = client(base_url, key, plugin.timeout), Random()  # noqa: S311  # jitter, no result
-        self._lock, self._last = Lock(), local()
+        self._lock, self._last, self._prices = Lock(), local(), load()
         self._dimensions = plugin.dimensions
         self._characters = self._tokens = 0
         self.truncated = 0
@@ -125,7 +127,9 @@ class OpenAIEncoder:
         else:
             ratio = self._characters / self._tokens if self._tokens else _CHARACTERS_A_TOKEN
             tokens = round(sum(map(len, texts)) / ratio)
-        return Usage(input_tokens=tokens, money=tokens * self._plugin.price / 1e6)
+        given = self._plugin.price
+        money = self._prices.money(self._plugin.model, tokens, 0, 0) if given is None else tokens * given / 1e6
+        return Usage(input_tokens=tokens, money=money)
 
     def _encode(self, texts: list[str]) -> _Answer:
         """One request, or several where something is too long."""
@@ -183,14 +187,18 @@ class OpenAIEncoder:
     def _failure(self, trouble: Trouble, answered: bool = False) -> ServiceError:
         """What the caller is told; never the key."""
         status, message = trouble.status, trouble.message.replace(self._key, "…")
-        kind = _TooLongError if status in _TOO_LONG_STATUSES and _says_too_long(message) else ServiceError
-        hint = f" Check {' or '.join(_KEY_VARIABLES)}." if status in (401, 403) else ""
+        kind = ServiceError if trouble.stops else RequestError
+        if status in _TOO_LONG_STATUSES and _says_too_long(message):
+            kind = _TooLongError
+        elsewhere = trouble.knows_no_such or trouble.away
+        checked = _KEY_VARIABLES if trouble.refuses_key else _URL_VARIABLES if elsewhere else ()
+        hint = f" Check {'--encoder, ' if trouble.knows_no_such else ''}{' or '.join(checked)}." if checked else ""
         status_text = "" if status is None else f" with status {status}"
         silence = "" if answered or status is not None else f"no answer after {self._plugin.retries + 1} tries: "
         return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}")
 
 
-class _TooLongError(ServiceError):
+class _TooLongError(RequestError):
     """The service says that the input is too long for it."""
 
 

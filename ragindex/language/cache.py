@@ -244,11 +244,14 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a cache holds of one task: answers, the dollars and tokens they first cost, and when the oldest came."""
+    """What a cache holds of one task: answers, the dollars and tokens they first cost, and when the oldest came.
+
+    `money` is None where that of an answer is not known.
+    """
 
     task: str
     answers: int
-    money: float
+    money: float | None
     input_tokens: int
     output_tokens: int
     oldest: float
@@ -257,8 +260,8 @@ class Held:
 def held(cache: Cache) -> list[Held]:
     """What there is, by task. Raises StoreError."""
     query = (
-        "SELECT task, count(*), total(money), sum(input_tokens), sum(output_tokens), min(at) "
-        "FROM calls GROUP BY task ORDER BY task"
+        "SELECT task, count(*), CASE WHEN count(money) = count(*) THEN total(money) END, "
+        "sum(input_tokens), sum(output_tokens), min(at) FROM calls GROUP BY task ORDER BY task"
     )
     with cache.connection() as connection:
         return [Held(*row) for row in connection.execute(query)]

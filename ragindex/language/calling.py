@@ -121,17 +121,19 @@ class Calls:
     def _failure(self, task: Task[Any], trouble: Trouble) -> ServiceError:
         """A LanguageError where other inputs may fare better, else a ServiceError."""
         who = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
-        if trouble.status in (401, 403):
+        if trouble.refuses_key:
             return ServiceError(f"{who} refuses the key, {trouble}. Check {self._given.key_variable}.")
-        if trouble.status == 404:
+        if trouble.knows_no_such:
             return ServiceError(f"{who} knows no such model or address, {trouble}. Check --llm and OPENAI_BASE_URL.")
         if trouble.out_of_quota:
             return ServiceError(f"{who} gives no more until the account is topped up, {trouble}.")
+        tries = self._given.retries + 1
+        if trouble.away:
+            return ServiceError(f"{who} cannot be reached in {tries} tries; {trouble}. Check OPENAI_BASE_URL.")
         if trouble.passes:
             ledger.count(task.name, "unreachable")
-            tries = self._given.retries + 1
             return LanguageError(f"{task.name}: {who} gave no answer in {tries} tries; {trouble}.", "unreachable")
-        if trouble.retry_after is not None:
+        if trouble.asks_to_wait:
             return ServiceError(f"{who} asks to come back in {trouble.retry_after:.0f} seconds, {trouble}.")
         kind = "refusal" if "content_filter" in trouble.code else "rejected"
         ledger.count(task.name, kind)

@@ -46,8 +46,8 @@ class Entry:
 
     @property
     def usage(self) -> Usage:
-        """Seconds, tokens and money; no money counts as 0 (see `Tally.unpriced`)."""
-        return Usage(self.seconds, self.input_tokens, self.output_tokens, self.money or 0.0)
+        """Seconds, tokens and money."""
+        return Usage(self.seconds, self.input_tokens, self.output_tokens, self.money)
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Tally:
 
     @property
     def unpriced(self) -> frozenset[str]:
-        """Models without a price: where there are any, the money of `first` and `spent` is not the whole."""
+        """Models without a price: where there are any, the money of `first` is not known."""
         return frozenset(entry.model for entry in self.entries if entry.money is None)
 
     @property

@@ -182,9 +182,9 @@ class LanceStore:
         image = self.images.get(key)
         if image is not None:
             return image
-        if not self.fits(collection):
-            return None
         with _engine(f"read the collection {collection.name} into memory"):
+            if not self.fits(collection):
+                return None
             mapped = self.folder if self.settings.mmap else None
             image = collection.load(mapped, float16=self.settings.float16)
         return self.images.setdefault(key, image)
@@ -308,7 +308,8 @@ class LanceCollection:
 
     def count(self) -> int:
         """How many records there are."""
-        return int(self.table.count_rows())
+        with _engine(f"count the records of the collection {self.name}"):
+            return int(self.table.count_rows())
 
     def finish(self) -> None:
         """Indexes are made anew where they will be searched, for LanceDB's statistics keep what was deleted."""
@@ -326,11 +327,12 @@ class LanceCollection:
     def describe(self) -> Mapping[str, str | int | float]:
         """`search`: how it is answered; `bytes` on disk of the records now in it."""
         settings = self.store.settings
-        held = self._image is not None or self.store.fits(self)
+        with _engine(f"look at the collection {self.name}"):
+            held = self._image is not None or self.store.fits(self)
+            size = int(self.table.stats()["total_bytes"])
         beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
         kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
-        search = f"exact, {kept}from memory" if held else beyond
-        return {"search": search, "bytes": int(self.table.stats()["total_bytes"])}
+        return {"search": f"exact, {kept}from memory" if held else beyond, "bytes": size}
 
     # ------------------------------------------------------------ memory
 

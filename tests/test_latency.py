@@ -1,0 +1,183 @@
+"""Which latencies stand beside one another: those of one run on one machine, whatever was timed when."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval import environment, latency
+from eval.latency import OpenedLater, Timing
+from ragindex.errors import ServiceError
+from ragindex.interfaces import Part
+from ragindex.plugin import Plugin
+from ragindex.types import Query, Retrieval
+from ragindex.workspace import Workspace
+
+QUERIES = [Query(f"q{number}", f"What is {number}?") for number in range(4)]
+
+
+class Named(Plugin):
+    """A scheme that needs no part, finds nothing, and says in a file that it was asked."""
+
+    version: ClassVar[int] = 1
+    name: str
+    journal: str
+    raises: bool = False
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return ()
+
+    def open(self, workspace: Workspace) -> "NamedRetriever":
+        return NamedRetriever(self)
+
+
+@dataclass(frozen=True)
+class NamedRetriever:
+    scheme: Named
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        with Path(self.scheme.journal).open("a") as file:
+            file.writelines(f"{self.scheme.name}\n" for _ in queries)
+        if self.scheme.raises:
+            raise ValueError("not today")
+        return [Retrieval(())] * len(queries)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace.open(tmp_path / "w") as opened:
+        yield opened
+
+
+def timings(workspace: Workspace, names: str, *, failed: Sequence[str] = (), raises: str = "") -> list[Timing]:
+    """One method a letter, each with the file that it has in every comparison on this machine."""
+    root = workspace.folder
+    schemes = [Named(name=name, journal=str(root / "journal"), raises=name in raises) for name in names]
+    return [
+        Timing(scheme.name, OpenedLater(scheme, workspace), root / scheme.name / latency.file_name(5), failed)
+        for scheme in schemes
+    ]
+
+
+def asked(workspace: Workspace) -> str:
+    """Which methods were asked since the last look, in the order of their first question."""
+    journal = workspace.folder / "journal"
+    lines = journal.read_text().split() if journal.exists() else []
+    journal.unlink(missing_ok=True)
+    return "".join(dict.fromkeys(lines))
+
+
+def runs(timed: Sequence[Timing]) -> set[str]:
+    return {one.timed.run for one in timed if one.timed}
+
+
+def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Workspace) -> None:
+    first = timings(workspace, "ab")
+    latency.measure(first, QUERIES, 5)
+    assert asked(workspace) == "ab"
+    joined = timings(workspace, "abc")
+    latency.measure(joined, QUERIES, 5)
+    assert asked(workspace) == "abc"
+    assert len(runs(joined)) == 1
+    assert runs(joined) != runs(first)
+    fewer = timings(workspace, "ca")  # two of one run: nothing is asked again
+    latency.measure(fewer, QUERIES, 5)
+    assert asked(workspace) == ""
+    assert [one.latency for one in fewer] == [joined[2].latency, joined[0].latency]
+
+
+def test_times_of_another_machine_or_of_other_versions_are_not_used(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = environment.environment()
+    latency.measure(timings(workspace, "ab"), QUERIES, 5)
+    asked(workspace)
+    for name, value in (("processor", "another model"), ("processors", "96"), ("numpy", "0.1"), ("system", "Plan 9")):
+        monkeypatch.setattr(latency, "environment", lambda name=name, value=value: {**here, name: value})
+        other = timings(workspace, "ab")
+        latency.measure(other, QUERIES, 5)
+        assert asked(workspace) == "ab"
+    monkeypatch.setattr(latency, "environment", lambda: here)
+    latency.measure(timings(workspace, "ab"), QUERIES, 5)
+    assert asked(workspace) == ""  # those of this machine are still there
+    assert here["processor"]
+
+
+def test_other_questions_are_timed_again(workspace: Workspace) -> None:
+    """Of another sample, and of a method that failed before."""
+    latency.measure(timings(workspace, "ab", failed=["q0"]), QUERIES, 5)
+    asked(workspace)
+    healed = timings(workspace, "ab")
+    latency.measure(healed, QUERIES, 5)
+    assert asked(workspace) == "ab"
+    assert [one.latency.questions for one in healed] == [4, 4]
+    latency.measure(timings(workspace, "ab"), QUERIES[:3], 5)
+    assert asked(workspace) == "ab"
+
+
+def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(workspace: Workspace) -> None:
+    """Once the empty file was kept, and the method had no latency ever after."""
+    broken = timings(workspace, "ab", raises="b")
+    latency.measure(broken, QUERIES, 5)
+    assert [one.latency.questions for one in broken] == [4, 0]
+    assert not broken[1].kept.exists()
+    never = timings(workspace, "a") + timings(workspace, "b", failed=[query.id for query in QUERIES])
+    latency.measure(never, QUERIES, 5)
+    assert [one.latency.questions for one in never] == [4, 0]
+    asked(workspace)
+    mended = timings(workspace, "ab")
+    latency.measure(mended, QUERIES, 5)
+    assert asked(workspace) == "ab"
+    assert [one.latency.questions for one in mended] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"seconds": {}}', "[1]", '{"run": "x", "taken": "", "asked": ["q0"], "seconds": {}}']
+)
+def test_a_file_that_says_nothing_is_not_read(workspace: Workspace, content: str) -> None:
+    (one,) = timings(workspace, "a")
+    one.kept.parent.mkdir(parents=True)
+    one.kept.write_text(content)
+    latency.measure([one], QUERIES, 5)
+    assert one.latency.questions == 4
+
+
+def test_what_ends_a_comparison_ends_its_timing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*_: object) -> None:
+        raise ServiceError("the key is wrong")
+
+    monkeypatch.setattr(NamedRetriever, "retrieve", raises)
+    with pytest.raises(ServiceError, match="the key is wrong"):
+        latency.measure(timings(workspace, "a"), QUERIES, 5)
+
+
+steps = st.lists(
+    st.tuples(st.sets(st.sampled_from("abcd"), min_size=1), st.sampled_from(["here", "there"]), st.booleans()),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(steps)
+@settings(deadline=None, max_examples=60)
+def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[set[str], str, bool]]) -> None:
+    """Over any history of comparisons, on two machines that share a workspace, some of them stopped halfway."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, Workspace.open(Path(folder)) as opened:
+        for names, machine, stops in history:
+            patch.setattr(latency, "environment", lambda machine=machine: {"processor": machine})
+            timed = timings(opened, "".join(sorted(names)))
+            if stops:
+                timed[-1].kept.unlink(missing_ok=True)  # as if it had died before this one was written
+            latency.measure(timed, QUERIES, 5)
+            assert len(runs(timed)) == 1
+            assert all(one.latency.questions == 4 for one in timed)
+            for one in timed:
+                kept = json.loads((opened.folder / one.label / latency.file_name(5)).read_text())
+                assert {kept["run"]} == runs(timed)
+                assert {id: row[0] * 1e3 for id, row in kept["seconds"].items()} == one.latency.per_query

@@ -1,0 +1,314 @@
+"""What is wrong with settings, a service or the engine stops a comparison; what one question met is a score of 0."""
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from command_line import failed, make_desk, ragindex
+from made_language import ECHO, answering
+from openai_server import KEY, Fault, OpenAIServer, chat, drop, says, status
+from rerank_server import reranking
+
+from eval.comparison import Comparison
+from eval.datasets import Dataset, Gold
+from eval.evaluator import compare
+from eval.verdict import sentence
+from ragindex.corpus import Corpus
+from ragindex.errors import DataError, LanguageError, RequestError, ServiceError, StoreError, UsageError
+from ragindex.errors import WorkspaceError as BrokenWorkspaceError
+from ragindex.interfaces import Part, Retriever
+from ragindex.language.tasks import Task
+from ragindex.parts.passages import Passages
+from ragindex.plugin import Plugin
+from ragindex.types import Document, Query, Retrieval
+from ragindex.workspace import Workspace
+
+TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
+QUERIES = (Query("q1", "Which hill?"), Query("q2", "Which river?"))
+GOLD = {"q1": Gold(frozenset({"anna"})), "q2": Gold(frozenset({"sarn"}))}
+
+
+class Asking(Plugin):
+    """BM25 that asks the model about every question first, `times` times."""
+
+    version: ClassVar[int] = 1
+    times: int = 1
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        return (ECHO,)
+
+    def open(self, workspace: Workspace) -> "AskingRetriever":
+        from baselines.bm25 import BM25
+
+        return AskingRetriever(BM25().open(workspace), workspace, self.times)
+
+
+@dataclass(frozen=True)
+class AskingRetriever:
+    base: Retriever
+    workspace: Workspace
+    times: int
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        for query in queries:
+            for time in range(self.times):
+                self.workspace.llm.run(ECHO, {"text": f"{query.text} {time}"})
+        return self.base.retrieve(queries, k)
+
+
+class Raising(Plugin):
+    """A scheme whose questions meet an error; or whose folder of the store is gone when it is asked."""
+
+    version: ClassVar[int] = 1
+    kind: str
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def open(self, workspace: Workspace) -> "RaisingRetriever":
+        return RaisingRetriever(workspace, self.kind)
+
+
+KINDS: dict[str, Exception] = {
+    "usage": UsageError("a setting is wrong"),
+    "data": DataError("a table", "a chair"),
+    "workspace": BrokenWorkspaceError("a part is missing"),
+    "store": StoreError("the engine failed"),
+    "service": ServiceError("nobody is there"),
+    "request": RequestError("this request failed"),
+    "language": LanguageError("this answer cannot be read"),
+    "plugin": ValueError("a mistake"),
+}
+SCORES = ("request", "language", "plugin")
+
+
+@dataclass(frozen=True)
+class RaisingRetriever:
+    workspace: Workspace
+    kind: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        if self.kind == "engine":
+            from baselines.bm25 import BM25
+
+            self.workspace.close()
+            for data in list((self.workspace.folder / "store").rglob("data")):
+                shutil.rmtree(data)
+            return BM25().open(self.workspace).retrieve(queries, k)
+        if any(query.id == "q1" for query in queries):
+            raise KINDS[self.kind]
+        return [Retrieval(())] * len(queries)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setenv("EMBEDDING_API_KEY", KEY)
+    monkeypatch.setenv("RERANK_API_KEY", KEY)
+    with answering(monkeypatch) as running:
+        for name in ("OPENAI_BASE_URL", "EMBEDDING_BASE_URL", "RERANK_BASE_URL"):
+            monkeypatch.setenv(name, running.url)
+        yield reranking(running)
+
+
+LLM, ENCODER = "openai(model=small, retries=0)", "openai(model=vectors, retries=0)"
+RERANKED = {"name": "rerank", "params": {"base": "bm25", "reranker": "endpoint(model=ranker, retries=0)"}}
+WHO: dict[str, tuple[Any, dict[str, Any]]] = {
+    "language model": (Asking(), {"llm": LLM}),
+    "encoder": ("dense", {"encoder": ENCODER}),
+    "reranker": (RERANKED, {}),
+}
+
+
+def compared(folder: Path, *methods: Any, **options: Any) -> Comparison:
+    documents = tuple(Document(id, id.title(), text) for id, text in TEXTS.items())
+    data = Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), QUERIES, GOLD, "0123456789abcdef")
+    return compare(data, methods, workspace=folder / "w", **{"ks": (1, 2), "tracking": False, **options})
+
+
+def of_questions(fault: Fault, *questions: str) -> Any:
+    """The fault, for requests that hold one of these questions; documents are indexed in peace."""
+    named = questions or tuple(query.text for query in QUERIES)
+    return lambda received, earlier: fault if any(text in json.dumps(received.body) for text in named) else None
+
+
+def dead_address() -> str:
+    """An address that nobody listens at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+
+# ---------------------------------------------------------------- what stops
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (status(401, f"wrong key {KEY}"), "status 401"),
+        (status(403, "not for you"), "status 403"),
+        (status(404, "no such model"), "status 404"),
+        (status(400, "no such model", code="model_not_found"), "status 400"),
+        (status(402, "pay first"), "status 402"),
+        (status(429, "You exceeded your current quota"), "status 429"),
+        (status(429, "later", retry_after="3600"), "status 429"),
+    ],
+)
+def test_what_every_question_would_meet_stops_the_run(
+    server: OpenAIServer, tmp_path: Path, who: str, fault: Fault, said: str
+) -> None:
+    method, options = WHO[who]
+    server.choose = of_questions(fault)
+    with pytest.raises(ServiceError, match=said) as caught:
+        compared(tmp_path, "bm25", method, **options)
+    assert not isinstance(caught.value, RequestError)
+    assert KEY not in str(caught.value)
+    assert not list((tmp_path / "w").rglob("latency-*"))
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_an_endpoint_that_cannot_be_reached_stops_the_run(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    method, options = WHO[who]
+    if who == "encoder":  # its documents are there; nobody answers when a question comes
+        server.choose = of_questions(status(500))
+        compared(tmp_path, "bm25", method, **options)
+        monkeypatch.setattr("ragindex.encoders.openai_compatible.without_credentials", lambda _: server.url)
+    for name in ("OPENAI_BASE_URL", "EMBEDDING_BASE_URL", "RERANK_BASE_URL"):
+        monkeypatch.setenv(name, dead_address())
+    with pytest.raises(ServiceError, match="refused|[Cc]onnect") as caught:
+        compared(tmp_path, "bm25", method, **options)
+    assert not isinstance(caught.value, RequestError)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in SCORES])
+def test_errors_that_say_nothing_of_a_method_stop_the_run(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(type(KINDS[kind])):
+        compared(tmp_path, "bm25", Raising(kind=kind))
+
+
+def test_an_engine_that_fails_stops_the_run(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="The store could not"):
+        compared(tmp_path, "bm25", Raising(kind="engine"))
+
+
+def test_a_model_without_a_price_and_a_budget_stop_the_run(server: OpenAIServer, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="A budget needs the price of small, which is not listed"):
+        compared(tmp_path, "bm25", Asking(), llm=LLM, budget=1.0)
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "code", "said"),
+    [
+        (status(401, "wrong"), (), 6, "refuses the key, status 401: wrong. Check OPENAI_API_KEY"),
+        (status(404, "no such model"), (), 6, "knows no such model or address, status 404: no such model. Check --llm"),
+        (None, ("--budget", "1"), 2, "A budget needs the price of small, which is not listed"),
+        ("away", (), 6, "cannot be reached in 1 tries"),
+    ],
+)
+def test_the_command_says_so_and_names_no_winner(
+    server: OpenAIServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Any,
+    options: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    make_desk(tmp_path, monkeypatch)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", dead_address() if fault == "away" else server.url)
+    server.choose = lambda received, earlier: fault
+    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,self-ask(base=bm25)")
+    assert said in failed(code, *asked, "--llm", LLM, *options)
+    assert not (tmp_path / "ragindex-results" / "notes").exists()
+
+
+# ---------------------------------------------------------------- what is a score
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_a_question_that_failed_for_a_reason_of_its_own_scores_0_and_is_counted(tmp_path: Path, kind: str) -> None:
+    comparison = compared(tmp_path, "bm25", Raising(kind=kind))
+    method = next(method for method in comparison.methods if method.label != "bm25")
+    assert list(method.failures) == ["q1"]
+    assert method.per_query["q1"]["R@1"] == 0
+    assert method.latency.questions == 1
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("fault", [status(500, "broken"), drop, says("<html>busy</html>")])
+def test_one_request_that_failed_after_its_retries_is_a_score(
+    server: OpenAIServer, tmp_path: Path, who: str, fault: Fault
+) -> None:
+    method, options = WHO[who]
+    server.choose = of_questions(fault, "Which hill?")
+    comparison = compared(tmp_path, "bm25", method, **options)
+    failing = next(method for method in comparison.methods if method.label != "bm25")
+    assert list(failing.failures) == ["q1"]
+    assert failing.latency.questions == 1
+
+
+def test_what_a_failed_question_paid_is_in_its_usage(server: OpenAIServer, tmp_path: Path) -> None:
+    server.choose = lambda received, earlier: (
+        chat(content="no JSON at all") if "Which hill? 1" in json.dumps(received.body["messages"]) else None
+    )
+    comparison = compared(tmp_path, "bm25", Asking(times=2), llm=LLM)
+    asking = next(method for method in comparison.methods if method.label != "bm25")
+    assert list(asking.failures) == ["q1"]
+    q1, q2 = asking.final
+    assert (q1.calls, q2.calls) == (3, 2)  # one that was read, one that was not, and that once more
+    assert q1.usage.input_tokens > q2.usage.input_tokens > 0
+    assert asking.calls == 2.5
+    assert asking.query_usage.input_tokens == (q1.usage.input_tokens + q2.usage.input_tokens) / 2
+    assert asking.query_usage.input_tokens * 2 == asking.spent.input_tokens
+    assert comparison.pair(asking.label, "bm25", "input_tokens").questions == 2
+    value = next(one for one in comparison.to_json()["methods"] if one["label"] == asking.label)
+    assert value["usage"]["query"]["input_tokens"] == asking.query_usage.input_tokens
+
+
+# ---------------------------------------------------------------- failing on every question
+
+
+def test_a_method_that_failed_on_every_question_is_no_loser_and_comes_back(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    server.choose = lambda received, earlier: status(500, "broken")
+    comparison = compared(tmp_path, "bm25", Asking(), llm=LLM)
+    (broken,) = comparison.failed
+    assert [method.label for method in comparison.methods] == ["bm25"]
+    assert comparison.pairs == ()
+    assert "is best" not in sentence(comparison)
+    assert f"{broken.label} failed on every question, and is not compared: LanguageError" in sentence(comparison)
+    server.choose = lambda received, earlier: None
+    mended = compared(tmp_path, "bm25", Asking(), llm=LLM)
+    assert mended.failed == ()
+    assert all(method.latency.questions == 2 for method in mended.methods)  # its latency was not lost for good
+
+
+def test_the_command_ends_with_a_code_after_the_others_are_shown(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_desk(tmp_path, monkeypatch)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    server.choose = lambda received, earlier: status(500, "broken")
+    asked = ("compare", "notes", "--questions", "questions.csv", "--llm", LLM)
+    done = ragindex(*asked, "--methods", "bm25,self-ask(base=bm25)", "--fail-below", "self-ask(base=bm25):R@5=0.1")
+    assert done.code == 7
+    assert "bm25 reaches 100.0 at R@5; there is nothing to compare it with." in " ".join(done.out.split())
+    assert "NOT ONE QUESTION" in done.out
+    assert "failed on every question, and is not compared: LanguageError" in done.err
+    value = json.loads((tmp_path / "ragindex-results" / "notes" / "comparison.json").read_text())
+    assert [len(value[name]) for name in ("methods", "failed", "pairs")] == [1, 1, 0]
+    assert "No method answered any question." in failed(7, *asked, "--methods", "self-ask(base=bm25)")

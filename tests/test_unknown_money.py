@@ -1,0 +1,209 @@
+"""Money that is not known is no 0: not in a sum, a pair, a table, a file, a plot or a tracker."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from command_line import ragindex
+from hypothesis import given
+from hypothesis import strategies as st
+from made_comparisons import made
+from made_language import ECHO, answering, opened
+from openai_server import KEY, OpenAIServer
+from rich.console import Console
+
+from eval import answering as asking
+from eval import outputs, report, results, tracking
+from eval.comparison import Comparison, Study
+from eval.readings import Reading, costs
+from eval.sections import figures
+from eval.terminal import table
+from eval.verdict import differ
+from ragindex.coverage import Coverage
+from ragindex.encoders.cached import CachedEncoder
+from ragindex.encoders.openai_compatible import OpenAICompatible
+from ragindex.language import ledger
+from ragindex.language.cache import Cache
+from ragindex.language.prices import Prices
+from ragindex.language.setting import Setting
+from ragindex.stores.lancedb import LanceDB
+from ragindex.types import Usage
+
+COUNT = 40
+
+
+def comparison() -> Comparison:
+    """`free` asks nobody, `dear` pays, and of `unknown` one question's money is not known."""
+    recalls = {label: [1.0] * COUNT for label in ("unknown", "free", "dear")}
+    known = [Usage(1.0, 10 + number, 5, 0.25) for number in range(COUNT)]
+    paid = {"free": [Usage(1.0)] * COUNT, "dear": known, "unknown": [*known[:-1], Usage(1.0, 10, 5, None)]}
+    return made(recalls, paid=paid)
+
+
+def study() -> Study:
+    return Study("money", (comparison(),))
+
+
+def terminal(folder: Path) -> list[str]:
+    console = Console(width=250, record=True, file=io.StringIO())
+    console.print(table(comparison()))
+    row = next(line for line in console.export_text().splitlines() if line.startswith("unknown"))
+    return [row.split()[at] for at in (7, 8, 10)]
+
+
+def page(folder: Path) -> list[str]:
+    soup = BeautifulSoup(report.html(study()), "html.parser")
+    heads = [cell.get_text() for cell in soup.select("#c1-table thead th")]
+    cells = [cell.get_text() for cell in soup.select("#c1-table tbody tr")[0].select("th, td")]
+    row = dict(zip(heads, cells, strict=True))
+    return [row["index $"], row["spent $"], row["$ a question"]]
+
+
+def command(folder: Path) -> list[str]:
+    usage = outputs.as_json(study())["methods"][0]["usage"]
+    return [usage[phase]["money"] for phase in ("index", "spent", "query")]
+
+
+def files(folder: Path) -> list[str]:
+    outputs.write(study(), folder)
+    value = json.loads((folder / "comparison.json").read_text())["methods"][0]
+    last = [json.loads(line) for line in (folder / "per_query.jsonl").read_text().splitlines()][COUNT - 1]
+    assert (last["method"], last["query"]) == ("unknown", f"q{COUNT}")
+    return [last["usage"]["money"], value["index"]["parts"]["extractions"]["money"], value["usage"]["query"]["money"]]
+
+
+def read_back(folder: Path) -> list[float | None]:
+    outputs.write(study(), folder)
+    method = results.read(folder).comparisons[0].method("unknown")
+    assert method.final[0].usage.money == 0.25
+    return [method.index_usage.money, method.spent.money, method.query_usage.money]
+
+
+def tracker(folder: Path) -> list[float | None]:
+    logged = tracking._method_metrics(comparison().method("unknown"))
+    assert logged["usage/query/input_tokens"] > 0
+    assert tracking._method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
+    return [logged.get(f"usage/{phase}/money") for phase in ("index", "spent", "query")]
+
+
+def questions(folder: Path) -> list[float | None]:
+    asking.append(folder / "answers.jsonl", comparison().method("unknown").final)
+    return [asking.read(folder / "answers.jsonl")[f"q{COUNT}"].usage.money]
+
+
+OUTPUTS: list[Callable[[Path], list[object]]] = [
+    terminal,
+    page,
+    command,
+    files,
+    read_back,
+    tracker,
+    questions,
+]
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output.__name__)
+def test_no_output_makes_a_number_of_it(output: Callable[[Path], list[object]], tmp_path: Path) -> None:
+    assert set(output(tmp_path)) in ({"–"}, {None})
+
+
+def test_it_has_no_pair_no_interval_and_no_place_in_a_plot() -> None:
+    found = comparison()
+    money = [(pair.a, pair.b) for pair in found.pairs if pair.metric == "money"]
+    assert money == [("free", "dear")]
+    assert differ(found, "free", "dear", "money")
+    assert not differ(found, "unknown", "dear", "money")
+    assert "money" not in found.method("unknown").ci95
+    assert "money" in found.method("dear").ci95
+    assert len([pair for pair in found.pairs if pair.metric == "input_tokens"]) == 3
+    plot = next(plot for plot in figures.section(found) or () if plot.title == "R@5 against money")
+    assert "dear" in plot.drawing
+    assert "unknown: " not in plot.drawing.partition("<desc>")[2].partition("</desc>")[0]
+
+
+def test_a_column_of_money_is_shown_where_it_is_unknown_of_one_and_0_of_the_others() -> None:
+    unknown = made({"a": [1.0], "b": [1.0]}, paid={"a": [Usage(0.0, 1, 1, None)]})
+    console = Console(width=250, record=True, file=io.StringIO())
+    console.print(table(unknown))
+    rows = console.export_text().splitlines()
+    assert "$" in rows[1]
+    assert [line.count("–") for line in rows[2:4]] == [5, 2]  # a's money three times; neither was timed
+
+
+amounts = st.one_of(st.none(), st.floats(0, 10))
+
+
+@given(st.lists(amounts, max_size=6))
+def test_a_sum_is_known_where_every_part_is(parts: list[float | None]) -> None:
+    unknown = None in parts
+    with ledger.recording() as tally:
+        for money in parts:
+            ledger.book(ledger.Entry("task", "model", input_tokens=1, money=money), 0.0)
+    read = costs([Reading("", True, usage=Usage(money=money)) for money in parts])
+    assert (tally.first.money is None) == unknown
+    assert (sum((Usage(money=money) for money in parts), Usage()).money is None) == unknown
+    assert tally.by_item().get(None, Usage()).money == tally.first.money
+    assert read is None or (read.money is None) == unknown
+
+
+def test_what_a_part_cost_stays_unknown_on_the_disk(tmp_path: Path) -> None:
+    store = LanceDB().open(tmp_path / "store")
+    coverage = Coverage.open(store, "part", shares=False)
+    coverage.cover(["a", "b"], ["1", "1"], Usage(1.0, 10, 4, 0.5))
+    assert coverage.cost() == Usage(1.0, 10, 4, 0.5)
+    coverage.cover(["c"], ["1"], Usage(1.0, 1, 1, None))
+    assert coverage.cost() == Usage(2.0, 11, 5, None)
+    coverage.touch(["c"])
+    assert Coverage.open(store, "part", shares=False).cost() == Usage(2.0, 11, 5, None)
+    coverage.forget(["c"])
+    assert coverage.cost() == Usage(1.0, 10, 4, 0.5)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setenv("EMBEDDING_API_KEY", KEY)
+    with answering(monkeypatch) as running:
+        monkeypatch.setenv("EMBEDDING_BASE_URL", running.url)
+        yield running
+
+
+def test_an_encoder_without_a_price_has_no_money(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpriced = CachedEncoder(OpenAICompatible(model="unheard-of").open(), tmp_path / "vectors.sqlite")
+    priced = CachedEncoder(OpenAICompatible(model="heard-of", price=1e6).open(), tmp_path / "vectors.sqlite")
+    for encoder, money in ((unpriced, None), (priced, 2.0)):
+        for _ in range(2):  # the second time from the file
+            _, first, _ = encoder.encode_documents_with_usage(["two words"])
+            assert (first.input_tokens, first.money) == (2, money)
+        with ledger.recording() as tally:
+            encoder.encode_queries(["two words"])
+        assert tally.first.money == money
+    own = tmp_path / "prices.yaml"
+    own.write_text("models:\n  unheard-of: {input: 500000.0, output: 0.0}\n")
+    monkeypatch.setenv("RAGINDEX_PRICES", str(own))
+    assert OpenAICompatible(model="unheard-of").open().usage(["two words"]).money == pytest.approx(1.0)
+
+
+def test_kept_calls_without_a_price_have_a_dash(server: OpenAIServer, tmp_path: Path) -> None:
+    from ragindex.workspace import Workspace
+
+    with Workspace.open(tmp_path / "w"):
+        pass
+    opened(server, setting=Setting(cache=Cache(tmp_path / "w" / "calls.sqlite"), prices=Prices({}))).run(
+        ECHO, {"text": "one two"}
+    )
+    done = ragindex("cache", "--workspace", tmp_path / "w", "--json", "-")
+    assert done.json["tasks"][0]["money"] is None
+    line = next(line for line in ragindex("cache", "--workspace", tmp_path / "w").out.splitlines() if "echo" in line)
+    assert "–" in line
+    assert "0.0000" not in line
+
+
+def test_an_unpriced_share_of_a_batch_is_unknown() -> None:
+    with ledger.recording() as tally:
+        ledger.book(ledger.Entry("task", "model", input_tokens=3, money=None), 0.0)
+    assert [usage.money for usage, _ in asking._shared(tally, 2)] == [None, None]
