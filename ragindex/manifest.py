@@ -5,6 +5,7 @@ One JSON file, replaced in one step, names everything that a result depends on.
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
-FORMAT = 1
+FORMAT = 2
 _FILE = "workspace.json"
 _LIBRARIES = (
     *("ragindex", "lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
@@ -32,7 +33,18 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     size: int | None
     overlap: int | None
     store: dict[str, Any]
-    source: str = ""
+
+
+class Source(BaseModel, frozen=True, extra="forbid"):
+    """Where documents of a workspace come from: each of its documents belongs to one source.
+
+    `root` is the folder that ids are relative to, the file of a data set, or the name of a made corpus, all in full;
+    "" for the documents that a program adds. `format` is how it is read. Every id begins with `prefix`.
+    """
+
+    root: str
+    format: str
+    prefix: str = ""
 
 
 class PartRecord(BaseModel, frozen=True, extra="forbid"):
@@ -62,8 +74,9 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
-    """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key;
-    `llm` the language model last used; `imports` the hashes of imported files by the name of the part they fill.
+    """`sources` are by name; `corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by
+    name; `parts` by key; `llm` the language model last used; `imports` the hashes of imported files by the name of the
+    part they fill.
 
     `finished_by` are the store's parameters that the parts' collections were finished with (`StorePlugin.finishes_by`).
 
@@ -73,6 +86,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     format: int = FORMAT
     settings: Settings
     seed: int = 0
+    sources: dict[str, Source] = {}
     corpus: str = ""
     documents_version: int = 0
     documents: int = 0
@@ -102,10 +116,23 @@ def read(folder: Path) -> Manifest | None:
             f"The workspace {folder} has format {found}; this ragindex reads up to {FORMAT}. "
             "Run: pip install --upgrade ragindex"
         )
+    if isinstance(found, int) and found < FORMAT:
+        raise WorkspaceError(
+            f"The workspace {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
+            f"Build it in another folder, into which you may copy {folder / 'caches'} first, to pay for nothing again. "
+            f"Run: ragindex index {_earlier_data(value)} --workspace {shlex.quote(f'{folder}-{FORMAT}')}"
+        )
     try:
         return Manifest.model_validate(value)
     except ValidationError as error:
         raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
+
+
+def _earlier_data(value: Mapping[str, Any]) -> str:
+    """What a workspace of format 1 was built from, as a command names it."""
+    settings = value.get("settings")
+    source = settings.get("source") if isinstance(settings, dict) else None
+    return shlex.quote(source) if isinstance(source, str) and os.path.exists(source) else "DATA"
 
 
 @contextmanager
