@@ -190,7 +190,7 @@ def speed(data: Path, triples: Path, folder: Path) -> None:
     asked = [query.text for query in dataset.queries]
     with beside_the_model(folder):
         workspace = Workspace.open("index", encoder=ENCODER, cutting=None)
-        workspace.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
+        workspace.replace(dataset.corpus)
         workspace.import_part("extractions", triples)
         for scoring in ("composed", "refined"):
             written = NAIVE.format(scoring)

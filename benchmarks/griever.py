@@ -265,7 +265,7 @@ def asking(data: Path, triples: Path | None) -> Asking:
     """The data set and a workspace with its documents."""
     dataset = datasets.load(data)
     workspace = Workspace.open("index", encoder=ENCODER, cutting=None)
-    workspace.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
+    workspace.replace(dataset.corpus)
     if triples is not None:
         workspace.import_part("extractions", triples)
     return Asking(dataset, workspace)

@@ -20,14 +20,16 @@ from eval.question_files import (
     plain_questions,
 )
 from eval.showing import many
+from ragindex import sources
 from ragindex.corpus import Corpus, read
 from ragindex.corpus.benchmarks import pair_of_files
 from ragindex.corpus.json_items import Problems
 from ragindex.documents import metadata_json
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
+from ragindex.workspace import Workspace
 
-__all__ = ["Dataset", "Gold", "ask", "fingerprint", "load", "origin"]
+__all__ = ["Dataset", "Gold", "ask", "fingerprint", "held", "load", "origin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,26 @@ def ask(
     """A corpus that is there already with the questions of a `.csv` or `.txt` file; otherwise as `load`."""
     problems, file = Problems(skip_bad), Path(questions)
     return _dataset(corpus, list(_asked_in_file(file, Finder(corpus), problems)), problems, file, limit, seed)
+
+
+def held(dataset: Dataset, workspace: Workspace) -> Dataset:
+    """The dataset as a workspace holds it: with its ids there, and with the documents of other sources, if any."""
+    lead = sources.lead(workspace.manifest.sources, dataset.corpus)
+    count = workspace.documents.collection.count()
+    others = count - len(dataset.corpus.documents)
+    if not lead and not others:
+        return dataset
+    documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
+    corpus = replace(dataset.corpus, documents=documents)
+    gold = None if dataset.gold is None else {id: _led(one, lead) for id, one in dataset.gold.items()}
+    said = (f"{others:,} documents that the workspace holds besides are searched too",) if others else ()
+    found = fingerprint(corpus, dataset.queries, gold)
+    return replace(dataset, corpus=corpus, gold=gold, fingerprint=found, notes=(*dataset.notes, *said))
+
+
+def _led(gold: Gold, lead: str) -> Gold:
+    grades = {lead + id: grade for id, grade in gold.grades.items()}
+    return replace(gold, doc_ids=frozenset(lead + id for id in gold.doc_ids), grades=grades)
 
 
 def origin(written: Path | str) -> str:

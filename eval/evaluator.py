@@ -95,7 +95,8 @@ def compare(
         if dataset is None:
             dataset = _held(opened, loading)
         else:
-            opened.replace(dataset.corpus.documents, source=dataset.source or dataset.name)
+            opened.replace(dataset.corpus)
+            dataset = datasets.held(dataset, opened)
         _require_questions(dataset)
         if triples is not None:
             opened.import_part(imports.TRIPLES, Path(triples))

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import BadParameter
 
-from ragindex import answers, filters, imports, opening, registry
+from ragindex import answers, filters, imports, manifest, opening, registry, sources
 from ragindex.console import (
+    AsOption,
     BudgetOption,
     EncoderOption,
     FormatOption,
@@ -33,6 +35,7 @@ from ragindex.console import (
 from ragindex.corpus import Corpus, read
 from ragindex.describing import Parameter, description, parameters
 from ragindex.doctor import findings
+from ragindex.documents import Changed
 from ragindex.errors import RagindexError, UsageError
 from ragindex.interfaces import IndexingScheme
 from ragindex.language.budget import limited
@@ -44,6 +47,8 @@ from ragindex.site import MeteredCollection
 from ragindex.specs import parse_many
 from ragindex.types import Query
 from ragindex.workspace import PartFigures, Workspace
+
+_NAMED = 5  # documents that a sentence names
 
 app = typer.Typer(
     name="ragindex",
@@ -87,6 +92,7 @@ def index(
     methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to build.")] = "hybrid",
     format: FormatOption = None,
     skip_bad: SkipBadOption = False,
+    named: AsOption = "",
     language: LanguageOption = None,
     encoder: EncoderOption = None,
     llm: LlmOption = None,
@@ -99,9 +105,10 @@ def index(
     seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Make the workspace hold exactly the documents of DATA and build methods over them.
+    """Bring a workspace up to the documents of DATA, which it remembers, and build methods over all it holds.
 
-    Without DATA, build over the documents that are there. A run that was stopped goes on where it was.
+    What is gone from DATA is removed; documents from elsewhere stay. Without DATA, build over the documents that are
+    there. A run that was stopped goes on where it was.
 
     Example: ragindex index my-documents/ --workspace my-index --methods bm25,hybrid
     """
@@ -117,14 +124,12 @@ def index(
         llm=llm,
         store=store,
         language=language,
-        cutting="default" if corpus is None else corpus.cutting,
+        cutting="default" if corpus is None else sources.cutting(manifest.read(folder), corpus),
         seed=seed_of(folder, seed),
         asking=asking,
         keep_calls=not no_cache,
     ) as opened:
-        if corpus is not None and data is not None:
-            where = str(Path(data).resolve()) if Path(data).exists() else corpus.name  # a world lies nowhere
-            opened.replace(corpus.documents, source=where)
+        changed = None if corpus is None else opened.replace(corpus, source=named)
         if triples is not None:
             opened.import_part(imports.TRIPLES, triples)
         opened.sync(schemes)
@@ -137,12 +142,15 @@ def index(
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in figures.items()},
         "notes": said,
+        **({} if changed is None else {"changed": _changes(changed)}),
     }
     rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in figures.items()]
     flags = f"--workspace {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"  # type: ignore[arg-type]
 
     def show() -> None:
         out().print(f"{counts.documents} documents, {counts.passages} passages in {plain(str(workspace))}")
+        if changed is not None:
+            out().print(plain(f"{data}: {_sentence(changed)}"), soft_wrap=True)
         out().print(table(("part", "seconds", "MB", "search"), rows))
         for sentence in said:
             out().print(plain(sentence), soft_wrap=True)
@@ -189,34 +197,42 @@ def search(
 
 @app.command()
 def add(
-    data: Annotated[str, typer.Argument(help="Documents: a folder, a file or world:1k.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     workspace: WorkspaceOption,
     format: FormatOption = None,
     skip_bad: SkipBadOption = False,
+    named: AsOption = "",
     encoder: EncoderOption = None,
     store: StoreOption = None,
     json: JsonOption = None,
 ) -> None:
     """Add documents to a workspace, replacing those with the same id, and bring what was built up to them.
 
-    Example: ragindex add new-documents/ --workspace my-index
+    The ids of files are relative to the folder that the workspace remembers; another folder needs a name.
+
+    Example: ragindex add new-documents/ --as new --workspace my-index
     """
-    corpus = _read(data, workspace, format, skip_bad)
-    with Workspace.open(workspace, encoder=encoder, store=store, seed=seed_of(workspace, None)) as opened:
-        changed = opened.add(corpus.documents)
+    corpora = [_read(one, workspace, format, skip_bad) for one in data]
+    cutting = sources.cutting(manifest.read(workspace), corpora[0], kept=True)
+    with Workspace.open(
+        workspace, encoder=encoder, store=store, cutting=cutting, seed=seed_of(workspace, None)
+    ) as opened:
+        changed = opened.add(corpora, source=named)
         opened.sync()
         built = bool(opened.manifest.parts)
     if not built:
         note(f"Nothing is built over them yet. Run: ragindex index --workspace {_quoted(workspace)} --methods hybrid")
-    sentence = f"{changed.added} added, {changed.changed} changed, {changed.unchanged} as they were"
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
-    emit(value, json, lambda: out().print(sentence))
+    emit(value, json, lambda: out().print(_sentence(changed)))
 
 
 @app.command()
 def remove(
-    ids: Annotated[list[str], typer.Argument(help="Document ids.")],
     workspace: WorkspaceOption,
+    ids: Annotated[list[str] | None, typer.Argument(help="Document ids.", show_default=False)] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Remove all that came from there, and forget it.")
+    ] = None,
     encoder: EncoderOption = None,
     store: StoreOption = None,
     json: JsonOption = None,
@@ -225,9 +241,14 @@ def remove(
 
     Example: ragindex remove notes/old.md --workspace my-index
     """
+    if bool(ids) == bool(source):
+        raise BadParameter("Missing argument 'IDS...' or --source NAME: one of them.")
     with Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed_of(workspace, None)) as opened:
-        changed = opened.remove(ids)
+        there = _files(opened, ids or [])
+        changed = opened.remove(ids) if ids else opened.remove_source(source or "")
         opened.sync()
+    for file in there:
+        note(f"{file} is still there: it comes back when its folder is indexed again.")
     emit({"removed": changed.removed}, json, lambda: out().print(f"{changed.removed} removed"))
 
 
@@ -269,6 +290,28 @@ def _figures(opened: Workspace, schemes: Sequence[IndexingScheme]) -> dict[str, 
     parts = {registry.label(part): part for scheme in schemes for part in opened.all_parts(scheme)}  # type: ignore[arg-type]
     fit = opened.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return {name: opened.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})
+
+
+def _changes(changed: Changed) -> dict[str, int]:
+    return {name: getattr(changed, name) for name in ("added", "changed", "removed", "unchanged")}
+
+
+def _sentence(changed: Changed) -> str:
+    """What was done to documents. Those that came to others, and those that left their folder, are named."""
+    added = _names(changed.new) if changed.changed + changed.unchanged else ""
+    removed = f", {changed.removed} removed{_names(changed.gone)}" if changed.removed else ""
+    return f"{changed.added} added{added}, {changed.changed} changed{removed}, {changed.unchanged} as they were"
+
+
+def _names(ids: Sequence[str]) -> str:
+    return f" ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})" if ids else ""
+
+
+def _files(opened: Workspace, ids: Sequence[str]) -> list[Path]:
+    """The files, still there, of the first few of these documents."""
+    owners, known = opened.documents.sources(ids[:_NAMED]), opened.manifest.sources
+    files = [sources.file_of(known[owner], id) for id, owner in owners.items()]
+    return [file for file in files if file is not None]
 
 
 def _unknown_keys(opened: Workspace, scheme: IndexingScheme, wanted: Iterable[str]) -> list[str]:

@@ -70,6 +70,12 @@ FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="F", help="The format of DATA, where it is not recognised.")
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Count and skip what cannot be read.")]
+AsOption = Annotated[
+    str,
+    typer.Option(
+        "--as", metavar="NAME", help="A name for DATA, which its ids begin with: any but the first folder needs one."
+    ),
+]
 LanguageOption = Annotated[str | None, typer.Option("--language", metavar="L", help="The language of the documents.")]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", metavar="S", help="The seed of everything random. Default: the workspace's.")

@@ -21,7 +21,7 @@ from ragindex.errors import DataError
 from ragindex.interfaces import Collection, Schema
 from ragindex.types import Document, Metadata
 
-SCHEMA = Schema(stored=("title", "text", "metadata", "revision"), keywords=("passages",))
+SCHEMA = Schema(stored=("title", "text", "metadata", "revision", "source"), keywords=("passages",))
 _BATCH = 2000
 _FEW = 64
 PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata")])
@@ -29,12 +29,17 @@ PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """How many documents a call added, changed, removed, and found as they were."""
+    """How many documents a call added, changed, removed, and found as they were.
+
+    `new` are the ids of those added; `gone` of those removed because their source does not hold them any more.
+    """
 
     added: int = 0
     changed: int = 0
     removed: int = 0
     unchanged: int = 0
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +49,25 @@ class Documents:
     collection: Collection
     cutting: Cutting | None
 
-    def upsert(self, documents: Iterable[Document], advance: Callable[[int], None] = lambda done: None) -> Changed:
-        """Add documents, each id once, replacing those with the same id."""
-        source, held = iter(documents), _Held(self.collection)
-        added = changed = unchanged = 0
-        while batch := list(islice(source, _BATCH)):
-            known = held.revisions([document.id for document in batch])
-            rows = [_row(document, self.cutting) for document in batch]
+    def upsert(
+        self, documents: Iterable[Document], source: str, advance: Callable[[int], None] = lambda done: None
+    ) -> Changed:
+        """Add documents of a source, each id once, replacing those with the same id."""
+        coming, held = iter(documents), _Held(self.collection, "revision")
+        added, changed, unchanged = list[str](), 0, 0
+        while batch := list(islice(coming, _BATCH)):
+            known = held.values([document.id for document in batch])
+            rows = [{**_row(document, self.cutting), "source": source} for document in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROWS))
-            added += sum(row["id"] not in known for row in new)
+            added += [row["id"] for row in new if row["id"] not in known]
             changed += sum(row["id"] in known for row in new)
             unchanged += len(rows) - len(new)
             advance(len(batch))
-        if added + changed > _FEW:
+        if len(added) + changed > _FEW:
             self.collection.finish()  # the passages are about to be looked up by id
-        return Changed(added, changed, 0, unchanged)
+        return Changed(len(added), changed, 0, unchanged, tuple(added))
 
     def remove(self, ids: Sequence[str]) -> int:
         """Remove those of `ids` that are there; how many there were."""
@@ -68,9 +75,10 @@ class Documents:
         self.collection.delete(found)
         return len(found)
 
-    def ids(self) -> list[str]:
-        """The ids of all documents."""
-        return [id for batch in self.collection.scan(()) for id in batch.column("id").to_pylist()]
+    def sources(self, ids: Sequence[str] | None = None) -> dict[str, str]:
+        """The sources of all documents by id, or of those of `ids` that are there."""
+        held = _Held(self.collection, "source")
+        return held.everything() if ids is None else held.values(list(ids))
 
     def __iter__(self) -> Iterator[Document]:
         """All documents, in no stated order."""
@@ -115,23 +123,26 @@ _SPANS = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
 
 
 class _Held:
-    """The revisions of documents that are there: looked up for a few, read whole for many."""
+    """A field of the documents that are there, by id: looked up for a few, read whole for many."""
 
-    def __init__(self, collection: Collection) -> None:
-        self.collection = collection
+    def __init__(self, collection: Collection, field: str) -> None:
+        self.collection, self.field = collection, field
         self.all: dict[str, str] | None = None
 
-    def revisions(self, ids: list[str]) -> dict[str, str]:
+    def values(self, ids: list[str]) -> dict[str, str]:
         if len(ids) <= _FEW and self.all is None:
-            return _by_id([self.collection.get(ids, ("revision",))])
+            return self._by_id([self.collection.get(ids, (self.field,))])
+        held = self.everything()
+        return {id: held[id] for id in ids if id in held}
+
+    def everything(self) -> dict[str, str]:
         if self.all is None:
-            self.all = _by_id(self.collection.scan(("revision",)))
-        return {id: self.all[id] for id in ids if id in self.all}
+            self.all = self._by_id(self.collection.scan((self.field,)))
+        return self.all
 
-
-def _by_id(batches: Iterable[pa.RecordBatch]) -> dict[str, str]:
-    pairs = (zip(b.column("id").to_pylist(), b.column("revision").to_pylist(), strict=True) for b in batches)
-    return {id: revision for batch in pairs for id, revision in batch}
+    def _by_id(self, batches: Iterable[pa.RecordBatch]) -> dict[str, str]:
+        pairs = (zip(b.column("id").to_pylist(), b.column(self.field).to_pylist(), strict=True) for b in batches)
+        return {id: value for batch in pairs for id, value in batch}
 
 
 def metadata_json(metadata: Metadata) -> str:

@@ -5,6 +5,8 @@ damaged.
 """
 
 import json
+import os
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +36,18 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     size: int | None
     overlap: int | None
     store: dict[str, Any]
-    source: str = ""
+
+
+class Source(BaseModel, frozen=True, extra="forbid"):
+    """Where documents of a workspace come from: each of its documents belongs to one source.
+
+    `root` is the folder that ids are relative to, the file of a data set, or the name of a made corpus, all in full;
+    "" for the documents that a program adds. `format` is how it is read. Every id begins with `prefix`.
+    """
+
+    root: str
+    format: str
+    prefix: str = ""
 
 
 class PartRecord(BaseModel, frozen=True, extra="forbid"):
@@ -65,9 +78,9 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
-    """`corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by name; `parts` by key;
-    `llm` the language model last used; `imports` the hashes of imported files by the name of the part they fill, and
-    `imported_from` where they lay.
+    """`sources` are by name; `corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by
+    name; `parts` by key; `llm` the language model last used; `imports` the hashes of imported files by the name of the
+    part they fill, and `imported_from` where they lay.
 
     `finished_by` are the store's parameters that the parts' collections were finished with (`StorePlugin.finishes_by`).
 
@@ -77,6 +90,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     format: int = FORMAT
     settings: Settings
     seed: int = 0
+    sources: dict[str, Source] = {}
     corpus: str = ""
     documents_version: int = 0
     documents: int = 0
@@ -100,7 +114,7 @@ def read(folder: Path) -> Manifest | None:
     whole = [None if content is None else durable.unsealed(content) for content in held]
     value = next((one for one in whole if one is not None), None)
     if value is None:
-        _require_format(folder, _format_of(held[0]))
+        _require_format(folder, _without_hash(held[0]))
         raise WorkspaceError(
             f"{folder} is no readable workspace: {_FILE} is not as it was written, and neither is {_COPY}. "
             "Run: ragindex index DATA --workspace OTHER"
@@ -108,7 +122,7 @@ def read(folder: Path) -> Manifest | None:
     if whole[0] is None:
         found = f"{folder / _FILE} is damaged or gone, and was read from its copy"
         warnings.warn(f"{found}. {durable.advice(folder)}", durable.MendedWarning, stacklevel=2)
-    _require_format(folder, value.get("format"))
+    _require_format(folder, value)
     try:
         return Manifest.model_validate(value)
     except ValidationError as error:
@@ -124,16 +138,17 @@ def _content(path: Path) -> bytes | None:
         raise WorkspaceError(f"{path.parent} is no readable workspace: {path.name}: {error}") from error
 
 
-def _format_of(content: bytes | None) -> Any:
-    """The format that a file without a hash of ours says it has."""
+def _without_hash(content: bytes | None) -> dict[str, Any]:
+    """What a file without a hash of ours says: an earlier version of ragindex wrote none."""
     try:
         value = json.loads(content or b"")
     except ValueError:
-        return None
-    return value.get("format") if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
-def _require_format(folder: Path, found: Any) -> None:
+def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
+    found = value.get("format")
     if isinstance(found, int) and found > FORMAT:
         raise NewerFormatError(
             f"The workspace {folder} has format {found}; this ragindex reads up to {FORMAT}. "
@@ -142,8 +157,16 @@ def _require_format(folder: Path, found: Any) -> None:
     if isinstance(found, int) and found < FORMAT:
         raise WorkspaceError(
             f"The workspace {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
-            "Run: ragindex index DATA --workspace OTHER"
+            f"Build it in another folder, into which you may copy {folder / 'caches'} first, to pay for nothing again. "
+            f"Run: ragindex index {_earlier_data(value)} --workspace {shlex.quote(f'{folder}-{FORMAT}')}"
         )
+
+
+def _earlier_data(value: Mapping[str, Any]) -> str:
+    """What a workspace of format 1 was built from, as a command names it."""
+    settings = value.get("settings")
+    source = settings.get("source") if isinstance(settings, dict) else None
+    return shlex.quote(source) if isinstance(source, str) and os.path.exists(source) else "DATA"
 
 
 @contextmanager

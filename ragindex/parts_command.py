@@ -59,7 +59,7 @@ def parts(
     encoder: EncoderOption = None,
     json: JsonOption = None,
 ) -> None:
-    """List the parts that a workspace holds, with records, bytes and seconds, or look into one.
+    """List the parts of a workspace, with records, bytes and seconds, and its sources; or look into one part.
 
     Example: ragindex parts same_as --workspace my-index --audit --sample 20
     """
@@ -94,6 +94,7 @@ def _list(opened: Workspace, name: str | None, json: str | None) -> None:
     if name is not None and not held:
         raise _missing(opened, name)
     rows = sorted((_row(opened, key, one) for key, one in held), key=lambda row: (row["part"], row["id"]))
+    sources = [] if name is not None else opened.sources()
 
     def show() -> None:
         columns = ("part", "encoder", "records", "MB", "seconds")
@@ -108,8 +109,16 @@ def _list(opened: Workspace, name: str | None, json: str | None) -> None:
             for row in rows
         ]
         out().print(table(columns, shown) if rows else _NOTHING)
+        if sources:
+            out().print(_source_table(sources))
 
-    emit({"parts": rows}, json, show)
+    emit({"parts": rows} | ({} if name is not None else {"sources": sources}), json, show)
+
+
+def _source_table(sources: Sequence[Mapping[str, str | int]]) -> RenderableType:
+    columns = ("source", "documents", "ids begin with", "format", "from")
+    names = ("name", "documents", "prefix", "format", "root")
+    return table(columns, [tuple(str(one[name]) for name in names) for one in sources])
 
 
 _NOTHING = "No part is built. Run: ragindex index --workspace DIR --methods METHOD"

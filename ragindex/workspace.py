@@ -3,20 +3,21 @@
 import shutil
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ragindex import durable, imports, journal, mending, registry, revisions, tracing
+from ragindex import durable, imports, journal, mending, registry, revisions, sources, tracing
 from ragindex import manifest as manifests
-from ragindex.corpus import Cutting, passage_text
+from ragindex.corpus import Corpus, Cutting, passage_text
 from ragindex.coverage import Coverage
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
-from ragindex.errors import DataError, EngineError, MissingPartError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import EngineError, MissingPartError, StoreError, UsageError, WorkspaceError
 from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, tasks_of, uses_encoder
 from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
 from ragindex.journal import DamagedJournalError, Journal
@@ -28,6 +29,7 @@ from ragindex.progress import bar
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
 from ragindex.site import BuildEncoder, PartSite
+from ragindex.sources import Asking, Placed
 from ragindex.sync import Building, Synced, bring_up, finished
 from ragindex.text import language_warning
 from ragindex.types import Document, Usage
@@ -151,45 +153,69 @@ class Workspace:
         return Documents(self.store.open("documents", version), self.cutting)
 
     @mending.advising
-    def add(self, documents: Iterable[Document]) -> Changed:
-        """Add documents, replacing those with the same id. `sync` brings parts up to them."""
-        kept = _distinct(documents)
-        with self._writing("ragindex add") as corpus, bar("adding documents", len(kept)) as advance:
-            self._own()
-            changed = corpus.upsert(kept, advance)
-        self._warn_of_language(kept)
+    def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
+        """Add documents, replacing those with the same id. `sync` brings parts up to them.
+
+        A corpus that was read from a path belongs to the source of that path: ids are relative to the folder that the
+        workspace remembers. A second folder needs a name, `source`, which its ids begin with. The documents that a
+        program makes keep their ids; `source` names them (default: "program"). Raises UsageError, and WorkspaceError
+        where an id is that of another source's document; nothing is written then.
+        """
+        given = sources.corpora(documents, source)
+        with self._writing("ragindex add") as corpus:
+            changed = self._bring_in(corpus, self._placed(corpus, given, source, "add"))
+        self._warn_of_language(given)
         return changed
 
     @mending.advising
     def remove(self, ids: Sequence[str]) -> Changed:
-        """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then."""
+        """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then.
+
+        What is still in the file or folder it came from comes back when that is indexed again.
+        """
         with self._writing("ragindex remove") as corpus:
-            found = set(corpus.collection.get(list(ids), ()).column("id").to_pylist())
+            found = corpus.sources(ids)
             unknown = [id for id in ids if id not in found]
             if unknown:
-                raise UsageError(f"The workspace {self.folder} holds no document {unknown[0]!r}. Nothing was removed.")
-            self._own()
-            return Changed(removed=corpus.remove(list(ids)))
+                id = sources.id_of(self.manifest.sources, unknown[0])
+                meant = f" The id of that file is {id!r}." if id in corpus.sources([id or ""]) else ""
+                raise UsageError(
+                    f"The workspace {self.folder} holds no document {unknown[0]!r}. Nothing was removed.{meant}"
+                )
+            return Changed(removed=corpus.remove(list(found)))
 
     @mending.advising
-    def replace(self, documents: Iterable[Document], *, source: str = "") -> Changed:
-        """Make the corpus hold exactly these documents.
+    def remove_source(self, name: str) -> Changed:
+        """Remove all documents of a source and forget it. Raises UsageError where there is none of that name."""
+        with self._writing("ragindex remove") as corpus:
+            if name not in self.manifest.sources:
+                there = ", ".join(map(repr, self.manifest.sources)) or "none"
+                raise UsageError(f"The workspace {self.folder} has no source {name!r}. There are: {there}.")
+            removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == name])
+            self._save(sources={one: held for one, held in self.manifest.sources.items() if one != name})
+        return Changed(removed=removed)
 
-        `source` names where they come from. Raises WorkspaceError if the workspace holds documents of another source.
+    @mending.advising
+    def replace(self, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
+        """Make a source hold exactly these documents; those of other sources stay.
+
+        The rest as `add`. Of a file or folder inside a folder that the workspace remembers, only what lies there is
+        brought up to date.
         """
-        kept = _distinct(documents)
-        with self._writing("ragindex index or compare") as corpus, bar("reading documents", len(kept)) as advance:
-            if self.manifest.settings.source != source and corpus.collection.count():
-                raise WorkspaceError(
-                    f"The workspace {self.folder} holds {_origin(self.manifest.settings.source)}, "
-                    f"not {_origin(source)}. Name another --workspace, or leave DATA out to use what is there."
-                )
-            self._save(settings=self.manifest.settings.model_copy(update={"source": source}))
-            changed = corpus.upsert(kept, advance)
-            gone = sorted(set(corpus.ids()) - {document.id for document in kept})
-            removed = corpus.remove(gone)
-        self._warn_of_language(kept)
-        return Changed(changed.added, changed.changed, removed, changed.unchanged)
+        (given,) = sources.corpora(documents, source)
+        with self._writing("ragindex index or compare") as corpus:
+            (placed,) = self._placed(corpus, [given], source, "index")
+            changed = self._bring_in(corpus, [placed])
+            kept = {document.id for document in placed.documents}
+            held = corpus.sources().items()
+            gone = sorted(id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept)
+            corpus.remove(gone)
+        self._warn_of_language([given])
+        return replace(changed, removed=len(gone), gone=tuple(gone))
+
+    def sources(self) -> list[dict[str, str | int]]:
+        """Where the documents come from: name, root, format, prefix of the ids, and the number of documents."""
+        return sources.describe(self.manifest.sources, Counter(self.documents.sources().values()))
 
     def counts(self) -> Counts:
         """Documents and passages of the last finished sync."""
@@ -353,7 +379,7 @@ class Workspace:
                 "parts": [self._key(part, self._pinned_encoder(part)) for part in self.all_parts(scheme)],
                 "corpus": self.manifest.corpus,
                 "seed": self.seed,
-                "settings": self.manifest.settings.model_dump(mode="json", exclude={"source", "store"}),
+                "settings": self.manifest.settings.model_dump(mode="json", exclude={"store"}),
                 "store": registry.fingerprint(model(self.store_plugin)),
                 "libraries": manifests.libraries(),
                 **self._asked(scheme),
@@ -409,9 +435,25 @@ class Workspace:
             self._opened.clear()
             self.manifest = fresh
 
-    def _own(self) -> None:
-        """From now on the documents are not just those of one source: `replace` would lose some."""
-        self._save(settings=self.manifest.settings.model_copy(update={"source": ""}))
+    def _placed(self, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
+        """What is given with its ids here; its sources are remembered. Raises before anything is written."""
+        asking, earlier = Asking(self.folder, verb), self.manifest.sources
+        known, placed = sources.place_all(earlier, given, name, asking)
+        for one in placed:
+            owners = corpus.sources([document.id for document in one.documents])
+            sources.require_free(owners, earlier, known, one, asking)
+        self._save(sources=dict(known))
+        return placed
+
+    def _bring_in(self, corpus: Documents, placed: Sequence[Placed]) -> Changed:
+        with bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
+            found = [corpus.upsert(one.documents, one.source, advance) for one in placed]
+        return Changed(
+            added=sum(one.added for one in found),
+            changed=sum(one.changed for one in found),
+            unchanged=sum(one.unchanged for one in found),
+            new=tuple(id for one in found for id in one.new),
+        )
 
     def _tasks(self, parts: Sequence[Part[Any]], corpus: Documents) -> list[Building]:
         tasks: dict[str, Building] = {}
@@ -600,25 +642,12 @@ class Workspace:
             texts += [passage_text(title, text) for title, text in pairs]
         return texts
 
-    def _warn_of_language(self, documents: Sequence[Document]) -> None:
+    def _warn_of_language(self, given: Sequence[Corpus]) -> None:
+        documents = [document for corpus in given for document in corpus.documents]
         step = max(1, len(documents) // _SAMPLE)
         message = language_warning([document.text for document in documents[::step]], self.language)
         if message is not None:
             warnings.warn(message, LanguageWarning, stacklevel=3)
-
-
-def _origin(source: str) -> str:
-    return f"the documents of {source}" if source else "documents that were added to it"
-
-
-def _distinct(documents: Iterable[Document]) -> list[Document]:
-    """The documents, before anything is written. Raises DataError if an id comes twice."""
-    kept, seen = list(documents), set[str]()
-    for document in kept:
-        if document.id in seen:
-            raise DataError("each document id once", f"the id {document.id!r} twice")
-        seen.add(document.id)
-    return kept
 
 
 def _first(folder: Path, store: Store, settings: Settings, seed: int) -> Manifest:

@@ -79,7 +79,7 @@ def corpus(written: str) -> Corpus:
     """The documents of `world:SIZE[:SEED]`, by id. Raises UsageError."""
     size, seed = parse(written)
     found = tuple(sorted(documents(size, seed), key=lambda document: document.id))
-    return Corpus(name(size, seed), "world", found, 0, (), True)
+    return Corpus(name(size, seed), "world", found, 0, (), True, root=f"world:{size}:{seed}")
 
 
 def _checked(size: int, seed: int, written: str | None = None) -> tuple[int, int]:

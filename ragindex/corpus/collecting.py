@@ -18,7 +18,9 @@ class Corpus:
 
     `repeats` counts further copies of documents that came without ids; `skipped` says what was left out and why;
     `ignored` counts the files of a folder that no reader takes, by suffix. With `whole`, as in benchmark formats, a
-    document is a passage; documents of one's own are cut.
+    document is a passage; documents of one's own are cut. `root` is what was read, in full: the folder that ids are
+    relative to, the file of a data set, the name of a made corpus; "" where a program made the documents. Of a folder
+    with `only`, that file alone was read.
     """
 
     name: str
@@ -28,6 +30,8 @@ class Corpus:
     skipped: tuple[str, ...]
     whole: bool
     ignored: Mapping[str, int] = field(default_factory=dict)
+    root: str = ""
+    only: str = ""
 
     @property
     def cutting(self) -> Literal["default"] | None:

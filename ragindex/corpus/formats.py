@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ragindex import registry
@@ -42,7 +43,9 @@ def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False)
     else:
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
-    return Corpus(_name(path), format, documents, repeats, tuple(problems.sentences), format != "folder", ignored)
+    root, only = _origin(path, format)
+    skipped, whole = tuple(problems.sentences), format != "folder"
+    return Corpus(_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only)
 
 
 def _made(written: str, format: str | None) -> Corpus | None:
@@ -53,7 +56,22 @@ def _made(written: str, format: str | None) -> Corpus | None:
     if format is not None:
         raise UsageError(f"{written} is made, not read: leave --format out. Got {format!r}.")
     corpus: Corpus = registry.load("corpora", name)(written)
-    return corpus
+    return replace(corpus, root=corpus.root or written)
+
+
+def _origin(path: Path, format: str) -> tuple[Path, str]:
+    """What documents are read from, by its real path, and the one file of it that is read, "" for all.
+
+    A link to a folder is that folder. A link to a file stays what it is called: its id is the link's name.
+    """
+    if format == "folder":
+        real = path.resolve() if path.is_dir() else path.parent.resolve()
+        return real, "" if path.is_dir() else path.name
+    if format in ("jsonl", "beir") and path.is_dir():
+        path = path / "corpus.jsonl"
+    if format == "hipporag":
+        path = next(file for file in pair_of_files(path) if file.exists())
+    return path.resolve(), ""
 
 
 def recognise(path: Path) -> str:

@@ -1,7 +1,6 @@
 """Documents of one's own: text, Markdown, HTML and PDF files, alone or in a folder."""
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -9,11 +8,9 @@ from io import BytesIO
 from pathlib import Path
 
 import regex
-from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
-from bs4.element import CData, NavigableString, PageElement, Tag
-from bs4.exceptions import ParserRejectedMarkup
 
 from ragindex.corpus.collecting import Gathered, Given, gather
+from ragindex.corpus.html_pages import page
 from ragindex.corpus.json_items import Item, Problems, decode, read_bytes, unreadable
 from ragindex.errors import DataError
 from ragindex.registry import require
@@ -22,13 +19,6 @@ from ragindex.types import MetadataValue
 _HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 _UNDERLINE = regex.compile(r" {0,3}=+[ \t]*")
 _FENCE = regex.compile(r" {0,3}(```|~~~)")
-_NOT_TEXT = ("script", "style", "noscript", "template", "head")
-_PARAGRAPHS = (
-    *("article", "aside", "blockquote", "body", "dl", "fieldset", "figure", "footer", "form", "h1", "h2", "h3", "h4"),
-    *("h5", "h6", "header", "hr", "main", "nav", "ol", "p", "pre", "section", "table", "ul"),
-)
-_LINES = ("address", "br", "caption", "dd", "div", "dt", "figcaption", "li", "option", "tr")
-_BREAKS = {**dict.fromkeys(_PARAGRAPHS, 2), **dict.fromkeys(_LINES, 1)}  # newlines before and after
 # A damaged PDF makes pypdf fail in any of these ways, beside its own errors.
 _PDF_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
 
@@ -63,45 +53,10 @@ def _first_heading(text: str) -> str:
 
 
 def _html(raw: bytes, path: Path) -> _Read:
-    markup = decode(raw, path)
-    with warnings.catch_warnings():  # both warn of a mistake that this is not: XHTML, and a text that is a file's name
-        warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
-        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        try:
-            soup = BeautifulSoup(markup, "html.parser")
-        except ParserRejectedMarkup as error:
-            raise DataError("HTML", str(error), path=path) from error
-    named = soup.title or soup.h1
-    title = " ".join(named.get_text().split()) if named else ""
-    return title, _html_text(soup), {}
-
-
-def _html_text(soup: BeautifulSoup) -> str:
-    """The visible text: a line a block, an empty line around a paragraph, other white space as a browser shows it."""
-    parts, newlines = [], 0
-    for piece in _html_pieces(soup):
-        if isinstance(piece, int):
-            newlines = max(newlines, piece)
-        elif piece.strip() or not newlines:
-            parts.append("\n" * newlines + piece)
-            newlines = 0
-    found = "\n".join(" ".join(line.split()) for line in "".join(parts).split("\n"))
-    return str(regex.sub(r"\n{3,}", "\n\n", found).strip())
-
-
-def _html_pieces(soup: BeautifulSoup) -> Iterator[str | int]:
-    """The texts in their order, and between them how many newlines a block asks for."""
-    waiting: list[tuple[PageElement | int, bool]] = [(soup, False)]
-    while waiting:
-        node, kept = waiting.pop()
-        if isinstance(node, int):
-            yield node
-        elif isinstance(node, Tag) and node.name not in _NOT_TEXT:
-            around, inside = (_BREAKS.get(node.name, 0), kept), kept or node.name == "pre"
-            waiting += [around, *((child, inside) for child in reversed(node.contents)), around]
-            yield " " if node.name in ("td", "th") else 0
-        elif type(node) in (NavigableString, CData):  # comments and the like are other classes
-            yield str(node) if kept else regex.sub(r"[ \t\n\r\f]+", " ", str(node))
+    found = page(decode(raw, path))
+    if not found.text and found.unclosed:
+        raise DataError("a page with text in its body", f"none, for {found.unclosed} is never closed", path=path)
+    return found.title, found.text, {}
 
 
 def _pdf(raw: bytes, path: Path) -> _Read:
