@@ -117,9 +117,13 @@ def _collections(folder: Path, manifest: Manifest, store: Store, drop: Callable[
             drop(part)
         else:
             store.drop(kind)
-            source = shlex.quote(manifest.settings.source or "DATA")
-            command = f"Run: ragindex index {source} --workspace {shlex.quote(str(folder))}"
-            found.lost.append(f"The documents of {folder}: {wrong}. {command}")
+            found.lost.append(f"The documents of {folder}: {wrong}. Run: {_indexing(folder, manifest)}")
+
+
+def _indexing(folder: Path, manifest: Manifest) -> str:
+    """The commands that bring the documents of all sources back."""
+    roots = [shlex.quote(source.root) for source in manifest.sources.values() if source.root] or ["DATA"]
+    return ", then: ".join(f"ragindex index {root} --workspace {shlex.quote(str(folder))}" for root in roots)
 
 
 def _names(manifest: Manifest, store: Store) -> Sequence[str]:
