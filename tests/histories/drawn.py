@@ -3,7 +3,7 @@
 import random
 import shutil
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from histories.fresh import Fresh, room
 from histories.left import BrokenError
 from histories.played import History, Setting, Step
 
-SHORTEST, LONGEST = 8, 16
+SHORTEST, LONGEST = 8, 13
 _WORDS = ("Emma", "Tom", "", "")
 
 
@@ -45,14 +45,45 @@ def setting(rng: random.Random, memory_gib: float, store: str = "", most: int = 
 
 
 def steps(rng: random.Random, chosen: Setting) -> list[Step]:
-    """At least SHORTEST."""
-    drawn: list[Step] = [("put", {"documents": _documents(rng, 3, 5)}), ("sync", {"methods": list(chosen.methods)})]
-    if rng.random() < 0.3:
-        drawn[1][1]["death"] = _death(rng)
-    names, weights = zip(*_WEIGHTS.items(), strict=True)
-    for name in rng.choices(names, weights, k=rng.randint(SHORTEST, LONGEST) - 3):
-        drawn.append((name, _DRAWN[name](rng, chosen)))
-    return [*drawn, ("sync", {"methods": list(chosen.methods)})]
+    """At least SHORTEST: rounds of a change, whatever else, and a sync, which may die; then what it was at may move."""
+    drawn: list[Step] = [("put", {"documents": _documents(rng, 2, 4)})]
+    length = rng.randint(SHORTEST, LONGEST) - 1
+    while len(drawn) < length:
+        drawn += _round(rng, chosen)
+    return [*drawn[:length], ("sync", {"methods": list(chosen.methods)})]
+
+
+def _round(rng: random.Random, chosen: Setting) -> list[Step]:
+    drawn: list[Step] = []
+    if rng.random() < 0.8:
+        drawn.append(_one(rng, chosen, _CHANGES))
+    if rng.random() < 0.45:
+        drawn.append(_one(rng, chosen, _OTHERS))
+    drawn.append(_one(rng, chosen, {"sync": 1}))
+    if "death" in drawn[-1][1] and rng.random() < 0.75:
+        drawn.append(_moved(rng, drawn[0]))
+    if rng.random() < 0.25:
+        drawn.append(_one(rng, chosen, {"read": 1}))
+    return drawn
+
+
+def _one(rng: random.Random, chosen: Setting, weights: Mapping[str, float]) -> Step:
+    (name,) = rng.choices(list(weights), list(weights.values()))
+    return name, _DRAWN[name](rng, chosen)
+
+
+def _moved(rng: random.Random, change: Step) -> Step:
+    """What an unfinished sync was making is gone, or is something else."""
+    names = sorted(change[1].get("documents", ())) or list(made.NAMES)
+    some = rng.sample(names, rng.randint(1, len(names)))
+    kind = rng.random()
+    if kind < 0.45:
+        return "remove", {"names": some}
+    if kind < 0.75:
+        return "put", {"documents": {name: _sentences(rng) for name in some}}
+    if kind < 0.9:
+        return "replace", {"documents": _documents(rng, 1, 4)}
+    return "budget", {"memory_gib": rng.choice((0.0, 1.0))}
 
 
 def _documents(rng: random.Random, least: int, most: int) -> dict[str, list[int]]:
@@ -61,7 +92,7 @@ def _documents(rng: random.Random, least: int, most: int) -> dict[str, list[int]
 
 def _sentences(rng: random.Random) -> list[int]:
     """One text of a few, so that documents come back to what they were; some are the beginning of others."""
-    start, length = rng.randrange(4) * 3, rng.choice((1, 2, 4))
+    start, length = rng.randrange(3) * 4, rng.choice((1, 2, 4))
     return [(start + 5 * one) % len(made.SENTENCES) for one in range(length)]
 
 
@@ -78,12 +109,10 @@ def _asked(rng: random.Random, chosen: Setting) -> list[str] | None:
     return None if methods is None else list(methods)
 
 
-_WEIGHTS = {
-    **{"put": 4, "remove": 3, "replace": 1.5, "sync": 9, "encode": 1.2, "budget": 1.2, "reopen": 1, "read": 2},
-    **{"fail": 1, "take": 0.5, "later": 0.6},
-}
+_CHANGES = {"put": 5.0, "remove": 2.0, "replace": 1.5}
+_OTHERS = {"encode": 1.2, "budget": 1.5, "reopen": 1.0, "fail": 1.2, "take": 0.6, "later": 0.8}
 _DRAWN: dict[str, Callable[[random.Random, Setting], dict[str, Any]]] = {
-    "put": lambda rng, chosen: {"documents": _documents(rng, 1, 2), **_short(rng)},
+    "put": lambda rng, chosen: {"documents": _documents(rng, 1, 3), **_short(rng)},
     "remove": lambda rng, chosen: {"names": rng.sample(made.NAMES, rng.randint(1, 3)), **_short(rng)},
     "replace": lambda rng, chosen: {"documents": _documents(rng, 0, 5), **_short(rng)},
     "sync": lambda rng, chosen: {"methods": _asked(rng, chosen), **_deadly(rng, 0.5)},

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import lancedb.db
 import lancedb.table
 import pytest
+import regex
 
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.stores import elastic_bulk, elastic_indices, elasticsearch
@@ -32,10 +33,13 @@ class Death(BaseException):
 
 @dataclass
 class Faults:
-    """Dies at write number `at`, counted from 1; 0: never. `where` says in what, once it has."""
+    """Dies at write number `at`, counted from 1 (0: never), or at the first write of that name.
+
+    `where` says in what, once it has.
+    """
 
     folder: Path
-    at: int = 0
+    at: int | str = 0
     how: How = "before"
     count: int = 0
     where: str = ""
@@ -50,18 +54,18 @@ class Faults:
             raise Death(self.where)
         self.count += 1
         self.writes.append(name)
-        if self.count != self.at:
+        if self.at not in (self.count, name) or self.where:
             return real()
         if self.how == "half" and half is not None:
             half()
         elif self.how != "before" and self.how != "interrupted before":
             real()
-        self.where = f"{name} ({self.how}, write {self.at})"
+        self.where = f"{name} ({self.how}, write {self.count})"
         raise Death(self.where)
 
 
 @contextmanager
-def dying(folder: Path, at: int, how: How) -> Iterator[Faults]:
+def dying(folder: Path, at: int | str, how: How) -> Iterator[Faults]:
     """Inside, writes are counted, and one of them is the last."""
     faults = Faults(folder, at, how)
     with pytest.MonkeyPatch.context() as patch:
@@ -126,9 +130,19 @@ def _count(patch: pytest.MonkeyPatch, faults: Faults, owner: Any, name: str, hal
     @wraps(real)
     def counted(*args: Any, **named: Any) -> Any:
         half = None if halved is None else lambda: halved(real, *args, **named)
-        return faults.write(f"{owner.__name__.rpartition('.')[2]}.{name}", lambda: real(*args, **named), half)
+        return faults.write(f"{name}{_of(args)}", lambda: real(*args, **named), half)
 
     patch.setattr(owner, name, counted)
+
+
+def _of(args: tuple[Any, ...]) -> str:
+    """Which collection is written, without what tells its part from others of the name: ` passages.records`."""
+    names = (arg if isinstance(arg, str) else getattr(arg, "name", None) for arg in args[:3])
+    found = next((name for name in names if isinstance(name, str)), "")
+    return f" {_HASH.sub('', found)}" if found else ""
+
+
+_HASH = regex.compile(r"-[0-9a-f]{16}")
 
 
 def _count_files(patch: pytest.MonkeyPatch, faults: Faults, owner: Any, name: str, halved: Any) -> None:

@@ -227,7 +227,7 @@ class History:
     def _dying(self, work: Callable[[], object], death: Sequence[Any]) -> bool:
         """Whether it died."""
         at, how = death or (0, "before")
-        with dying(self.folder, int(at), _how(how)) as faults:
+        with dying(self.folder, at, _how(how)) as faults:
             try:
                 work()
             except Death:
