@@ -33,13 +33,9 @@ def fresh() -> Iterator[Fresh]:
 
 # ---------------------------------------------------------------- drawn by hypothesis
 
-_CORPORA = st.dictionaries(st.sampled_from(made.NAMES), st.lists(st.integers(0, 11), min_size=1, max_size=4, unique=True))
-_SOME = st.dictionaries(
-    st.sampled_from(made.NAMES),
-    st.lists(st.integers(0, 11), min_size=1, max_size=4, unique=True),
-    min_size=1,
-    max_size=3,
-)
+_TEXT = st.lists(st.integers(0, 11), min_size=1, max_size=4, unique=True)
+_CORPORA = st.dictionaries(st.sampled_from(made.NAMES), _TEXT, max_size=4)
+_SOME = st.dictionaries(st.sampled_from(made.NAMES), _TEXT, min_size=1, max_size=3)
 _DEATH = st.tuples(st.integers(1, 120), st.sampled_from(HOWS)).map(list) | st.just([])
 _SOON = st.tuples(st.integers(1, 4), st.sampled_from(HOWS)).map(list) | st.just([])
 _METHODS = st.lists(st.sampled_from(sorted(made.METHODS)), min_size=1, max_size=2, unique=True)
@@ -137,14 +133,16 @@ def play(fresh: Fresh, steps: Sequence[Step], *methods: str, **chosen: Any) -> N
     assert not outcome.broken, outcome.broken
 
 
-SAID = {
-    method: f"upsert {next(name for name in ('words', 'vectors', 'triples', 'propositions', 'passages') if name in names)}.coverage"
-    for method, names in (
-        (method, {registry.name_of(part) for part in in_order(scheme.parts())})  # type: ignore[arg-type]
-        for method, scheme in made.METHODS.items()
-    )
-}
-"""Where each method's sync dies."""
+_DATA = ("words", "vectors", "triples", "propositions", "passages")
+
+
+def _written(method: str) -> str:
+    held = {registry.name_of(part) for part in in_order(made.METHODS[method].parts())}
+    return f"upsert {next(name for name in _DATA if name in held)}.records"
+
+
+WRITTEN = {method: _written(method) for method in made.METHODS}
+"""Of each method a write of records that a document's passages have of their own."""
 TWO = {"ann": [0, 3], "ben": [2, 4]}
 GONE: dict[str, Callable[[], list[Step]]] = {
     "removed": lambda: [("remove", {"names": ["cid"]})],
@@ -162,7 +160,7 @@ def test_a_document_that_goes_after_a_sync_that_died(method: str, gone: str, fre
         ("put", {"documents": TWO}),
         ("sync", {"methods": [method]}),
         ("put", {"documents": {"cid": [7, 9, 11, 5]}}),
-        ("sync", {"methods": [method], "death": [SAID[method], "before"]}),
+        ("sync", {"methods": [method], "death": [WRITTEN[method], "after"]}),
         *GONE[gone](),
         ("sync", {"methods": [method]}),
     ]
@@ -174,7 +172,7 @@ def test_a_budget_that_changes_while_a_sync_is_unfinished(fresh: Fresh) -> None:
         ("put", {"documents": TWO}),
         ("sync", {"methods": ["bm25"]}),
         ("put", {"documents": {"cid": [7, 9, 11, 5], "dot": [0, 1, 2, 3]}}),
-        ("sync", {"methods": ["bm25"], "death": ["upsert passages.coverage", "after"]}),
+        ("sync", {"methods": ["bm25"], "death": ["upsert passages.records", "after"]}),
         ("budget", {"memory_gib": 0.0}),
         ("sync", {"methods": ["bm25"], "death": ["upsert passages.records", "before"]}),
         ("sync", {"methods": ["bm25"]}),
@@ -188,4 +186,3 @@ def test_a_budget_that_changes_while_a_sync_is_unfinished(fresh: Fresh) -> None:
 def test_any_history_on_elasticsearch(fresh: Fresh) -> None:
     with elasticsearch_store(writers=1) as store:
         run(type("Drawn", (Histories,), {"fresh": fresh, "store": store}), 2)
-

@@ -97,7 +97,7 @@ def _sentences(rng: random.Random) -> list[int]:
 
 
 def _death(rng: random.Random) -> list[Any]:
-    return [int(round(150 ** rng.random())), rng.choice(HOWS)]
+    return [round(150 ** rng.random()), rng.choice(HOWS)]
 
 
 def _deadly(rng: random.Random, share: float) -> dict[str, Any]:
@@ -199,9 +199,7 @@ def _less(given: dict[str, Any]) -> "list[dict[str, Any]]":
     if "documents" in given:
         held = given["documents"]
         found += [{**given, "documents": {one: held[one] for one in held if one != name}} for name in held]
-        found += [
-            {**given, "documents": {**held, name: text[:1]}} for name, text in held.items() if len(text) > 1
-        ]
+        found += [{**given, "documents": {**held, name: text[:1]}} for name, text in held.items() if len(text) > 1]
     if len(given.get("names", ())) > 1:
         found += [{**given, "names": [one for one in given["names"] if one != name]} for name in given["names"]]
     if "death" in given:

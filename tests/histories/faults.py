@@ -19,6 +19,7 @@ import pytest
 import regex
 
 from ragindex.encoders.cached import CachedEncoder
+from ragindex.journal import Journal
 from ragindex.stores import elastic_bulk, elastic_indices, elasticsearch
 from ragindex.stores import lancedb as lance
 
@@ -102,6 +103,14 @@ def _half_removed(real: Any, folder: Path, **named: Any) -> None:
         os.unlink(path)
 
 
+def _half_appended(real: Any, journal: Journal, *entry: Any, **named: Any) -> None:
+    """The last line is cut short."""
+    real(journal, *entry, **named)
+    written = journal.path.read_bytes()
+    last = len(written.rstrip(b"\n").rpartition(b"\n")[2])
+    journal.path.write_bytes(written[: len(written) - last // 2 - 1])
+
+
 _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (lance.LanceCollection, "upsert", _half_upsert),
     (lance.LanceCollection, "delete", _half_delete),
@@ -115,6 +124,8 @@ _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (elasticsearch.ElasticsearchStore, "_make", None),
     *((elastic_indices, name, None) for name in ("make", "cloned", "seal", "unblocked", "noted", "merge", "delete")),
     (CachedEncoder, "_keep", None),
+    (Journal, "append", _half_appended),
+    (Journal, "start", None),
 )
 _FILES: tuple[tuple[Any, str, Any], ...] = (
     *((Path, name, None) for name in ("replace", "write_text", "unlink")),
@@ -137,6 +148,8 @@ def _count(patch: pytest.MonkeyPatch, faults: Faults, owner: Any, name: str, hal
 
 def _of(args: tuple[Any, ...]) -> str:
     """Which collection is written, without what tells its part from others of the name: ` passages.records`."""
+    if args and isinstance(args[0], Journal):
+        return f" journal {_HASH.sub('', args[0].path.stem)}"
     names = (arg if isinstance(arg, str) else getattr(arg, "name", None) for arg in args[:3])
     found = next((name for name in names if isinstance(name, str)), "")
     return f" {_HASH.sub('', found)}" if found else ""
@@ -195,5 +208,3 @@ def clock() -> Iterator[Clock]:
         for module in ("ragindex.workspace", "ragindex.parts.kept_files", "ragindex.stores.elasticsearch"):
             patch.setattr(f"{module}.time", moved)
         yield moved
-
-

@@ -4,12 +4,10 @@ import os
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from histories import made
-
 from ragindex.stores.lancedb import LanceDB
 from ragindex.types import Retrieval
 from ragindex.workspace import Workspace

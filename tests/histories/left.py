@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from histories import made
-
 from ragindex import manifest as manifests
 from ragindex.workspace import Workspace
 
@@ -98,5 +97,3 @@ def _check_parts(space: Workspace, manifest: manifests.Manifest, names: list[str
 def in_flight(folder: Path) -> Any:
     """What the workspace has written down of an unfinished sync, for messages."""
     return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json") if path.name != "workspace.json"}
-
-

@@ -1,4 +1,4 @@
-"""What histories are made of: a few documents that share names, methods of every kind, fixed encoders, a model that fails.
+"""What histories are made of: documents that share names, methods of every kind, fixed encoders, a model that fails.
 
 All is small and quick, and the same in every process.
 """
@@ -210,10 +210,10 @@ class Words(Plugin):
         return True
 
     def neighbours(self, ids: Sequence[str], site: Site) -> set[str]:
-        return {id for row in _holding(self.records(site), Terms("passage_ids", tuple(ids))) for id in row[1]}
+        return {id for _, owners in _holding(self.records(site), Terms("passage_ids", tuple(ids))) for id in owners}
 
     def records(self, site: Site) -> Collection:
-        return site.collection("records", replace_text(site.language))
+        return site.collection("records", _merged_schema(site.language))
 
     def apply(self, change: Change, site: Site) -> None:
         records, source = self.records(site), site.inputs[0]
@@ -238,7 +238,7 @@ class Words(Plugin):
         return site.collection("records")
 
 
-def replace_text(language: str) -> Schema:
+def _merged_schema(language: str) -> Schema:
     stored, keywords = ("kind", "title", "text", "metadata"), ("passage_ids", "doc_ids")
     return Schema(stored=stored, keywords=keywords, text=("text",), language=language)
 

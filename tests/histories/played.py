@@ -15,9 +15,8 @@ from typing import Any
 
 from histories import left, made
 from histories.faults import HOWS, Clock, Death, How, clock, dying, pressed
-from histories.fresh import K, Fresh, Means
+from histories.fresh import Fresh, K, Means
 from histories.left import BrokenError
-
 from ragindex import manifest as manifests
 from ragindex import registry
 from ragindex.errors import MissingPartError
@@ -251,7 +250,7 @@ class History:
             return
         held = {made.named(one.id): one for one in self.open().documents}
         for name in {*self.corpus, *wanted, *held}:
-            options = [one[name] if name in one else None for one in (self.corpus, wanted)]
+            options = [one.get(name) for one in (self.corpus, wanted)]
             texts = [None if one is None else made.document(name, one) for one in options]
             if held.get(name) not in texts:
                 raise BrokenError("documents", f"{name} is {held.get(name)}, neither of {texts}")
@@ -283,7 +282,9 @@ class History:
         parts = space.all_parts(made.METHODS[method])
         keys = [space._key(part, space._pinned_encoder(part)) for part in parts]
         records = [space.manifest.parts.get(key) for key in keys]
-        return None if None in records else {key: one.collections for key, one in zip(keys, records, strict=True) if one}
+        return (
+            None if None in records else {key: one.collections for key, one in zip(keys, records, strict=True) if one}
+        )
 
     def _kept(self, method: str) -> bool:
         return self._pinned(method) is not None
@@ -374,9 +375,7 @@ class History:
 
 STEPS: Mapping[str, Callable[..., None]] = {
     name: getattr(History, name)
-    for name in (
-        *("put", "remove", "replace", "sync", "encode", "budget", "reopen", "read", "fail", "take", "later"),
-    )
+    for name in (*("put", "remove", "replace", "sync", "encode", "budget", "reopen", "read", "fail", "take", "later"),)
 }
 
 
@@ -400,5 +399,3 @@ def _broken(kind: str, who: str) -> Iterator[None]:
         yield
     except AssertionError as error:
         raise BrokenError(kind, f"{who}: {error}") from None
-
-
