@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from histories import made
+from histories.faults import pressed
 from ragindex.stores.lancedb import LanceDB
 from ragindex.types import Retrieval
 from ragindex.workspace import Workspace
@@ -47,7 +48,7 @@ class Fresh:
         key = (tuple(sorted((name, tuple(held)) for name, held in corpus.items())), means)
         if (*key, method) not in self._answers:
             space, scheme = self._space(key, corpus, means), made.METHODS[method]
-            with made.failing(made.with_passages(means.failed)):
+            with made.failing(made.with_passages(means.failed)), pressed(1024, 64):
                 space.sync([scheme])
             self._answers[*key, method] = scheme.open(space).retrieve(made.QUERIES, K)
         return self._answers[*key, method]
