@@ -25,10 +25,13 @@ from elasticsearch_node.node import store as elasticsearch_store
 
 from histories import drawn
 from histories.fresh import Fresh, room
-from histories.played import Setting, Step
+from histories.killed import Killed
+from histories.played import History, Setting, Step
 
-ENGINES: Mapping[str, float] = {"lancedb": 1.0, "lancedb beyond memory": 0.0, "elasticsearch": 1.0}
-"""The budget that a history begins with."""
+KILLED = " killed"
+_PLAIN = {"lancedb": 1.0, "lancedb beyond memory": 0.0, "elasticsearch": 1.0}
+ENGINES: Mapping[str, float] = {name + how: memory for name, memory in _PLAIN.items() for how in ("", KILLED)}
+"""The budget that a history begins with. Killed: its deaths are those of real processes."""
 _LEAST = 8
 _TRIES = 120
 """Shorter histories that are tried where one failed."""
@@ -78,7 +81,7 @@ def _seeds(first: int, step: int, most: int, known: set[int]) -> Iterator[int]:
 
 @contextmanager
 def _store(engine: str) -> Iterator[str]:
-    with elasticsearch_store(writers=1) if engine == "elasticsearch" else nullcontext("") as written:
+    with elasticsearch_store(writers=1) if engine.startswith("elasticsearch") else nullcontext("") as written:
         yield written
 
 
@@ -86,7 +89,8 @@ def one(seed: int, engine: str, store: str, fresh: Fresh, skip: frozenset[str]) 
     """The line of one history; where it failed, with the fewest steps that fail alike."""
     rng, begun = random.Random(f"{engine} {seed}"), time.monotonic()
     chosen = drawn.setting(rng, ENGINES[engine], store)
-    played = drawn.play(chosen, drawn.steps(rng, chosen), fresh, skip)
+    kind = Killed if engine.endswith(KILLED) else History
+    played = drawn.play(chosen, drawn.steps(rng, chosen), fresh, skip, kind=kind)
     line: dict[str, Any] = {
         "seed": seed,
         "engine": engine,
@@ -98,7 +102,8 @@ def one(seed: int, engine: str, store: str, fresh: Fresh, skip: frozenset[str]) 
         "seconds": round(time.monotonic() - begun, 1),
     }
     if played.kind:
-        smaller, shortest = drawn.shrunk(chosen, played, fresh, skip, _TRIES)
+        tries = 0 if kind is Killed else _TRIES  # a kill at some moment is not the same kill again
+        smaller, shortest = drawn.shrunk(chosen, played, fresh, skip, tries)
         line |= {
             "broken": shortest.broken,
             "shrunk": _told(smaller, shortest.steps),

@@ -134,10 +134,17 @@ def _short(rng: random.Random) -> dict[str, Any]:
 # ---------------------------------------------------------------- playing
 
 
-def play(chosen: Setting, drawn: Sequence[Step], fresh: Fresh, skip: frozenset[str] = frozenset()) -> Outcome:
+def play(
+    chosen: Setting,
+    drawn: Sequence[Step],
+    fresh: Fresh,
+    skip: frozenset[str] = frozenset(),
+    *,
+    kind: type[History] = History,
+) -> Outcome:
     """In a workspace of its own, which is then gone."""
     place = room("ragindex-history-")
-    history = History(place / "space", chosen, fresh, skip)
+    history = kind(place / "space", chosen, fresh, skip)
     try:
         for name, given in drawn:
             history.play(name, given)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lancedb.db
 import lancedb.table
@@ -23,8 +23,7 @@ from ragindex.journal import Journal
 from ragindex.stores import elastic_bulk, elastic_indices, elasticsearch
 from ragindex.stores import lancedb as lance
 
-How = Literal["before", "after", "half", "interrupted before", "interrupted after"]
-HOWS: tuple[How, ...] = ("before", "after", "half", "interrupted before", "interrupted after")
+HOWS = ("before", "after", "half", "interrupted before", "interrupted after")
 """Before or after the write, or with half of its records written; interrupted: the process lives on (Ctrl-C)."""
 
 
@@ -41,7 +40,7 @@ class Faults:
 
     folder: Path
     at: int | str = 0
-    how: How = "before"
+    how: str = "before"
     count: int = 0
     where: str = ""
     writes: list[str] = field(default_factory=list)
@@ -66,8 +65,9 @@ class Faults:
 
 
 @contextmanager
-def dying(folder: Path, at: int | str, how: How) -> Iterator[Faults]:
+def dying(folder: Path, at: int | str, how: str) -> Iterator[Faults]:
     """Inside, writes are counted, and one of them is the last."""
+    assert how in HOWS, how
     faults = Faults(folder, at, how)
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, half in _WRITES:

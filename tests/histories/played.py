@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from histories import left, made
-from histories.faults import HOWS, Clock, Death, How, clock, dying, pressed
+from histories.faults import Clock, Death, clock, dying, pressed
 from histories.fresh import Fresh, K, Means
 from histories.left import BrokenError
 from ragindex import manifest as manifests
@@ -42,6 +42,12 @@ class Setting:
     fragments: int = 64
     memory_gib: float = 1.0
     store: str = ""
+
+
+def opened(folder: Path, setting: Setting, encoder: str, memory_gib: float) -> Workspace:
+    """The workspace, by a process that has just begun."""
+    store, cutting = setting.store or LanceDB(memory_gib=memory_gib), made.CUTTINGS[setting.cutting]
+    return Workspace.open(folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, cutting=cutting)
 
 
 @dataclass
@@ -113,20 +119,20 @@ class History:
     def put(self, documents: made.Corpus, death: Sequence[Any] = ()) -> None:
         """Add documents and change them."""
         new = {name: tuple(held) for name, held in documents.items()}
-        self._written(new, lambda: self.open().add(made.documents(new)), death)
+        self._written(new, ("put", {"documents": new}), death)
 
     def remove(self, names: Sequence[str], death: Sequence[Any] = ()) -> None:
         """Those that are there."""
         there = [name for name in names if name in self.corpus]
         if there:
             gone: dict[str, None] = dict.fromkeys(there)
-            self._written(gone, lambda: self.open().remove([f"doc-{name}" for name in there]), death)
+            self._written(gone, ("remove", {"names": there}), death)
 
     def replace(self, documents: made.Corpus, death: Sequence[Any] = ()) -> None:
         """By another whole corpus."""
         new = {name: tuple(held) for name, held in documents.items()}
         change = {**dict.fromkeys(self.corpus), **new}
-        self._written(change, lambda: self.open().replace(made.documents(new)), death)
+        self._written(change, ("replace", {"documents": new}), death)
 
     def sync(self, methods: Sequence[str] | None, death: Sequence[Any] = ()) -> None:
         """These methods; without any, whatever was finished before."""
@@ -137,7 +143,7 @@ class History:
         asked = [one for one in self.setting.methods if methods is None or one in methods]
         if methods is None:
             asked = [one for one in asked if self._key(one) in self.finished and self._kept(one)]
-        died = self._dying(lambda: self._sync(None if methods is None else asked), death)
+        died = self._dying(("sync", {"methods": [] if methods is None else asked, "word": self.word}), death)
         if died and not self._went_through(before):
             self._check_finished("after a sync that died")
             return
@@ -182,7 +188,7 @@ class History:
             return
         file = made.openie(self.corpus, self.setting.cutting, self._imports)
         before = self._manifest()
-        died = self._dying(lambda: self.open().import_part("extractions", file), death)
+        died = self._dying(("take", {"file": str(file)}), death)
         if not died or self._manifest() != before:
             self.imported = file
 
@@ -207,9 +213,7 @@ class History:
         shutil.rmtree(self._imports, ignore_errors=True)
 
     def _opened(self, memory_gib: float) -> Workspace:
-        store = self.setting.store or LanceDB(memory_gib=memory_gib)
-        cutting, encoder = made.CUTTINGS[self.setting.cutting], made.ENCODERS[self.encoder]
-        return Workspace.open(self.folder, encoder=encoder, llm=made.Model(), store=store, cutting=cutting)
+        return opened(self.folder, self.setting, self.encoder, memory_gib)
 
     def _reader(self) -> Workspace:
         """Another process that reads, with the budget that everything was finished with."""
@@ -223,12 +227,16 @@ class History:
     def _manifest(self) -> Manifest | None:
         return manifests.read(self.folder)
 
-    def _dying(self, work: Callable[[], object], death: Sequence[Any]) -> bool:
+    def work(self, name: str, given: Mapping[str, Any]) -> None:
+        """What a step does to the workspace."""
+        WORK[name](self.open(), **given)
+
+    def _dying(self, work: Step, death: Sequence[Any]) -> bool:
         """Whether it died."""
         at, how = death or (0, "before")
-        with dying(self.folder, at, _how(how)) as faults:
+        with dying(self.folder, at, how) as faults:
             try:
-                work()
+                self.work(*work)
             except Death:
                 self.met.add(f"{how}: {faults.where.partition(' (')[0]}")
                 if faults.dead:
@@ -237,11 +245,7 @@ class History:
             assert not faults.where, f"{faults.where} was swallowed"
         return False
 
-    def _sync(self, methods: Sequence[str] | None) -> None:
-        with made.failing(made.with_word(self.word)):
-            self.open().sync([made.METHODS[one] for one in methods or ()])
-
-    def _written(self, change: Mapping[str, Any], work: Callable[[], object], death: Sequence[Any]) -> None:
+    def _written(self, change: Mapping[str, Any], work: Step, death: Sequence[Any]) -> None:
         """A document is as it was or as it shall be, whenever the process dies."""
         wanted = {**self.corpus, **change}
         wanted = {name: held for name, held in wanted.items() if held is not None}
@@ -379,12 +383,23 @@ STEPS: Mapping[str, Callable[..., None]] = {
 }
 
 
+def _sync(space: Workspace, methods: Sequence[str], word: str) -> None:
+    with made.failing(made.with_word(word)):
+        space.sync([made.METHODS[one] for one in methods])
+
+
+WORK: Mapping[str, Callable[..., object]] = {
+    "put": lambda space, documents: space.add(made.documents(documents)),
+    "remove": lambda space, names: space.remove([f"doc-{name}" for name in names]),
+    "replace": lambda space, documents: space.replace(made.documents(documents)),
+    "sync": _sync,
+    "take": lambda space, file: space.import_part("extractions", Path(file)),
+}
+"""What the steps that write do to a workspace."""
+
+
 def _asked(retriever: Retriever) -> list[Retrieval]:
     return retriever.retrieve(made.QUERIES, K)
-
-
-def _how(how: str) -> How:
-    return HOWS[HOWS.index(how)]  # type: ignore[arg-type]
 
 
 def _without_pins(manifest: Manifest) -> Any:
