@@ -3,8 +3,10 @@
 Histories are drawn here by hypothesis, a bounded number; `make histories` plays as many as there is time for.
 """
 
+import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from elasticsearch_node.node import store as elasticsearch_store
 from histories import drawn, made
 from histories.faults import HOWS
 from histories.fresh import Fresh, room
+from histories.killed import Killed
+from histories.planted import PLANTED
 from histories.played import History, Setting, Step
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -144,40 +148,110 @@ def _written(method: str) -> str:
 WRITTEN = {method: _written(method) for method in made.METHODS}
 """Of each method a write of records that a document's passages have of their own."""
 TWO = {"ann": [0, 3], "ben": [2, 4]}
-GONE: dict[str, Callable[[], list[Step]]] = {
-    "removed": lambda: [("remove", {"names": ["cid"]})],
-    "changed": lambda: [("put", {"documents": {"cid": [1, 8]}})],
-    "shortened": lambda: [("put", {"documents": {"cid": [7]}})],
-    "replaced": lambda: [("replace", {"documents": TWO})],
+GONE: dict[str, Step] = {
+    "removed": ("remove", {"names": ["cid"]}),
+    "changed": ("put", {"documents": {"cid": [1, 8]}}),
+    "shortened": ("put", {"documents": {"cid": [7]}}),
+    "replaced": ("replace", {"documents": TWO}),
 }
+EVERY = [(method, list(GONE)[number % len(GONE)]) for number, method in enumerate(made.METHODS)]
+"""Each method with one of the ways to go."""
 
 
-@pytest.mark.parametrize("gone", GONE)
-@pytest.mark.parametrize("method", sorted(made.METHODS))
-def test_a_document_that_goes_after_a_sync_that_died(method: str, gone: str, fresh: Fresh) -> None:
+def gone_after_a_death(method: str, gone: str) -> list[Step]:
     """In the data and not covered: it must go with its document all the same."""
-    steps: list[Step] = [
+    return [
         ("put", {"documents": TWO}),
         ("sync", {"methods": [method]}),
         ("put", {"documents": {"cid": [7, 9, 11, 5]}}),
         ("sync", {"methods": [method], "death": [WRITTEN[method], "after"]}),
-        *GONE[gone](),
+        GONE[gone],
         ("sync", {"methods": [method]}),
     ]
-    play(fresh, steps, method)
 
 
-def test_a_budget_that_changes_while_a_sync_is_unfinished(fresh: Fresh) -> None:
-    steps: list[Step] = [
+def back_after_a_death(method: str) -> list[Step]:
+    """The text that is covered, while the data hold another."""
+    return [
         ("put", {"documents": TWO}),
-        ("sync", {"methods": ["bm25"]}),
-        ("put", {"documents": {"cid": [7, 9, 11, 5], "dot": [0, 1, 2, 3]}}),
-        ("sync", {"methods": ["bm25"], "death": ["upsert passages.records", "after"]}),
-        ("budget", {"memory_gib": 0.0}),
-        ("sync", {"methods": ["bm25"], "death": ["upsert passages.records", "before"]}),
-        ("sync", {"methods": ["bm25"]}),
+        ("sync", {"methods": [method]}),
+        ("put", {"documents": {"ann": [7, 9]}}),
+        ("sync", {"methods": [method], "death": [WRITTEN[method], "after"]}),
+        ("put", {"documents": TWO}),
+        ("sync", {"methods": [method]}),
     ]
-    play(fresh, steps, "bm25", batch=2)
+
+
+def another_budget_after_a_death(method: str) -> list[Step]:
+    """Readers stay at the last finished state, though every part that is whole is finished again."""
+    return [
+        ("put", {"documents": TWO}),
+        ("sync", {"methods": [method]}),
+        ("put", {"documents": {"cid": [7, 9, 11, 5], "dot": [0, 1, 2, 3]}}),
+        ("sync", {"methods": [method], "death": [WRITTEN[method], "after"]}),
+        ("budget", {"memory_gib": 0.0}),
+        ("sync", {"methods": [method], "death": [WRITTEN[method], "before"]}),
+        ("sync", {"methods": [method]}),
+    ]
+
+
+@pytest.mark.parametrize(("method", "gone"), EVERY)
+def test_a_document_that_goes_after_a_sync_that_died(method: str, gone: str, fresh: Fresh) -> None:
+    play(fresh, gone_after_a_death(method, gone), method)
+
+
+@pytest.mark.parametrize("gone", GONE)
+@pytest.mark.parametrize("method", ["bm25", "composed words"])
+def test_every_way_to_go_after_a_sync_that_died(method: str, gone: str, fresh: Fresh) -> None:
+    play(fresh, gone_after_a_death(method, gone), method)
+
+
+@pytest.mark.parametrize("method", ["bm25", "dense", "composed words"])
+def test_a_text_that_comes_back_after_a_sync_that_died(method: str, fresh: Fresh) -> None:
+    play(fresh, back_after_a_death(method), method)
+
+
+@pytest.mark.parametrize("method", ["bm25", "composed triples"])
+def test_another_budget_after_a_sync_that_died(method: str, fresh: Fresh) -> None:
+    play(fresh, another_budget_after_a_death(method), method, batch=2)
+
+
+FOUND: dict[str, tuple[list[Step], str]] = {
+    "coverage alone": (gone_after_a_death("bm25", "removed"), "the law"),
+    "all finished again": (another_budget_after_a_death("bm25"), "finished"),
+}
+
+
+@pytest.mark.parametrize("defect", sorted(PLANTED))
+def test_a_defect_that_is_put_back_is_found(defect: str, fresh: Fresh) -> None:
+    steps, kind = FOUND[defect]
+    with PLANTED[defect]():
+        assert drawn.play(Setting(("bm25",), batch=2), steps, fresh).kind == kind
+
+
+def test_a_history_that_fails_is_cut_down_to_what_is_needed(fresh: Fresh) -> None:
+    steps = gone_after_a_death("bm25", "removed")
+    more: list[Step] = [*steps[:4], ("reopen", {}), *steps[4:], ("reopen", {})]
+    chosen = Setting(("bm25", "dense"), batch=2)
+    with PLANTED["coverage alone"]():
+        failed = drawn.play(chosen, more, fresh)
+        chosen, shortest = drawn.shrunk(chosen, failed, fresh, tries=30)
+    assert chosen.methods == ("bm25",)
+    assert "reopen" not in [name for name, _ in shortest.steps]
+
+
+# ---------------------------------------------------------------- real processes
+
+
+def test_histories_of_processes_that_are_killed(fresh: Fresh) -> None:
+    rng = random.Random(1)
+    met = set[str]()
+    for _ in range(2):
+        chosen = replace(drawn.setting(rng, 1.0), methods=("composed words", "hybrid"))
+        outcome = drawn.play(chosen, drawn.steps(rng, chosen), fresh, kind=Killed)
+        assert not outcome.broken, outcome
+        met |= outcome.met
+    assert met, "none was killed"
 
 
 # ---------------------------------------------------------------- on Elasticsearch

@@ -26,6 +26,7 @@ from elasticsearch_node.node import store as elasticsearch_store
 from histories import drawn
 from histories.fresh import Fresh, room
 from histories.killed import Killed
+from histories.planted import PLANTED
 from histories.played import History, Setting, Step
 
 KILLED = " killed"
@@ -46,7 +47,7 @@ def main() -> None:
     known, end = _known(given.state, given.engine), time.monotonic() + given.minutes * 60
     place = room("ragindex-fresh-")
     try:
-        with _store(given.engine) as store:
+        with _store(given.engine) as store, PLANTED[given.plant]() if given.plant else nullcontext():
             for seed in _seeds(given.seed, given.step, given.histories, known):
                 if time.monotonic() > end:
                     break
@@ -66,6 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--state", type=Path, required=True, help="a file of JSON Lines")
     parser.add_argument("--skip", type=lambda text: frozenset(text.split(",")), default=frozenset(), help="kinds")
+    parser.add_argument("--plant", choices=list(PLANTED), help="a defect to be found")
     parser.add_argument("--summary", action="store_true", help="only say what the file holds")
     return parser.parse_args()
 

@@ -184,11 +184,11 @@ def shrunk(
 def _smaller(chosen: Setting, played: Sequence[Step]) -> "list[tuple[Setting, list[Step]]]":
     every = list(played)
     found: list[tuple[Setting, list[Step]]] = []
-    for size in (4, 2, 1):
-        found += [(chosen, every[:at] + every[at + size :]) for at in range(len(every) - size, -1, -1)]
     for method in chosen.methods if len(chosen.methods) > 1 else ():
         fewer = replace(chosen, methods=tuple(one for one in chosen.methods if one != method))
         found.append((fewer, [_without(step, method) for step in every if step[1].get("method") != method]))
+    for size in (4, 2, 1):
+        found += [(chosen, every[:at] + every[at + size :]) for at in range(len(every) - size, -1, -1)]
     for at, (name, given) in enumerate(every):
         found += [(chosen, [*every[:at], (name, less), *every[at + 1 :]]) for less in _less(given)]
     return found
@@ -212,7 +212,8 @@ def _less(given: dict[str, Any]) -> "list[dict[str, Any]]":
     if "death" in given:
         at, how = given["death"]
         found.append({key: value for key, value in given.items() if key != "death"})
-        found += [{**given, "death": [sooner, how]} for sooner in sorted({1, at // 2, at - 1}) if 0 < sooner < at]
+        sooner = sorted({1, at // 2, at - 1}) if isinstance(at, int) else []
+        found += [{**given, "death": [one, how]} for one in sooner if 0 < one < at]
     return found
 
 
