@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?=
+MINUTES ?= 60
+SEED ?= 0
+ENGINE ?= lancedb
 
-.PHONY: demo test faults install lint fix bench elasticsearch clean
+.PHONY: demo test faults histories install lint fix bench elasticsearch clean
 
 demo: $(VENV)/.core  ## compare every method on a small made-up world
 	@$(BIN)/ragindex demo
@@ -32,6 +35,10 @@ bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with qu
 
 faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test` does among all else
 	@$(BIN)/python -m pytest -q -m faults
+
+histories: $(VENV)/.all  ## random histories of a workspace for MINUTES, on two processes, into histories.jsonl; goes on where it stopped
+	@for part in 0 1; do PYTHONPATH=tests OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore -m histories \
+		--engine "$(ENGINE)" --seed $$(($(SEED) + $$part)) --step 2 --minutes $(MINUTES) --state histories.jsonl & done; wait
 
 elasticsearch: $(VENV)/.all  ## a real Elasticsearch on this machine, until it is interrupted; the tests start their own
 	@$(BIN)/python tests/elasticsearch_node/node.py

@@ -1,0 +1,222 @@
+"""Histories drawn from a seed, played, and cut down to what is needed where one fails."""
+
+import random
+import shutil
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from histories import made
+from histories.faults import HOWS
+from histories.fresh import Fresh, room
+from histories.left import BrokenError
+from histories.played import History, Setting, Step
+
+SHORTEST, LONGEST = 8, 13
+_WORDS = ("Emma", "Tom", "", "")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`broken` is empty where all held."""
+
+    steps: tuple[Step, ...]
+    met: frozenset[str]
+    kind: str = ""
+    broken: str = ""
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def setting(rng: random.Random, memory_gib: float, store: str = "", most: int = 3) -> Setting:
+    """Methods of several kinds, and how hard they are pressed."""
+    kinds = rng.sample(sorted(made.KINDS), rng.randint(2, most))
+    return Setting(
+        methods=tuple(rng.choice(made.KINDS[kind]) for kind in kinds),
+        cutting=rng.choice(("passages", "passages", "overlapping", "whole")),
+        batch=rng.choice((2, 3, 6)),
+        fragments=rng.choice((3, 64)),
+        memory_gib=memory_gib,
+        store=store,
+    )
+
+
+def steps(rng: random.Random, chosen: Setting) -> list[Step]:
+    """At least SHORTEST: rounds of a change, whatever else, and a sync, which may die; then what it was at may move."""
+    drawn: list[Step] = [("put", {"documents": _documents(rng, 2, 4)})]
+    length = rng.randint(SHORTEST, LONGEST) - 1
+    while len(drawn) < length:
+        drawn += _round(rng, chosen)
+    return [*drawn[:length], ("sync", {"methods": list(chosen.methods)})]
+
+
+def _round(rng: random.Random, chosen: Setting) -> list[Step]:
+    drawn: list[Step] = []
+    if rng.random() < 0.8:
+        drawn.append(_one(rng, chosen, _CHANGES))
+    if rng.random() < 0.45:
+        drawn.append(_one(rng, chosen, _OTHERS))
+    drawn.append(_one(rng, chosen, {"sync": 1}))
+    if "death" in drawn[-1][1] and rng.random() < 0.75:
+        drawn.append(_moved(rng, drawn[0]))
+    if rng.random() < 0.25:
+        drawn.append(_one(rng, chosen, {"read": 1}))
+    return drawn
+
+
+def _one(rng: random.Random, chosen: Setting, weights: Mapping[str, float]) -> Step:
+    (name,) = rng.choices(list(weights), list(weights.values()))
+    return name, _DRAWN[name](rng, chosen)
+
+
+def _moved(rng: random.Random, change: Step) -> Step:
+    """What an unfinished sync was making is gone, or is something else."""
+    names = sorted(change[1].get("documents", ())) or list(made.NAMES)
+    some = rng.sample(names, rng.randint(1, len(names)))
+    kind = rng.random()
+    if kind < 0.45:
+        return "remove", {"names": some}
+    if kind < 0.75:
+        return "put", {"documents": {name: _sentences(rng) for name in some}}
+    if kind < 0.9:
+        return "replace", {"documents": _documents(rng, 1, 4)}
+    return "budget", {"memory_gib": rng.choice((0.0, 1.0))}
+
+
+def _documents(rng: random.Random, least: int, most: int) -> dict[str, list[int]]:
+    return {name: _sentences(rng) for name in rng.sample(made.NAMES, rng.randint(least, most))}
+
+
+def _sentences(rng: random.Random) -> list[int]:
+    """One text of a few, so that documents come back to what they were; some are the beginning of others."""
+    start, length = rng.randrange(3) * 4, rng.choice((1, 2, 4))
+    return [(start + 5 * one) % len(made.SENTENCES) for one in range(length)]
+
+
+def _death(rng: random.Random) -> list[Any]:
+    return [round(150 ** rng.random()), rng.choice(HOWS)]
+
+
+def _deadly(rng: random.Random, share: float) -> dict[str, Any]:
+    return {"death": _death(rng)} if rng.random() < share else {}
+
+
+def _asked(rng: random.Random, chosen: Setting) -> list[str] | None:
+    methods = rng.choice((None, chosen.methods, chosen.methods, rng.sample(chosen.methods, 1)))
+    return None if methods is None else list(methods)
+
+
+_CHANGES = {"put": 5.0, "remove": 2.0, "replace": 1.5}
+_OTHERS = {"encode": 1.2, "budget": 1.5, "reopen": 1.0, "fail": 1.2, "take": 0.6, "later": 0.8}
+_DRAWN: dict[str, Callable[[random.Random, Setting], dict[str, Any]]] = {
+    "put": lambda rng, chosen: {"documents": _documents(rng, 1, 3), **_short(rng)},
+    "remove": lambda rng, chosen: {"names": rng.sample(made.NAMES, rng.randint(1, 3)), **_short(rng)},
+    "replace": lambda rng, chosen: {"documents": _documents(rng, 0, 5), **_short(rng)},
+    "sync": lambda rng, chosen: {"methods": _asked(rng, chosen), **_deadly(rng, 0.5)},
+    "encode": lambda rng, chosen: {"encoder": rng.choice(("hashed", "hashed", "other", "lsa"))},
+    "budget": lambda rng, chosen: {"memory_gib": rng.choice((0.0, 1.0))},
+    "reopen": lambda rng, chosen: {},
+    "read": lambda rng, chosen: {"method": rng.choice(chosen.methods), "late": rng.random() < 0.3},
+    "fail": lambda rng, chosen: {"word": rng.choice(_WORDS)},
+    "take": lambda rng, chosen: _deadly(rng, 0.3),
+    "later": lambda rng, chosen: {},
+}
+
+
+def _short(rng: random.Random) -> dict[str, Any]:
+    """Few writes are made where documents alone change."""
+    return {"death": [rng.randint(1, 4), rng.choice(HOWS)]} if rng.random() < 0.15 else {}
+
+
+# ---------------------------------------------------------------- playing
+
+
+def play(
+    chosen: Setting,
+    drawn: Sequence[Step],
+    fresh: Fresh,
+    skip: frozenset[str] = frozenset(),
+    *,
+    kind: type[History] = History,
+) -> Outcome:
+    """In a workspace of its own, which is then gone."""
+    place = room("ragindex-history-")
+    history = kind(place / "space", chosen, fresh, skip)
+    try:
+        for name, given in drawn:
+            history.play(name, given)
+    except BrokenError as error:
+        return _outcome(history, error.kind, str(error))
+    except Exception as error:  # noqa: BLE001  # whatever a workspace raises here, it must not
+        return _outcome(history, type(error).__name__, "".join(traceback.format_exception(error)[-6:]))
+    finally:
+        history.close()
+        shutil.rmtree(place, ignore_errors=True)
+    return _outcome(history, "", "")
+
+
+def _outcome(history: History, kind: str, broken: str) -> Outcome:
+    return Outcome(tuple(history.steps), frozenset(history.met), kind, broken)
+
+
+def shrunk(
+    chosen: Setting, failed: Outcome, fresh: Fresh, skip: frozenset[str] = frozenset(), tries: int = 150
+) -> tuple[Setting, Outcome]:
+    """The same failure with fewer steps, methods, documents, and a death that comes sooner."""
+    left = tries
+    again = True
+    while again and left > 0:
+        again = False
+        for other, fewer in _smaller(chosen, failed.steps):
+            left -= 1
+            if left < 0:
+                break
+            outcome = play(other, fewer, fresh, skip)
+            if outcome.kind == failed.kind:
+                chosen, failed, again = other, outcome, True
+                break
+    return chosen, failed
+
+
+def _smaller(chosen: Setting, played: Sequence[Step]) -> "list[tuple[Setting, list[Step]]]":
+    every = list(played)
+    found: list[tuple[Setting, list[Step]]] = []
+    for method in chosen.methods if len(chosen.methods) > 1 else ():
+        fewer = replace(chosen, methods=tuple(one for one in chosen.methods if one != method))
+        found.append((fewer, [_without(step, method) for step in every if step[1].get("method") != method]))
+    for size in (4, 2, 1):
+        found += [(chosen, every[:at] + every[at + size :]) for at in range(len(every) - size, -1, -1)]
+    for at, (name, given) in enumerate(every):
+        found += [(chosen, [*every[:at], (name, less), *every[at + 1 :]]) for less in _less(given)]
+    return found
+
+
+def _without(step: Step, method: str) -> Step:
+    name, given = step
+    if not given.get("methods"):
+        return step
+    return name, {**given, "methods": [one for one in given["methods"] if one != method]}
+
+
+def _less(given: dict[str, Any]) -> "list[dict[str, Any]]":
+    found = []
+    if "documents" in given:
+        held = given["documents"]
+        found += [{**given, "documents": {one: held[one] for one in held if one != name}} for name in held]
+        found += [{**given, "documents": {**held, name: text[:1]}} for name, text in held.items() if len(text) > 1]
+    if len(given.get("names", ())) > 1:
+        found += [{**given, "names": [one for one in given["names"] if one != name]} for name in given["names"]]
+    if "death" in given:
+        at, how = given["death"]
+        found.append({key: value for key, value in given.items() if key != "death"})
+        sooner = sorted({1, at // 2, at - 1}) if isinstance(at, int) else []
+        found += [{**given, "death": [one, how]} for one in sooner if 0 < one < at]
+    return found
+
+
+def fresh_at(place: Path) -> Fresh:
+    """Undisturbed workspaces in the folder."""
+    return Fresh(place)

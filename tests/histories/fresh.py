@@ -1,0 +1,83 @@
+"""What an undisturbed workspace answers: made once for a corpus and settings, in memory where there is room."""
+
+import os
+import shutil
+import tempfile
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from histories import made
+from histories.faults import pressed
+from ragindex.stores.lancedb import LanceDB
+from ragindex.types import Retrieval
+from ragindex.workspace import Workspace
+
+_KEPT = 24
+K = 50
+"""More hits than there are records of most kinds: the whole ranking is compared."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What answers depend on besides documents and method. `fit` is the folder of the fits of an encoder that learns;
+    `fitted` names them."""
+
+    encoder: str
+    cutting: str
+    memory_gib: float = 1.0
+    imported: Path | None = None
+    failed: frozenset[tuple[str, str, str]] = frozenset()
+    fitted: str = ""
+    fit: Path | None = field(default=None, compare=False)
+
+
+@dataclass
+class Fresh:
+    """Undisturbed workspaces under `root`, the last ones kept; and all their answers."""
+
+    root: Path
+    _answers: dict[tuple[object, ...], list[Retrieval]] = field(default_factory=dict)
+    _spaces: "OrderedDict[tuple[object, ...], Workspace]" = field(default_factory=OrderedDict)
+    _made: int = 0
+
+    def answers(self, corpus: made.Corpus, means: Means, method: str) -> list[Retrieval]:
+        """To `made.QUERIES`; nothing where there are no documents."""
+        if not corpus:
+            return [Retrieval(()) for _ in made.QUERIES]
+        key = (tuple(sorted((name, tuple(held)) for name, held in corpus.items())), means)
+        if (*key, method) not in self._answers:
+            space, scheme = self._space(key, corpus, means), made.METHODS[method]
+            with made.failing(made.with_passages(means.failed)), pressed(1024, 64):
+                space.sync([scheme])
+            self._answers[*key, method] = scheme.open(space).retrieve(made.QUERIES, K)
+        return self._answers[*key, method]
+
+    def _space(self, key: tuple[object, ...], corpus: made.Corpus, means: Means) -> Workspace:
+        if key in self._spaces:
+            self._spaces.move_to_end(key)
+            return self._spaces[key]
+        self._made += 1
+        folder = self.root / f"{self._made}"
+        if means.fit is not None:
+            shutil.copytree(means.fit, folder / "encoders")
+        store = LanceDB(memory_gib=means.memory_gib)
+        cutting = made.CUTTINGS[means.cutting]
+        space = Workspace.open(
+            folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), store=store, cutting=cutting
+        )
+        space.add(made.documents(corpus))
+        if means.imported is not None:
+            space.import_part("extractions", means.imported)
+        self._spaces[key] = space
+        while len(self._spaces) > _KEPT:
+            _, old = self._spaces.popitem(last=False)
+            shutil.rmtree(old.folder, ignore_errors=True)
+        return space
+
+
+def room(prefix: str) -> Path:
+    """A folder in memory where there is room: what waits for no disk is quick."""
+    memory = Path("/dev/shm")
+    there = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 30
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=memory if there else None))

@@ -1,0 +1,99 @@
+"""Whether anything is left of passages that are gone: records, coverage, files, whole parts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from histories import made
+from ragindex import manifest as manifests
+from ragindex.workspace import Workspace
+
+
+class BrokenError(AssertionError):
+    """`kind` says which promise."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+def check(space: Workspace, corpus: made.Corpus, cutting: str) -> None:
+    """Of every part that is up to date with `corpus`. Raises BrokenError."""
+    manifest = manifests.read(space.folder)
+    assert manifest is not None
+    passages = set(made.passages(corpus, cutting))
+    known = passages | {f"doc-{name}" for name in corpus}
+    names = space.store.names()
+    for key, record in manifest.parts.items():
+        if record.corpus != manifest.corpus:
+            continue
+        for name in (one for one in names if one.rpartition(".")[0] == key):
+            _check_records(space, name, known, record.collections)
+        covered = _ids(space, f"{key}.coverage")
+        if missing := passages - covered - set(record.failed) - _failed_before(manifest, record):
+            raise BrokenError("not covered", f"{sorted(missing)} in {key}")
+        _check_files(space, key, record.collections, known)
+    _check_parts(space, manifest, names)
+
+
+def _check_records(space: Workspace, name: str, known: set[str], pinned: dict[str, int]) -> None:
+    newest = space.store.version(name)
+    kind = name.rpartition(".")[2]
+    versions = {newest, pinned.get(kind, newest)}
+    for version in versions:
+        assert version is not None
+        collection = space.store.open(name, version)
+        fields = [one for one in ("passage_ids", "doc_ids") if one in collection.fields()]
+        for row in (row for batch in collection.scan(fields) for row in batch.to_pylist()):
+            owners = {one for one in (row.get(field) or () for field in fields) for one in one}
+            if kind == "coverage":
+                owners.add(row["id"])
+            if gone := owners - known:
+                raise BrokenError("left over", f"the record {row['id']!r} of {name} names {sorted(gone)}")
+
+
+def _ids(space: Workspace, name: str) -> set[str]:
+    version = space.store.version(name)
+    assert version is not None
+    return {id for batch in space.store.open(name, version).scan(()) for id in batch.column("id").to_pylist()}
+
+
+def _failed_before(manifest: manifests.Manifest, record: manifests.PartRecord) -> set[str]:
+    """What failed in a part that this one is made from is in neither."""
+    sources = [manifest.parts[key] for key in record.inputs if key in manifest.parts]
+    return {id for source in sources for id in (*source.failed, *_failed_before(manifest, source))}
+
+
+def _check_files(space: Workspace, key: str, collections: dict[str, int], known: set[str]) -> None:
+    """The files of folders that hold now: no id of a document that is gone is in them."""
+    gone = [f"doc-{name}".encode() for name in made.NAMES if f"doc-{name}" not in known]
+    for folder in _folders(space, key, collections):
+        for path in (one for one in folder.rglob("*") if one.is_file()):
+            content = path.read_bytes()
+            if found := [id for id in gone if id in content]:
+                raise BrokenError("left over", f"the file {path.relative_to(space.folder)} names {found}")
+
+
+def _folders(space: Workspace, key: str, collections: dict[str, int]) -> Iterator[Path]:
+    root = space.folder / "parts" / key
+    states = [name for name in ("graphs", "folders", "segments") if name in collections]
+    if not states:
+        yield from [root] if root.exists() else []
+    for name in states:
+        held = space.store.open(f"{key}.{name}", collections[name]).scan(("replaced",))
+        yield from (root / row["id"] for batch in held for row in batch.to_pylist() if not row["replaced"])
+
+
+def _check_parts(space: Workspace, manifest: manifests.Manifest, names: list[str]) -> None:
+    known = {*manifest.parts, *manifest.outdated}
+    owners = {name.rpartition(".")[0] for name in names} - {""}
+    folder = space.folder / "parts"
+    owners |= {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if strange := owners - known:
+        raise BrokenError("nobody's part", f"{sorted(strange)}")
+
+
+def in_flight(folder: Path) -> Any:
+    """What the workspace has written down of an unfinished sync, for messages."""
+    return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json") if path.name != "workspace.json"}

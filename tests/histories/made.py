@@ -1,0 +1,301 @@
+"""What histories are made of: documents that share names, methods of every kind, fixed encoders, a model that fails.
+
+All is small and quick, and the same in every process.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ragindex import registry
+from ragindex.corpus import Cutting, cut
+from ragindex.errors import LanguageError
+from ragindex.filters import Ids, Terms
+from ragindex.interfaces import Change, Collection, Floats, IndexingScheme, Part, Schema, Site, TokenVectors, Uses
+from ragindex.language.offline import OfflineRules
+from ragindex.language.setting import Setting
+from ragindex.language.tasks import Output, Task
+from ragindex.parts.passages import Passages
+from ragindex.plugin import Plugin
+from ragindex.types import Document, Query
+
+# ---------------------------------------------------------------- documents
+
+SENTENCES = (
+    "Ada Miller was born in Lindau.",
+    "Lindau lies on Lake Constance.",
+    "The Rhine flows through Lake Constance.",
+    "Ada Miller met Tom Reed in Bern.",
+    "Tom Reed was a painter from Bern.",
+    "Bern is also known as the City of Bears.",
+    "Mont Blanc was climbed by Tom Reed.",
+    "Emma Stone founded Glass House in Bern.",
+    "Glass House is located in Lindau.",
+    "Tom Reed married Emma Stone.",
+    "The City of Bears lies on the Aare.",
+    "Emma Stone was born in Lindau in 1871.",
+)
+NAMES = ("ann", "ben", "cid", "dot", "eve", "fay")
+QUERIES = tuple(
+    Query(f"q{number}", text)
+    for number, text in enumerate(
+        (
+            "Who was born in Lindau?",
+            "Where did Tom Reed live with Emma Stone?",
+            "Which river flows through the lake by Lindau?",
+            "City of Bears",
+        )
+    )
+)
+CUTTINGS = {"passages": Cutting(64, 0), "overlapping": Cutting(64, 20), "whole": None}
+Corpus = Mapping[str, Sequence[int]]
+"""Documents by name: which sentences they hold, in order."""
+
+
+def document(name: str, sentences: Sequence[int]) -> Document:
+    """A title of its own, so that no two passages of a corpus are the same text."""
+    return Document(f"doc-{name}", f"Doc {name}", " ".join(SENTENCES[one] for one in sentences), {"half": name < "dot"})
+
+
+def named(id: str) -> str:
+    """The name of the document of that id."""
+    return id.removeprefix("doc-")
+
+
+def documents(corpus: Corpus) -> list[Document]:
+    return [document(name, sentences) for name, sentences in sorted(corpus.items())]
+
+
+def passages(corpus: Corpus, cutting: str) -> dict[str, tuple[str, str]]:
+    """Title and text of each passage, by its id."""
+    every = (one for each in documents(corpus) for one in cut(each, CUTTINGS[cutting]))
+    return {one.id: (one.title, one.text) for one in every}
+
+
+def openie(corpus: Corpus, cutting: str, place: Path) -> Path:
+    """A file of extractions for the passages of `corpus`: other triples than the rules find."""
+    docs = [
+        {"title": title, "text": text, "extracted_entities": words[:2], "extracted_triples": [[*words[:2], words[-1]]]}
+        for title, text in passages(corpus, cutting).values()
+        if len(words := text.replace(".", "").split()) > 2
+    ]
+    written = json.dumps({"docs": docs}, sort_keys=True)
+    path = place / f"{zlib.crc32(written.encode()):08x}.json"
+    path.write_text(written)
+    return path
+
+
+# ---------------------------------------------------------------- encoders
+
+
+class Hashed(Plugin):
+    """Each word is a fixed vector, a text the sum of its words: nothing is learnt. Another `salt`, another encoder."""
+
+    argument: ClassVar[str] = "salt"
+    salt: str = "a"
+
+    def open(self) -> "HashedEncoder":
+        return HashedEncoder(self.salt)
+
+
+@dataclass(frozen=True)
+class HashedEncoder:
+    salt: str
+    dimensions: int = 12
+
+    @property
+    def id(self) -> str:
+        return f"hashed {self.salt}"
+
+    def _words(self, text: str) -> Floats:
+        words = text.lower().replace(".", " ").replace("?", " ").split() or [""]
+        seeds = [zlib.crc32(f"{self.salt} {word}".encode()) for word in words]
+        return np.stack([np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]).astype("f4")
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        if not texts:
+            return np.zeros((0, self.dimensions), np.float32)
+        sums = np.stack([self._words(text).sum(axis=0) for text in texts])
+        return (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)).astype(np.float32)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        return self.encode_documents(texts)
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        return [self._tokens(text) for text in texts]
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+        return self.encode_queries(texts), self.encode_tokens(texts)
+
+    def _tokens(self, text: str) -> TokenVectors:
+        spans, at = [], 0
+        for word in text.split():
+            start = text.index(word, at)
+            at = start + len(word)
+            spans.append((start, at))
+        vectors = np.stack([self._words(text[start:end]).sum(axis=0) for start, end in spans] or [np.zeros(12)])
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        return TokenVectors(tuple(spans), vectors.astype(np.float32)[: len(spans)])
+
+
+ENCODERS: Mapping[str, Any] = {"hashed": Hashed(), "other": Hashed(salt="b"), "lsa": "lsa"}
+
+# ---------------------------------------------------------------- a language model that fails
+
+Fails = Callable[[str, str, str], bool]
+"""Whether a task gets no answer for a passage of that title and text."""
+_fails: list[Fails] = [lambda task, title, text: False]
+ASKED = {"extract": "extractions", "rewrite": "propositions"}
+"""The tasks that may fail, and the parts whose passages then stay out."""
+
+
+@contextmanager
+def failing(fails: Fails) -> Iterator[None]:
+    _fails.append(fails)
+    try:
+        yield
+    finally:
+        _fails.pop()
+
+
+class Model(Plugin):
+    """The rules, but some passages get no answer. They count as the rules, so what is made is the same part."""
+
+    def open(self, setting: Setting | None = None) -> "FailingRules":
+        return FailingRules()
+
+
+class FailingRules(OfflineRules):
+    def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
+        if task.name in ASKED and _fails[-1](task.name, inputs["title"], inputs["text"]):
+            raise LanguageError(f"{task.name}: no answer", "empty")
+        return super().run(task, inputs, repeat=repeat, again=again)
+
+
+def with_word(word: str) -> Fails:
+    """Passages with the word fail; none where it is empty."""
+    return lambda task, title, text: bool(word) and word in text
+
+
+def with_passages(failed: frozenset[tuple[str, str, str]]) -> Fails:
+    """Just these fail: task, title and text."""
+    return lambda task, title, text: (task, title, text) in failed
+
+
+# ---------------------------------------------------------------- methods
+
+
+class Words(Plugin):
+    """A part whose records are merged from several passages: each word with the passages that hold it.
+
+    Unlike the parts of ours it merges in `apply`, as anybody's part may.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    @property
+    def shares(self) -> bool:
+        return True
+
+    def neighbours(self, ids: Sequence[str], site: Site) -> set[str]:
+        return {id for _, owners in _holding(self.records(site), Terms("passage_ids", tuple(ids))) for id in owners}
+
+    def records(self, site: Site) -> Collection:
+        return site.collection("records", _merged_schema(site.language))
+
+    def apply(self, change: Change, site: Site) -> None:
+        records, source = self.records(site), site.inputs[0]
+        touched = {*change.upsert, *change.remove}
+        rows = source.get(list(change.upsert), ("text", "doc_ids")).to_pylist()
+        said = {row["id"]: set(row["text"].split()) for row in rows}
+        held = {word for word, _ in _holding(records, Terms("passage_ids", tuple(sorted(touched))))}
+        known = dict(_holding(records, Ids(tuple(sorted(held.union(*said.values()))))))
+        merged = {
+            word: sorted((set(known.get(word, ())) - touched) | {id for id, words in said.items() if word in words})
+            for word in held.union(*said.values())
+        }
+        records.delete(sorted(word for word, owners in merged.items() if not owners))
+        kept = sorted(word for word, owners in merged.items() if owners)
+        if kept:
+            records.upsert(_merged(kept, [merged[word] for word in kept]))
+
+    def finish(self, site: Site) -> None:
+        pass
+
+    def open(self, site: Site) -> Collection:
+        return site.collection("records")
+
+
+def _merged_schema(language: str) -> Schema:
+    stored, keywords = ("kind", "title", "text", "metadata"), ("passage_ids", "doc_ids")
+    return Schema(stored=stored, keywords=keywords, text=("text",), language=language)
+
+
+def _holding(records: Collection, where: Any) -> list[tuple[str, list[str]]]:
+    batches = records.scan(("passage_ids",), where)
+    return [(row["id"], row["passage_ids"]) for batch in batches for row in batch.to_pylist()]
+
+
+def _merged(words: Sequence[str], owners: Sequence[Sequence[str]]) -> pa.RecordBatch:
+    lists = pa.list_(pa.string())
+    columns = {
+        "id": pa.array(words, pa.string()),
+        "kind": pa.array(["word"] * len(words), pa.string()),
+        "title": pa.array([""] * len(words), pa.string()),
+        "text": pa.array([f"{word} in {len(those)}" for word, those in zip(words, owners, strict=True)], pa.string()),
+        "metadata": pa.array([""] * len(words), pa.string()),
+        "passage_ids": pa.array(owners, lists),
+        "doc_ids": pa.array([sorted({one.partition("#")[0] for one in those}) for those in owners], lists),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _registered() -> None:
+    """Made from the manifest like any part of an installed package."""
+    value = f"{Words.__module__}:{Words.__qualname__}"
+    registry._table("parts").setdefault("words", (EntryPoint("words", value, "ragindex.parts"),))
+
+
+_registered()
+_TREES = "[summary_tree(stop_at=1, levels=3), summary_tree(over=aggregates, stop_at=1, levels=3)]"
+METHODS: Mapping[str, IndexingScheme] = {
+    "bm25": registry.scheme("bm25"),
+    "dense": registry.scheme("dense"),
+    "hybrid": registry.scheme("hybrid"),
+    "composed": registry.scheme("composed"),
+    "bm25 triples": registry.scheme("bm25(over=triples)"),
+    "composed triples": registry.scheme("composed(over=triples)"),
+    "composed words": registry.scheme({"name": "composed", "params": {"over": Words()}}),
+    "colbert": registry.scheme("colbert"),
+    "gear.naive": registry.scheme("gear.naive"),
+    "gear.naive store": registry.scheme("gear.naive(graph=triple_graph(memory_gib=0))"),
+    "hipporag": registry.scheme("hipporag"),
+    "hipporag push": registry.scheme("hipporag(mode=facts, walk=push)"),
+    "graphrag": registry.scheme("graphrag"),
+    "griever": registry.scheme("griever"),
+    "griever passage": registry.scheme("griever(partial_scope=passage)"),
+    "griever.paths": registry.scheme("griever.paths"),
+    "raptor": registry.scheme("raptor(tree=summary_tree(stop_at=1, levels=3))"),
+    "sirerag": registry.scheme(f"sirerag(pool=tree_pool(trees={_TREES}))"),
+}
+"""By what a history calls them."""
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "flat": ("bm25", "dense", "hybrid", "composed"),
+    "records": ("bm25 triples", "composed triples", "colbert"),
+    "merged": ("composed words", "griever", "griever passage", "griever.paths"),
+    "graph": ("gear.naive", "gear.naive store", "hipporag", "hipporag push", "graphrag"),
+    "tree": ("raptor", "sirerag"),
+}
+"""A history draws its methods from several of them."""

@@ -1,0 +1,416 @@
+"""A history of one workspace, played step by step: after each step, what must hold is looked at.
+
+A step is a name and what it is given, as JSON: so a history can be drawn, cut down, written down and played again.
+"""
+
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from histories import left, made
+from histories.faults import Clock, Death, clock, dying, pressed
+from histories.fresh import Fresh, K, Means
+from histories.left import BrokenError
+from ragindex import manifest as manifests
+from ragindex import registry
+from ragindex.errors import MissingPartError
+from ragindex.interfaces import Retriever
+from ragindex.manifest import Manifest
+from ragindex.stores.lancedb import LanceDB
+from ragindex.testing import assert_same
+from ragindex.types import Retrieval
+from ragindex.workspace import LanguageWarning, StaleWarning, Workspace
+
+Step = tuple[str, dict[str, Any]]
+_DAYS = 2 * 86_400.0
+_READERS = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a history keeps to from its first step to its last. `store`: as it is written; empty for LanceDB."""
+
+    methods: tuple[str, ...]
+    cutting: str = "passages"
+    batch: int = 3
+    fragments: int = 64
+    memory_gib: float = 1.0
+    store: str = ""
+
+
+def opened(folder: Path, setting: Setting, encoder: str, memory_gib: float) -> Workspace:
+    """The workspace, by a process that has just begun."""
+    store, cutting = setting.store or LanceDB(memory_gib=memory_gib), made.CUTTINGS[setting.cutting]
+    return Workspace.open(folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, cutting=cutting)
+
+
+@dataclass
+class Reader:
+    """Opened before: `ask` answers as it did then."""
+
+    method: str
+    ask: Callable[[], list[Retrieval]]
+    expected: list[Retrieval]
+    since: int
+
+
+@dataclass
+class Finished:
+    """What a method answered when its last sync had finished, and the collections that it was pinned to."""
+
+    expected: list[Retrieval]
+    pinned: Mapping[str, Mapping[str, int]]
+    corpus: str
+    failed: bool
+    known: bool = True
+    """Not once a sync of other methods has moved parts that it shares with them: it is then older than its parts."""
+
+
+@dataclass
+class History:
+    """The workspace of one history and what is known of it. Close it at last."""
+
+    folder: Path
+    setting: Setting
+    fresh: Fresh
+    skip: frozenset[str] = frozenset()
+    """Kinds of broken promises that are not looked at."""
+    steps: list[Step] = field(default_factory=list)
+    met: set[str] = field(default_factory=set)
+    """Kinds of faults and events that were met."""
+    corpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    encoder: str = "hashed"
+    memory_gib: float = 1.0
+    word: str = ""
+    imported: Path | None = None
+    readers: list[Reader] = field(default_factory=list)
+    finished: dict[tuple[str, str, str], Finished] = field(default_factory=dict)
+    space: Workspace | None = None
+    clock: Clock = field(default_factory=lambda: Clock(time))
+
+    def __post_init__(self) -> None:
+        self.memory_gib = self.setting.memory_gib
+        self._imports = self.folder.parent / f"{self.folder.name}-imports"
+        self._imports.mkdir(parents=True)
+
+    # ------------------------------------------------------------ steps
+
+    def play(self, name: str, given: Mapping[str, Any]) -> None:
+        """One step, then what must hold. Raises BrokenError, or whatever the workspace raises that it must not."""
+        self.steps.append((name, dict(given)))
+        with self._at_work():
+            STEPS[name](self, **given)
+            self._check_readers()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with warnings.catch_warnings(), clock() as moved, pressed(self.setting.batch, self.setting.fragments):
+            for kind in (StaleWarning, LanguageWarning):
+                warnings.simplefilter("ignore", kind)
+            moved.ahead = self.clock.ahead
+            yield
+
+    def put(self, documents: made.Corpus, death: Sequence[Any] = ()) -> None:
+        """Add documents and change them."""
+        new = {name: tuple(held) for name, held in documents.items()}
+        self._written(new, ("put", {"documents": new}), death)
+
+    def remove(self, names: Sequence[str], death: Sequence[Any] = ()) -> None:
+        """Those that are there."""
+        there = [name for name in names if name in self.corpus]
+        if there:
+            gone: dict[str, None] = dict.fromkeys(there)
+            self._written(gone, ("remove", {"names": there}), death)
+
+    def replace(self, documents: made.Corpus, death: Sequence[Any] = ()) -> None:
+        """By another whole corpus."""
+        new = {name: tuple(held) for name, held in documents.items()}
+        change = {**dict.fromkeys(self.corpus), **new}
+        self._written(change, ("replace", {"documents": new}), death)
+
+    def sync(self, methods: Sequence[str] | None, death: Sequence[Any] = ()) -> None:
+        """These methods; without any, whatever was finished before."""
+        self._renew_import()
+        before = self._manifest()
+        if not self.corpus and not (before and before.parts):
+            return
+        asked = [one for one in self.setting.methods if methods is None or one in methods]
+        if methods is None:
+            asked = [one for one in asked if self._key(one) in self.finished and self._kept(one)]
+        died = self._dying(("sync", {"methods": [] if methods is None else asked, "word": self.word}), death)
+        if died and not self._went_through(before):
+            self._check_finished("after a sync that died")
+            return
+        self._after_sync(asked)
+
+    def encode(self, encoder: str) -> None:
+        """From now on another encoder."""
+        self.encoder = encoder
+        self._forget()
+
+    def budget(self, memory_gib: float) -> None:
+        """Another memory budget."""
+        if not self.setting.store:
+            self.memory_gib = memory_gib
+            self._forget()
+
+    def reopen(self) -> None:
+        """Another process."""
+        self._forget()
+
+    def read(self, method: str, late: bool = False) -> None:
+        """Open a reader, which then stays; a late one opens the method only when it is asked, but the workspace now."""
+        known = self.finished.get(self._key(method))
+        if known is None or not known.known or not self._kept(method):
+            return
+        space = self._reader()
+        scheme = made.METHODS[method]
+        opened = None if late else scheme.open(space)
+
+        def ask() -> list[Retrieval]:
+            return _asked(scheme.open(space) if opened is None else opened)
+
+        self.readers = [*self.readers[-_READERS + 1 :], Reader(method, ask, known.expected, len(self.steps))]
+
+    def fail(self, word: str) -> None:
+        """From now on, passages with this word get no answer; none where it is empty."""
+        self.word = word
+
+    def take(self, death: Sequence[Any] = ()) -> None:
+        """Import extractions of the documents as they are now."""
+        if not self.corpus:
+            return
+        file = made.openie(self.corpus, self.setting.cutting, self._imports)
+        before = self._manifest()
+        died = self._dying(("take", {"file": str(file)}), death)
+        if not died or self._manifest() != before:
+            self.imported = file
+
+    def later(self) -> None:
+        """Days pass: nobody reads any more what was open."""
+        self.clock.ahead += _DAYS
+        self.readers.clear()
+        self._forget()
+
+    # ------------------------------------------------------------ doing
+
+    def open(self) -> Workspace:
+        """The writer's workspace."""
+        if self.space is None:
+            self.space = self._opened(self.memory_gib)
+        return self.space
+
+    def close(self) -> None:
+        self.space = None
+        self.readers.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._imports, ignore_errors=True)
+
+    def _opened(self, memory_gib: float) -> Workspace:
+        return opened(self.folder, self.setting, self.encoder, memory_gib)
+
+    def _reader(self) -> Workspace:
+        """Another process that reads, with the budget that everything was finished with."""
+        manifest = self._manifest()
+        finished_by = manifest.finished_by if manifest else {}
+        return self._opened(float(finished_by.get("memory_gib", self.memory_gib)))
+
+    def _forget(self) -> None:
+        self.space = None
+
+    def _manifest(self) -> Manifest | None:
+        return manifests.read(self.folder)
+
+    def work(self, name: str, given: Mapping[str, Any]) -> None:
+        """What a step does to the workspace."""
+        WORK[name](self.open(), **given)
+
+    def _dying(self, work: Step, death: Sequence[Any]) -> bool:
+        """Whether it died."""
+        at, how = death or (0, "before")
+        with dying(self.folder, at, how) as faults:
+            try:
+                self.work(*work)
+            except Death:
+                self.met.add(f"{how}: {faults.where.partition(' (')[0]}")
+                if faults.dead:
+                    self._forget()
+                return True
+            assert not faults.where, f"{faults.where} was swallowed"
+        return False
+
+    def _written(self, change: Mapping[str, Any], work: Step, death: Sequence[Any]) -> None:
+        """A document is as it was or as it shall be, whenever the process dies."""
+        wanted = {**self.corpus, **change}
+        wanted = {name: held for name, held in wanted.items() if held is not None}
+        if not self._dying(work, death):
+            self.corpus = wanted
+            return
+        held = {made.named(one.id): one for one in self.open().documents}
+        for name in {*self.corpus, *wanted, *held}:
+            options = [one.get(name) for one in (self.corpus, wanted)]
+            texts = [None if one is None else made.document(name, one) for one in options]
+            if held.get(name) not in texts:
+                raise BrokenError("documents", f"{name} is {held.get(name)}, neither of {texts}")
+            self._adopt(name, options[texts.index(held.get(name))])
+
+    def _adopt(self, name: str, sentences: Any) -> None:
+        if sentences is None:
+            self.corpus = {one: text for one, text in self.corpus.items() if one != name}
+        else:
+            self.corpus = {**self.corpus, name: sentences}
+
+    def _renew_import(self) -> None:
+        """A file of which nothing is in the corpus is refused: the user brings another."""
+        if self.imported is not None and self.corpus:
+            held = set(made.passages(self.corpus, self.setting.cutting).values())
+            known = {(one["title"], one["text"]) for one in json.loads(self.imported.read_text())["docs"]}
+            if not known & held:
+                self.imported = made.openie(self.corpus, self.setting.cutting, self._imports)
+                self.open().import_part("extractions", self.imported)
+
+    # ------------------------------------------------------------ what must hold
+
+    def _key(self, method: str) -> tuple[str, str, str]:
+        return (method, self.encoder, self.imported.name if self.imported else "")
+
+    def _pinned(self, method: str) -> dict[str, Mapping[str, int]] | None:
+        """The collections of a method's parts, as the manifest has them for the encoder in use; None: not made."""
+        space = self._reader()
+        parts = space.all_parts(made.METHODS[method])
+        keys = [space._key(part, space._pinned_encoder(part)) for part in parts]
+        records = [space.manifest.parts.get(key) for key in keys]
+        return (
+            None if None in records else {key: one.collections for key, one in zip(keys, records, strict=True) if one}
+        )
+
+    def _kept(self, method: str) -> bool:
+        return self._pinned(method) is not None
+
+    def _went_through(self, before: Manifest | None) -> bool:
+        """Whether the sync wrote down that it had finished, before it died."""
+        now = self._manifest()
+        assert now is not None
+        return before is None or _without_pins(now) != _without_pins(before)
+
+    def _means(self) -> Means:
+        manifest = self._manifest()
+        assert manifest is not None
+        learnt = self.encoder == "lsa"
+        fitted = manifest.encoders.get(self.encoder, "") if learnt else ""
+        fit = self.folder / "encoders" if learnt and fitted else None
+        memory = 1.0 if self.setting.store else self.memory_gib
+        failed = frozenset(self._failed(manifest))
+        return Means(self.encoder, self.setting.cutting, memory, self.imported, failed, fitted, fit)
+
+    def _failed(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
+        passages = made.passages(self.corpus, self.setting.cutting)
+        space = self._reader()
+        held = {part: key for key in manifest.parts for part in [key]}
+        for task, name in made.ASKED.items():
+            key = space._key(registry.part(name), None)
+            record = manifest.parts.get(held.get(key, ""))
+            for id in record.failed if record else ():
+                if record and record.corpus == manifest.corpus and id in passages:
+                    yield (task, *passages[id])
+
+    def _after_sync(self, methods: Sequence[str]) -> None:
+        manifest = self._manifest()
+        assert manifest is not None
+        self._check_failed(manifest)
+        means = self._means()
+        for method in methods:
+            expected = self.fresh.answers(self.corpus, means, method)
+            found = self._answers(method)
+            with _broken("the law", f"{method}, {means.encoder}"):
+                assert_same(found, expected, "unlike an undisturbed workspace of what is left")
+            pinned = self._pinned(method)
+            assert pinned is not None
+            self.finished[self._key(method)] = Finished(expected, pinned, manifest.corpus, bool(means.failed))
+        self._age(methods, manifest)
+        try:
+            left.check(self.open(), self.corpus, self.setting.cutting)
+        except BrokenError as error:
+            if error.kind not in self.skip:
+                raise
+
+    def _answers(self, method: str) -> list[Retrieval]:
+        return _asked(made.METHODS[method].open(self._reader()))
+
+    def _check_failed(self, manifest: Manifest) -> None:
+        wrong = [one for one in self._failed(manifest) if not self.word or self.word not in one[2]]
+        if wrong:
+            raise BrokenError("failed", f"{wrong}, though nothing fails for them")
+
+    def _age(self, methods: Sequence[str], manifest: Manifest) -> None:
+        """Other methods are older than what they share with these, unless the documents are what they were."""
+        for key, one in list(self.finished.items()):
+            records = {part: manifest.parts.get(part) for part in one.pinned}
+            if None in records.values():
+                del self.finished[key]
+            elif any(record.collections != one.pinned[part] for part, record in records.items() if record):
+                same = one.corpus == manifest.corpus and not one.failed and not self.word
+                one.known = one.known and (same or key[0] in methods)
+
+    def _check_finished(self, when: str) -> None:
+        """Whoever opens the workspace now sees what the last finished sync left."""
+        for method in self.setting.methods:
+            known = self.finished.get(self._key(method))
+            if known is None or not known.known:
+                continue
+            try:
+                found = self._answers(method)
+            except MissingPartError as error:
+                raise BrokenError("finished", f"{method} cannot be opened {when}: {error}") from error
+            with _broken("finished", f"{method}, {self.encoder}"):
+                assert_same(found, known.expected, when)
+
+    def _check_readers(self) -> None:
+        for one in self.readers:
+            with _broken("reader", f"{one.method}, opened before step {one.since}"):
+                assert_same(one.ask(), one.expected, "another answer than before")
+
+
+STEPS: Mapping[str, Callable[..., None]] = {
+    name: getattr(History, name)
+    for name in (*("put", "remove", "replace", "sync", "encode", "budget", "reopen", "read", "fail", "take", "later"),)
+}
+
+
+def _sync(space: Workspace, methods: Sequence[str], word: str) -> None:
+    with made.failing(made.with_word(word)):
+        space.sync([made.METHODS[one] for one in methods])
+
+
+WORK: Mapping[str, Callable[..., object]] = {
+    "put": lambda space, documents: space.add(made.documents(documents)),
+    "remove": lambda space, names: space.remove([f"doc-{name}" for name in names]),
+    "replace": lambda space, documents: space.replace(made.documents(documents)),
+    "sync": _sync,
+    "take": lambda space, file: space.import_part("extractions", Path(file)),
+}
+"""What the steps that write do to a workspace."""
+
+
+def _asked(retriever: Retriever) -> list[Retrieval]:
+    return retriever.retrieve(made.QUERIES, K)
+
+
+def _without_pins(manifest: Manifest) -> Any:
+    """What only a sync that finishes its own parts writes."""
+    held = manifest.model_dump(mode="json", exclude={"finished_by"})
+    return {**held, "parts": {key: {**one, "collections": {}} for key, one in held["parts"].items()}}
+
+
+@contextmanager
+def _broken(kind: str, who: str) -> Iterator[None]:
+    try:
+        yield
+    except AssertionError as error:
+        raise BrokenError(kind, f"{who}: {error}") from None
