@@ -348,7 +348,7 @@ class Comparison:
         raise KeyError((a, b, metric))
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned schema that `--json` writes; later versions only add to it."""
+        """The schema that `--json` writes; its version rises where the meaning of a field changes."""
         bounds = [bound.to_json() for bound in self.bounds]
         return {
             "schema": SCHEMA,

@@ -108,6 +108,12 @@ def test_real_methods_are_told_apart_by_their_parameters() -> None:
     assert section.others == "1 method more differs from the first of the name in several parameters at once."
 
 
+def test_the_first_is_who_was_named_first_not_who_found_most() -> None:
+    comparison = named(made({"a": [1.0], "b": [0.0]}), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
+    assert [row[1] for row in tables(replace(comparison, asked=("b", "a")))[0][2]] == ["b", "a"]
+    assert [row[1] for row in tables(replace(comparison, asked=("a", "b")))[0][2]] == ["a", "b"]
+
+
 def test_nothing_is_said_where_no_method_varies_another() -> None:
     assert ablations.section(made({"a": [1.0], "b": [0.0]})) is None
     two = {"a": ("x", {"l": 2, "m": 1}), "b": ("x", {"l": 3, "m": 2})}

@@ -25,6 +25,7 @@ from eval.verdict import differ
 from ragindex.coverage import Coverage
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.openai_compatible import OpenAICompatible
+from ragindex.journal import Journal
 from ragindex.language import ledger
 from ragindex.language.cache import Cache
 from ragindex.language.prices import Prices
@@ -151,13 +152,17 @@ def test_a_sum_is_known_where_every_part_is(parts: list[float | None]) -> None:
 
 def test_what_a_part_cost_stays_unknown_on_the_disk(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path / "store")
-    coverage = Coverage.open(store, "part", shares=False)
+    coverage = Coverage.open(store, "part", Journal.of(tmp_path, "part"), shares=True)
     coverage.cover(["a", "b"], ["1", "1"], Usage(1.0, 10, 4, 0.5))
     assert coverage.cost() == Usage(1.0, 10, 4, 0.5)
     coverage.cover(["c"], ["1"], Usage(1.0, 1, 1, None))
     assert coverage.cost() == Usage(2.0, 11, 5, None)
     coverage.touch(["c"])
-    assert Coverage.open(store, "part", shares=False).cost() == Usage(2.0, 11, 5, None)
+    for flush in (False, True):  # from the journal, and from the collection
+        if flush:
+            coverage.flush()
+        coverage = Coverage.open(store, "part", Journal.of(tmp_path, "part"), shares=True)
+        assert coverage.cost() == Usage(2.0, 11, 5, None)
     coverage.forget(["c"])
     assert coverage.cost() == Usage(1.0, 10, 4, 0.5)
 
