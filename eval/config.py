@@ -7,7 +7,7 @@ from typing import Any
 
 import regex
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from ragindex.errors import DataError, UsageError
 from ragindex.registry import Written
@@ -18,8 +18,10 @@ _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-class CorpusSettings(Strict, frozen=True, extra="forbid"):
+class CorpusSettings(Strict):
     """One of several corpora of a study, with what is said of it alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str
     questions: Path | None = None
@@ -28,11 +30,13 @@ class CorpusSettings(Strict, frozen=True, extra="forbid"):
     limit: int | None = None
 
 
-class Settings(Strict, frozen=True, extra="forbid"):
+class Settings(Strict):
     """What a comparison or a study is asked for, by flags or in a file. None: not said.
 
     `corpora`, `encoders` and `seeds` are for studies, in place of `data`, `encoder` and `seed`.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str | None = None
     corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)

@@ -46,7 +46,7 @@ def advising(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concatenate[_W
     """A method of a workspace whose engine's failures name the command."""
 
     @wraps(work)
-    def wrapped(self: _W, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def wrapped(self: _W, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return work(self, *args, **kwargs)
         except EngineError as error:
@@ -90,6 +90,8 @@ def look(
 ) -> Findings:
     """Look at everything in a workspace, and remove what is damaged; `drop` removes a part. Raises StoreError."""
     found = Findings()
+    for path in folder.glob("*.partial"):  # a process that was killed while it wrote left it
+        path.unlink(missing_ok=True)
     if damaged_fit is not None:
         found.removed.append(damaged_fit)
     _collections(folder, manifest, store, drop, found)

@@ -14,6 +14,7 @@ import pytest
 
 from eval import commands
 from ragindex import cli
+from ragindex.durable import MendedWarning
 from ragindex.workspace import LanguageWarning, StaleWarning
 
 TEXTS = {
@@ -47,6 +48,7 @@ def ragindex(*arguments: object, stderr: io.TextIOWrapper | None = None) -> Done
         pytest.raises(SystemExit) as stopped,
     ):
         warnings.simplefilter("always", LanguageWarning)
+        warnings.simplefilter("always", MendedWarning)
         warnings.simplefilter("always", StaleWarning)
         cli.main()
     texts = []

@@ -18,7 +18,7 @@ from command_line import build, failed, make_desk, ragindex, write
 from baselines.bm25 import BM25
 from baselines.hybrid import Hybrid
 from eval import evaluator
-from ragindex import progress, registry
+from ragindex import durable, progress, registry
 from ragindex.errors import MissingExtraError
 from ragindex.workspace import Workspace
 
@@ -108,10 +108,10 @@ def test_a_corpus_in_another_language() -> None:
 def test_a_workspace_of_a_later_version(built: Path) -> None:
     shutil.copytree(built, "w")
     held = json.loads(Path("w/workspace.json").read_text(encoding="utf-8"))
-    Path("w/workspace.json").write_text(json.dumps({**held, "format": 99, "colour": "red"}), encoding="utf-8")
+    Path("w/workspace.json").write_bytes(durable.sealed({**held, "format": 99, "colour": "red"}))
     for arguments in (["search", "x"], ["add", "notes"], ["remove", "x"], ["index"]):
         said = failed(4, *arguments, "--workspace", "w")
-        assert said.startswith("The workspace w has format 99; this ragindex reads up to 1. Run: pip install --upgrade")
+        assert said.startswith("The workspace w has format 99; this ragindex reads up to 2. Run: pip install --upgrade")
 
 
 def test_two_writers(built: Path) -> None:

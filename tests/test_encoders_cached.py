@@ -256,7 +256,7 @@ def test_rows_that_are_not_whole_are_encoded_again(path: Path, spoilt: bytes | s
 
 def test_a_file_that_is_no_database(path: Path) -> None:
     path.write_bytes(b"this is no database" * 100)
-    with pytest.raises(StoreError, match="is broken: file is not a database. Delete the file"):
+    with pytest.raises(StoreError, match="is broken: file is not a database. Its texts .* Run: ragindex repair"):
         CachedEncoder(Plain(), path).encode_documents(["a"])
 
 

@@ -222,12 +222,12 @@ def test_what_cannot_be_written_or_read(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be used: .* Make sure that there is space"):
         Cache(tmp_path / "folder").get(key(1))
     (tmp_path / "broken").write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError, match="is broken: .* Move the file away"):
+    with pytest.raises(StoreError, match="is broken: .* paid again, .* Run: ragindex repair"):
         Cache(tmp_path / "broken").get(key(1))
     connection = sqlite3.connect(tmp_path / "newer")
     connection.execute("PRAGMA user_version = 9")
     connection.close()
-    with pytest.raises(StoreError, match="made by another version of ragindex \\(9, this one reads 1\\)"):
+    with pytest.raises(StoreError, match="made by another version of ragindex \\(9, this one reads 2\\)"):
         Cache(tmp_path / "newer").get(key(1))
 
 

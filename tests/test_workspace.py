@@ -17,6 +17,7 @@ import pytest
 from baselines.bm25 import BM25
 from baselines.dense import Dense
 from baselines.hybrid import Hybrid
+from ragindex import durable
 from ragindex.corpus import Cutting
 from ragindex.errors import (
     DataError,
@@ -400,9 +401,9 @@ def test_a_warning_where_the_corpus_looks_like_another_language(tmp_path: Path) 
 def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
     build(BM25(), tmp_path, "lsa")
     path = tmp_path / "workspace.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    path.write_bytes(durable.sealed({**json.loads(path.read_text()), "format": 99}))
     with pytest.raises(
-        NewerFormatError, match="has format 99; this ragindex reads up to 1. Run: pip install --upgrade"
+        NewerFormatError, match="has format 99; this ragindex reads up to 2. Run: pip install --upgrade"
     ):
         Workspace.open(tmp_path)
 
@@ -410,8 +411,9 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', "\x00"])
 def test_a_damaged_manifest(damage: str, tmp_path: Path) -> None:
     build(BM25(), tmp_path, "lsa")
-    (tmp_path / "workspace.json").write_text(damage)
-    with pytest.raises(WorkspaceError, match="is no readable workspace"):
+    for name in ("workspace.json", "workspace.copy.json"):
+        (tmp_path / name).write_text(damage)
+    with pytest.raises(WorkspaceError, match=r"is no readable workspace|has format 1, of an earlier ragindex"):
         Workspace.open(tmp_path)
 
 

@@ -122,9 +122,8 @@ class Encoders:
             return self.plugin.open()
         wrong = durable.damage(self._place(id))
         if wrong is not None:
-            flags = shlex.join(
-                ["--encoder", registry.label(self.plugin), *(["--seed", str(self.seed)] * (self.seed > 0))]
-            )  # type: ignore[arg-type]
+            seed = ["--seed", str(self.seed)] if self.seed else []
+            flags = shlex.join(["--encoder", registry.label(self.plugin), *seed])  # type: ignore[arg-type]  # a pydantic model
             raise DamagedError(f"The fit of the encoder {self.name}: {wrong}. {durable.advice(self.folder)} {flags}")
         return self.plugin.load(self._place(id))
 

@@ -339,7 +339,8 @@ class LanceCollection:
     def estimate(self) -> int:
         """Bytes that this collection would take in memory, from its first thousand records."""
         if self._estimate is None:
-            sample = self.table.search().select(self._text_columns()).limit(1000).to_arrow()
+            with _engine(f"read the collection {self.name}"):
+                sample = self.table.search().select(self._text_columns()).limit(1000).to_arrow()
             text = sample.nbytes / max(1, len(sample)) * _POSTINGS
             bytes_a_number = 2 if self.store.settings.float16 else 4
             vectors = 0 if self.store.settings.mmap else (self.schema.dimensions or 0) * bytes_a_number
@@ -438,7 +439,7 @@ def _engine(doing: str) -> Iterator[None]:
     """What LanceDB and the disk raise, as StoreError."""
     try:
         yield
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, MemoryError, pa.ArrowException) as error:
         raise _failure(doing, error) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # LanceDB's, over damaged files; no Exception, and not importable

@@ -68,8 +68,8 @@ def _blocks(found: Integers) -> list[Integers]:
 
 def _pooled(inside: Booleans, vectors: Floats, pool: Pool) -> Floats:
     if pool == "mean":
-        means = inside.astype(np.float64) @ vectors / inside.sum(axis=1)[:, None]
-        return means.astype(np.float32)
+        means: Floats = (inside.astype(np.float64) @ vectors / inside.sum(axis=1)[:, None]).astype(np.float32)
+        return means
     return np.array([vectors[row].max(axis=0) for row in inside], np.float32).reshape(len(inside), vectors.shape[1])
 
 
