@@ -1,22 +1,22 @@
 """A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve."""
 
-import shutil
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ragindex import imports, registry, revisions, tracing
+from ragindex import cleaning, disk, imports, readers, registry, revisions, tracing
 from ragindex import manifest as manifests
 from ragindex.corpus import Cutting, passage_text
 from ragindex.coverage import Coverage
+from ragindex.disk import Disk
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
-from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import DataError, MissingPartError, StoreError, UsageError, WorkspaceError, WriterBusyError
 from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, tasks_of, uses_encoder
 from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
 from ragindex.language.opened import Model
@@ -24,6 +24,7 @@ from ragindex.language.setting import Setting
 from ragindex.language.tasks import Language
 from ragindex.manifest import Manifest, PartRecord
 from ragindex.progress import bar
+from ragindex.readers import Lease, State
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
 from ragindex.site import BuildEncoder, PartSite
@@ -32,11 +33,14 @@ from ragindex.text import language_warning
 from ragindex.types import Document, Usage
 
 _SAMPLE = 200
-_KEEP_OUTDATED = 86_400.0  # seconds that readers who were opened before may still need a part's collections
 
 
 class StaleWarning(UserWarning):
     """Something is older than the corpus: results are right for the corpus of the last finished sync."""
+
+
+class LeftoverWarning(UserWarning):
+    """A sync is finished, and what no reader needs any more could not be removed."""
 
 
 class LanguageWarning(UserWarning):
@@ -74,6 +78,11 @@ class Workspace:
     model: Model
     seed: int = 0
     _opened: dict[str, Any] = field(default_factory=dict)
+    _lease: Lease | None = None
+    _pinned: State | None = None
+
+    def __post_init__(self) -> None:
+        self._pin()
 
     @classmethod
     def open(
@@ -121,8 +130,9 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Let go of what is held in memory."""
+        """Let go of what is held in memory, and of the state that is read; retrievers keep theirs."""
         self._opened.clear()
+        self._lease = None
 
     # ------------------------------------------------------------ the corpus
 
@@ -199,6 +209,7 @@ class Workspace:
             self._finish_again()
         parts = in_order([part for plugin in plugins for part in parts_of(plugin)] or self._finished_parts())
         if self._up_to_date(parts):
+            self._clean_later()
             return Synced()
         with self._writing("ragindex sync") as corpus:
             wanted = corpus.passage_revisions()
@@ -225,6 +236,10 @@ class Workspace:
         usage = Usage(record.seconds, record.input_tokens, record.output_tokens, record.money)
         return PartFigures(record.name, record.seconds, record.bytes, search, usage)
 
+    def disk(self) -> Disk:
+        """What the folder holds: what serves the last finished sync's readers, and the rest, by name."""
+        return disk.taken(self.folder, self.store, self.manifest)
+
     # ------------------------------------------------------------ reading
 
     def retriever(self, scheme: Written) -> Retriever:
@@ -235,6 +250,7 @@ class Workspace:
 
     def open_part(self, part: Part[Any]) -> Any:
         """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""
+        self._pin()
         key, record = self._key(part, self._pinned_encoder(part)), self._record(part)
         if record.corpus != self.manifest.corpus or self._corpus_moved():
             warnings.warn(
@@ -369,6 +385,7 @@ class Workspace:
         if changed != self.manifest:
             manifests.write(self.folder, changed)
             self.manifest = changed
+            self._pin()
 
     def _reload(self) -> None:
         """See what other processes have finished since: parts are then opened anew."""
@@ -376,6 +393,18 @@ class Workspace:
         if fresh != self.manifest:
             self._opened.clear()
             self.manifest = fresh
+            self._pin()
+
+    def _pin(self) -> Lease:
+        """Take the lease on what the manifest names, so that it stays as long as this workspace or a part is used."""
+        while self._lease is None or self._pinned != readers.state(self.manifest):
+            self._pinned = readers.state(self.manifest)
+            self._lease = readers.take(self.folder, self._pinned)
+            fresh = manifests.read(self.folder) or self.manifest
+            if fresh != self.manifest:  # a writer may have looked for leases before this one was there
+                self._opened.clear()
+                self.manifest = fresh
+        return self._lease
 
     def _own(self) -> None:
         """From now on the documents are not just those of one source: `replace` would lose some."""
@@ -441,6 +470,7 @@ class Workspace:
             lambda: self.llm,
             self._imported(part),
             record.collections,
+            self._pin(),
         )
 
     def _finish(self, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
@@ -456,10 +486,6 @@ class Workspace:
             if key not in made
             and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
         }
-        doomed = {key for key, since in outdated.items() if now - since > _KEEP_OUTDATED}
-        names = self.store.names()
-        for key in doomed:
-            self._drop(key, names)
         parts = {key: record for key, record in self.manifest.parts.items() if key not in outdated}
         self._opened.clear()
         self._save(
@@ -473,11 +499,26 @@ class Workspace:
             llm=registry.describe(model(self.model.plugin)),
             parts={**parts, **made},
             finished_by=dict(self.store_plugin.finishes_by),
-            outdated={key: since for key, since in outdated.items() if key not in doomed},
+            outdated=outdated,
             libraries=manifests.libraries(),
         )
-        for name in ["documents", *(f"{key}.{kind}" for key in made for kind in ("coverage", *made[key].collections))]:
-            self.store.clean(name)
+        self._clean()
+
+    def _clean(self) -> None:
+        """Remove what no reader needs any more. What was finished is finished, whether that goes well or not."""
+        try:
+            manifest, stays = cleaning.clean(self.folder, self.store, self.manifest)
+        except (StoreError, OSError) as error:
+            warnings.warn(f"What no reader needs stays in {self.folder}: {error}", LeftoverWarning, stacklevel=4)
+            return
+        self._save(outdated=manifest.outdated, leftover=stays)
+
+    def _clean_later(self) -> None:
+        """What stayed for readers at the last sync, once they are gone; not while somebody else writes."""
+        if self.manifest.leftover:
+            with suppress(WriterBusyError), self.store.lease("ragindex sync"):
+                self._reload()
+                self._clean()
 
     def _finish_again(self) -> None:
         """Every part's collections, as the store's parameters now ask for: its memory may be less than it was."""
@@ -490,12 +531,8 @@ class Workspace:
             self._save(parts=made, finished_by=dict(self.store_plugin.finishes_by))
 
     def _drop(self, key: str, names: Sequence[str]) -> None:
-        """Coverage first: what is left of a drop that was cut short is not taken for a part."""
         record = self.manifest.parts.get(key)
-        recorded = [f"{key}.{kind}" for kind in ("coverage", *record.collections)] if record else []
-        for name in sorted({*recorded, *(name for name in names if name.rpartition(".")[0] == key)}):
-            self.store.drop(name)
-        shutil.rmtree(self.folder / "parts" / key, ignore_errors=True)
+        cleaning.drop(self.folder, self.store, key, names, ("coverage", *record.collections) if record else ())
 
     def _up_to_date(self, parts: Sequence[Part[Any]]) -> bool:
         if self._corpus_moved() or not parts:

@@ -153,7 +153,7 @@ def test_the_law(part: TripleGraph, tmp_path: Path) -> None:
     assert answers(workspace, part) == before
 
 
-def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -> None:
     writer = made(tmp_path, A, B)
     opened, late = writer.open_part(IN_FILES), Workspace.open(tmp_path / "w")
     before = answers(writer)
@@ -166,7 +166,7 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path, m
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
     held = {path.name for path in folders.iterdir()}
     assert len(held) == 2
-    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
+    late.close()
     (folders / "partial-123").mkdir()  # of a process that was killed
     writer.add([C])
     writer.sync()

@@ -7,7 +7,7 @@ fit builds use is in `current.json`; readers use the one in the manifest.
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -89,7 +89,7 @@ class Encoders:
             raise MissingPartError(f"The encoder {self.name} has not been fitted to this corpus. Run: ragindex index")
         key = id if fitted and id else ""
         if key not in self._opened:
-            self._opened[key] = CachedEncoder(self._load(key), self.folder / "caches" / "vectors.sqlite")
+            self._opened[key] = CachedEncoder(self._load(key), vectors(self.folder))
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:
@@ -105,3 +105,19 @@ class Encoders:
         if not self._pointer().exists():
             return None
         return Fit(**json.loads(self._pointer().read_text(encoding="utf-8")))
+
+
+def vectors(folder: Path) -> Path:
+    """The file of the vector cache of the workspace `folder`."""
+    return folder / "caches" / "vectors.sqlite"
+
+
+def remove_all_but(folder: Path, ids: Set[str]) -> None:
+    """Remove the fits of the workspace `folder` that are neither among `ids` nor those that builds use."""
+    root = folder / "encoders"
+    if not root.is_dir():
+        return
+    used = {json.loads(pointer.read_text(encoding="utf-8"))["id"] for pointer in root.glob("*.json")}
+    for path in root.iterdir():
+        if path.is_dir() and path.name not in used | ids:
+            shutil.rmtree(path, ignore_errors=True)

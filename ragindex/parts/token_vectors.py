@@ -53,7 +53,7 @@ class TokenVectors(Plugin):
         """Nothing: `of` may be made whole."""
 
     def finish(self, site: Site) -> None:
-        """Encode what is new, forget what is gone, join small segments; those replaced a day ago are removed.
+        """Encode what is new, forget what is gone, join small segments; those replaced go with their readers.
 
         Each batch is kept when it is encoded: after a crash only the rest is.
         """
