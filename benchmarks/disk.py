@@ -3,15 +3,18 @@
     .venv/bin/python -m benchmarks.disk day [PASSAGES]
     .venv/bin/python -m benchmarks.disk graphs DATA TRIPLES
     .venv/bin/python -m benchmarks.disk document [PASSAGES [GIB]]
+    .venv/bin/python -m benchmarks.disk wide [RECORDS]
 
 `day` makes twelve syncs of one changed record each, with a memory budget that makes LanceDB's indexes. `graphs` builds
 gear, hipporag, griever and griever.paths over DATA with the imported TRIPLES, then changes and syncs one document
 twelve times. `document` prints what one more document of `hybrid` writes, beyond a memory budget of GIB. Vectors
-are random with 384 dimensions.
+are random with 384 dimensions. `wide` searches RECORDS (2,100) of 1 MiB each from memory: more than 2 GiB in a column,
+for which the machine needs 12 GB of memory.
 """
 
 import json
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -19,9 +22,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from benchmarks.synthetic import RandomVectors
 from eval import datasets, worlds
 from ragindex import registry
+from ragindex.interfaces import Match, Schema
 from ragindex.stores.lancedb import LanceDB
 from ragindex.types import Document
 from ragindex.workspace import Workspace
@@ -73,10 +79,33 @@ def document(size: int, memory: float, folder: Path) -> None:
         grown = sum(max(0, bytes - before[path]) for path, bytes in after.items() if path in before)
         print(
             f"hybrid, {size:,} passages, {memory:g} GiB: one more document writes "
-            f"{(os_written() - written) / 1e6:.2f} MB; new files {new / 1e6:.2f} MB, old ones grew by {grown / 1e6:.2f}",
+            f"{(os_written() - written) / 1e6:.2f} MB; new files {new / 1e6:.2f} MB, others grew by {grown / 1e6:.2f}",
             flush=True,
         )
     say("after three more documents", workspace, folder)
+
+
+def wide(count: int, folder: Path) -> None:
+    """BM25 from memory over one column of `count` MiB, of words so long that the index of them stays small."""
+    schema = Schema(stored=("text",), text=("text",), language="none")
+    collection = LanceDB(memory_gib=16).open(folder).create("some", schema)
+    common = " ".join(f"{'x' * 56}{place % 500:03d}" for place in range(17_500))
+    for start in range(0, count, 50):
+        numbers = range(start, min(start + 50, count))
+        texts = [f"own{number} {common}" for number in numbers]
+        ids = [f"r{number:04d}" for number in numbers]
+        collection.upsert(pa.RecordBatch.from_pydict({"id": ids, "text": texts}))
+    collection.finish()
+    reader = LanceDB(memory_gib=16).open(folder).open("some", collection.version)
+    start_at = time.perf_counter()
+    asked = [Match(f"own{number}", 3, ("text",)) for number in (0, count // 2, count - 1)]
+    found = reader.search(asked)
+    size = sum(len(one) for batch in reader.scan(("text",)) for one in batch.column("text").to_pylist())
+    print(
+        f"{count:,} records, {size / 2**30:.2f} GiB in one column, {reader.describe()['search']}: "
+        f"{[one.ids for one in found]} in {time.perf_counter() - start_at:.0f} s, "
+        f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB"
+    )
 
 
 def opened(folder: Path, memory: float) -> Workspace:
@@ -137,6 +166,8 @@ def main(what: str, *rest: str) -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCHMARK_FOLDER")) as folder:
         if what == "day":
             day(int(rest[0]) if rest else 20_000, Path(folder) / "w")
+        elif what == "wide":
+            wide(int(rest[0]) if rest else 2_100, Path(folder))
         elif what == "document":
             document(int(rest[0]) if rest else 100_000, float(rest[1]) if rest[1:] else SMALL, Path(folder) / "w")
         else:

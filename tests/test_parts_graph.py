@@ -181,12 +181,14 @@ def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
     workspace = made(tmp_path, A, B)
     first = answers(workspace)
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
+    held, reader = list(folders.iterdir()), Workspace.open(tmp_path / "w")
     for documents in ([C], [B]):
         workspace.remove([one.id for one in (A, B, C) if one.id in workspace.documents.ids() and one is not A])
         workspace.add(documents)
         workspace.sync()
     assert answers(workspace) == first
-    assert len(list(folders.iterdir())) == 2
+    assert list(folders.iterdir()) == held
+    reader.close()
 
 
 def test_files_that_are_lost(tmp_path: Path) -> None:

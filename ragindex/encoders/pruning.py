@@ -5,7 +5,7 @@ and for a part that is made anew. So it keeps a share of what is served, by what
 
 - money, or tokens of a service: twice what is served, and 1 GiB always; texts that are gone, for a month;
 - a millisecond and more of this machine: a fifth of what is served, and 64 MiB always;
-- less than that: a tenth. It is made again as quickly as it is read.
+- less than that: a tenth, and 1 MiB always. It is made again as quickly as it is read.
 
 Texts that are gone go first, then those that were written first.
 """
@@ -45,7 +45,7 @@ _PAID = "(input_tokens > 0 OR money > 0)"
 KINDS: Mapping[str, Kind] = {
     "paid": Kind(f"{_PAID} = 1", 2.0, 1024 * MIB),
     "slow": Kind(f"{_PAID} = 0 AND (seconds >= 0.001) = 1", 0.2, 64 * MIB),
-    "quick": Kind(f"{_PAID} = 0 AND (seconds >= 0.001) = 0", 0.1, 0),
+    "quick": Kind(f"{_PAID} = 0 AND (seconds >= 0.001) = 0", 0.1, MIB),
 }
 
 
@@ -126,5 +126,5 @@ def _give_back(connection: sqlite3.Connection) -> None:
     if mode != 2:  # a file that was made without
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("VACUUM")
-    connection.execute("PRAGMA incremental_vacuum").fetchall()
+    connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

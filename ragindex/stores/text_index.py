@@ -80,8 +80,11 @@ def build(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
     terms = {term: number for number, term in enumerate(vocabulary) if term}  # a row without tokens splits into ""
     if statistics is None:
         frequencies = np.diff(by_term.indptr)
-        held = {term: int(frequencies[number]) for term, number in terms.items()}
-        statistics = Statistics(_filled(lengths), int(lengths.sum()), lambda token: held.get(token, 0))
+        statistics = Statistics(
+            _filled(lengths),
+            int(lengths.sum()),
+            lambda token: int(frequencies[terms[token]]) if token in terms else 0,
+        )
     weights = by_term.data / (by_term.data + statistics.saturation(lengths)[by_term.indices])
     starts, rows = by_term.indptr.astype(np.int64), by_term.indices.astype(np.int32)
     return TextIndex(terms, starts, rows, weights, statistics, len(lengths))
