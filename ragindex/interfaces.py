@@ -4,7 +4,7 @@ A plugin is a frozen pydantic model: its fields are its parameters, as JSON. Ope
 object. See docs/writing-a-retriever.md for a whole plugin on one page.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -355,8 +355,11 @@ class Store(Protocol):
         """The newest version of `name`, None where there is no such collection."""
         ...
 
-    def clean(self, name: str) -> None:
-        """Free what only readers of long replaced versions need. Called once readers are pinned to the newest."""
+    def clean(self, name: str, kept: Set[int]) -> None:
+        """Remove the versions of `name` that are neither `kept` nor the newest. The caller holds the lease.
+
+        Nobody reads those any more. What `kept` names and the store has not is no error.
+        """
         ...
 
     def drop(self, name: str) -> None:
@@ -436,6 +439,15 @@ class CountingEncoder(Protocol):
 
     def usage(self, texts: Sequence[str]) -> Usage:
         """Tokens and money of encoding `texts`."""
+        ...
+
+
+@runtime_checkable
+class ForgettingEncoder(Protocol):
+    """An encoder that keeps vectors: the workspace's, while parts are built."""
+
+    def forget(self, texts: Sequence[str]) -> None:
+        """The part holds these texts no more: their vectors need not be kept, unless somebody else asks for them."""
         ...
 
 

@@ -84,7 +84,8 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
     `finished_by` are the store's parameters that the parts' collections were finished with (`StorePlugin.finishes_by`).
 
-    `outdated` are parts that no sync will use again, with the time they were replaced: they are dropped a day later.
+    `outdated` are parts that no sync will use again, with the time they were replaced: they are dropped once nobody
+    reads them. `leftover`: whether the last finished sync left something because somebody read it.
     """
 
     format: int = FORMAT
@@ -103,6 +104,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     parts: dict[str, PartRecord] = {}
     finished_by: dict[str, Any] = {}
     outdated: dict[str, float] = {}
+    leftover: bool = False
     libraries: Mapping[str, str] = {}
 
 

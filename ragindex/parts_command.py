@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from ragindex import registry, tree_view
 from ragindex.console import EncoderOption, JsonOption, WorkspaceOption, emit, existing, out, table
+from ragindex.disk import Disk
 from ragindex.errors import MissingPartError, RagindexError, UnknownNameError, UsageError
 from ragindex.identity import in_order
 from ragindex.interfaces import Collection, Part
@@ -18,6 +19,7 @@ from ragindex.specs import parse
 from ragindex.workspace import Workspace
 
 _SHOWN = 50
+_TOLD = 50_000
 _AUDITED = ("evidence", "aliases", "passage_ids", "score", "text")
 
 
@@ -111,14 +113,24 @@ def _list(opened: Workspace, name: str | None, json: str | None) -> None:
         out().print(table(columns, shown) if rows else _NOTHING)
         if sources:
             out().print(_source_table(sources))
+        out().print(table(("on disk", "MB"), _sizes(taken)))
 
-    emit({"parts": rows} | ({} if name is not None else {"sources": sources}), json, show)
+    taken = opened.disk()
+    on_disk = {"serving": dict(taken.serving), "apart": dict(taken.apart)}
+    emit({"parts": rows, "disk": on_disk} | ({} if name is not None else {"sources": sources}), json, show)
 
 
 def _source_table(sources: Sequence[Mapping[str, str | int]]) -> RenderableType:
     columns = ("source", "documents", "ids begin with", "format", "from")
     names = ("name", "documents", "prefix", "format", "root")
     return table(columns, [tuple(str(one[name]) for name in names) for one in sources])
+
+
+def _sizes(taken: Disk) -> list[tuple[str, str]]:
+    """What serves, then what else lies in the folder and takes a tenth of a megabyte or more."""
+    lines = [*taken.serving.items(), ("serving", taken.served)]
+    lines += [(name, size) for name, size in taken.apart.items() if size >= _TOLD]
+    return [(name, f"{size / 1e6:.1f}") for name, size in [*lines, ("the whole folder", taken.whole)]]
 
 
 _NOTHING = "No part is built. Run: ragindex index --workspace DIR --methods METHOD"

@@ -15,6 +15,7 @@ from ragindex.errors import MissingPartError
 from ragindex.filters import Filter
 from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Resident, Schema, Store, TokenEncoder
 from ragindex.language.tasks import Language
+from ragindex.readers import Lease
 from ragindex.types import Usage
 
 _LONGEST_REASON = 300
@@ -22,7 +23,9 @@ _LONGEST_REASON = 300
 
 @dataclass(slots=True)
 class PartSite:
-    """See ragindex.interfaces.Site. `pinned` is None while building; for readers, each collection's version."""
+    """See ragindex.interfaces.Site. `pinned` is None while building; for readers, each collection's version, which
+    `lease` keeps from being removed: collections hold it for as long as they are used.
+    """
 
     key: str
     store: Store
@@ -35,6 +38,7 @@ class PartSite:
     open_llm: Callable[[], Language]
     imported: Path | None = None
     pinned: Mapping[str, int] | None = None
+    lease: Lease | None = None
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _collections: dict[str, Collection] = field(default_factory=dict)
@@ -93,14 +97,15 @@ class PartSite:
         version = self.store.version(full) if self.pinned is None else self.pinned.get(name)
         if version is None:
             raise MissingPartError(f"The part {self.key} has no collection {name!r}. Run: ragindex index")
-        return MeteredCollection(self.store.open(full, version))
+        return MeteredCollection(self.store.open(full, version), self.lease)
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredCollection:
-    """A collection that books its time as the store's."""
+    """A collection that books its time as the store's, and holds the lease on the version that it reads."""
 
     inner: Collection
+    lease: Lease | None = None
 
     @property
     def schema(self) -> Schema:
@@ -192,3 +197,7 @@ class BuildEncoder:
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Passed on."""
         return self.inner.encode_queries(texts)
+
+    def forget(self, texts: Sequence[str]) -> None:
+        """Passed on."""
+        self.inner.forget(texts)

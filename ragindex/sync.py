@@ -17,6 +17,7 @@ from ragindex.coverage import Coverage
 from ragindex.interfaces import Change, Part, SharingPart, Store
 from ragindex.language import ledger
 from ragindex.manifest import PartRecord
+from ragindex.parts import kept_files
 from ragindex.progress import bar
 from ragindex.registry import describe, name_of
 from ragindex.site import BuildEncoder, PartSite
@@ -170,7 +171,8 @@ def _finish(task: Building, corpus: str) -> PartRecord:
     cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
     collections, size = finished(task.key, store)
     seconds = time.perf_counter() - start
-    files = sum(file.stat().st_size for file in task.site.folder.rglob("*") if file.is_file())
+    states = (store.open(f"{task.key}.{kind}", version) for kind, version in collections.items())
+    files = kept_files.size(task.site.folder, [name for one in states for name in kept_files.holding(one)])
     return PartRecord(
         name=task.name,
         part=describe(task.part),  # type: ignore[arg-type]

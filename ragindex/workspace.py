@@ -1,23 +1,23 @@
 """A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve."""
 
-import shutil
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ragindex import durable, imports, journal, mending, registry, revisions, sources, tracing
+from ragindex import cleaning, disk, durable, imports, journal, mending, readers, registry, revisions, sources, tracing
 from ragindex import manifest as manifests
 from ragindex.corpus import Corpus, Cutting, passage_text
 from ragindex.coverage import Coverage
+from ragindex.disk import Disk
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
-from ragindex.errors import EngineError, MissingPartError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import EngineError, MissingPartError, StoreError, UsageError, WorkspaceError, WriterBusyError
 from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, tasks_of, uses_encoder
 from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
 from ragindex.journal import DamagedJournalError, Journal
@@ -26,6 +26,7 @@ from ragindex.language.setting import Setting
 from ragindex.language.tasks import Language
 from ragindex.manifest import Manifest, PartRecord, Settings
 from ragindex.progress import bar
+from ragindex.readers import Lease, State
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
 from ragindex.site import BuildEncoder, PartSite
@@ -35,11 +36,14 @@ from ragindex.text import language_warning
 from ragindex.types import Document, Usage
 
 _SAMPLE = 200
-_KEEP_OUTDATED = 86_400.0  # seconds that readers who were opened before may still need a part's collections
 
 
 class StaleWarning(UserWarning):
     """Something is older than the corpus: results are right for the corpus of the last finished sync."""
+
+
+class LeftoverWarning(UserWarning):
+    """A sync is finished, and what no reader needs any more could not be removed."""
 
 
 class LanguageWarning(UserWarning):
@@ -77,6 +81,11 @@ class Workspace:
     model: Model
     seed: int = 0
     _opened: dict[str, Any] = field(default_factory=dict)
+    _lease: Lease | None = None
+    _pinned: State | None = None
+
+    def __post_init__(self) -> None:
+        self._pin()
 
     @classmethod
     def open(
@@ -125,8 +134,9 @@ class Workspace:
             raise mending.advised(error, self.folder) from error
 
     def close(self) -> None:
-        """Let go of what is held in memory."""
+        """Let go of what is held in memory, and of the state that is read; retrievers keep theirs."""
         self._opened.clear()
+        self._lease = None
 
     # ------------------------------------------------------------ the corpus
 
@@ -235,6 +245,7 @@ class Workspace:
         parts = in_order([part for plugin in plugins for part in parts_of(plugin)] or self._finished_parts())
         damaged = self._damaged(parts)
         if self._up_to_date(parts) and not damaged:
+            self._clean_later()
             return Synced()
         with self._writing("ragindex sync") as corpus:
             wanted = corpus.passage_revisions()
@@ -274,6 +285,10 @@ class Workspace:
         usage = Usage(record.seconds, record.input_tokens, record.output_tokens, record.money)
         return PartFigures(record.name, record.seconds, record.bytes, search, usage)
 
+    def disk(self) -> Disk:
+        """What the folder holds: what serves the last finished sync's readers, and the rest, by name."""
+        return disk.taken(self.folder, self.store, self.manifest)
+
     # ------------------------------------------------------------ reading
 
     def retriever(self, scheme: Written) -> Retriever:
@@ -285,6 +300,7 @@ class Workspace:
     @mending.advising
     def open_part(self, part: Part[Any]) -> Any:
         """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""
+        self._pin()
         key, record = self._key(part, self._pinned_encoder(part)), self._record(part)
         if record.corpus != self.manifest.corpus or self._corpus_moved():
             warnings.warn(
@@ -427,6 +443,7 @@ class Workspace:
         if changed != self.manifest:
             manifests.write(self.folder, changed)
             self.manifest = changed
+            self._pin()
 
     def _reload(self) -> None:
         """See what other processes have finished since: parts are then opened anew."""
@@ -434,6 +451,18 @@ class Workspace:
         if fresh != self.manifest:
             self._opened.clear()
             self.manifest = fresh
+            self._pin()
+
+    def _pin(self) -> Lease:
+        """Take the lease on what the manifest names, so that it stays as long as this workspace or a part is used."""
+        while self._lease is None or self._pinned != readers.state(self.manifest):
+            self._pinned = readers.state(self.manifest)
+            self._lease = readers.take(self.folder, self._pinned)
+            fresh = manifests.read(self.folder) or self.manifest
+            if fresh != self.manifest:  # a writer may have looked for leases before this one was there
+                self._opened.clear()
+                self.manifest = fresh
+        return self._lease
 
     def _placed(self, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
         """What is given with its ids here; its sources are remembered. Raises before anything is written."""
@@ -526,6 +555,7 @@ class Workspace:
             lambda: self.llm,
             self._imported(part),
             record.collections,
+            self._pin(),
         )
 
     def _finish(self, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
@@ -543,9 +573,6 @@ class Workspace:
             if key not in made
             and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
         }
-        doomed = {key for key, since in outdated.items() if now - since > _KEEP_OUTDATED}
-        for key in doomed:
-            self._drop(key, names)
         parts = {key: record for key, record in self.manifest.parts.items() if key not in outdated}
         self._opened.clear()
         self._save(
@@ -559,12 +586,27 @@ class Workspace:
             llm=registry.describe(model(self.model.plugin)),
             parts={**parts, **made},
             finished_by=dict(self.store_plugin.finishes_by),
-            outdated={key: since for key, since in outdated.items() if key not in doomed},
+            outdated=outdated,
             libraries=manifests.libraries(),
         )
         journal.finish(self.folder, made)
-        for name in ["documents", *(f"{key}.{kind}" for key in made for kind in ("coverage", *made[key].collections))]:
-            self.store.clean(name)
+        self._clean()
+
+    def _clean(self) -> None:
+        """Remove what no reader needs any more. What was finished is finished, whether that goes well or not."""
+        try:
+            manifest, stays = cleaning.clean(self.folder, self.store, self.manifest)
+        except (StoreError, OSError) as error:
+            warnings.warn(f"What no reader needs stays in {self.folder}: {error}", LeftoverWarning, stacklevel=4)
+            return
+        self._save(outdated=manifest.outdated, leftover=stays)
+
+    def _clean_later(self) -> None:
+        """What stayed for readers at the last sync, once they are gone; not while somebody else writes."""
+        if self.manifest.leftover:
+            with suppress(WriterBusyError), self.store.lease("ragindex sync"):
+                self._reload()
+                self._clean()
 
     def _finish_again(self) -> None:
         """Every part's collections, as the store's parameters now ask for: its memory may be less than it was.
@@ -584,14 +626,8 @@ class Workspace:
             self._save(parts=made, finished_by=dict(self.store_plugin.finishes_by))
 
     def _drop(self, key: str, names: Sequence[str]) -> None:
-        """Coverage first: what is left of a drop that was cut short is not taken for a part."""
         record = self.manifest.parts.get(key)
-        recorded = [f"{key}.{kind}" for kind in record.collections] if record else []
-        held = [name for name in names if name.rpartition(".")[0] == key]
-        for name in dict.fromkeys((f"{key}.coverage", *recorded, *held)):
-            self.store.drop(name)
-        Journal.of(self.folder, key).remove()
-        shutil.rmtree(self.folder / "parts" / key, ignore_errors=True)
+        cleaning.drop(self.folder, self.store, key, names, ("coverage", *record.collections) if record else ())
 
     def _damaged(self, parts: Sequence[Part[Any]]) -> list[str]:
         """What is wrong with the files that readers of `parts` open: the next sync makes them again."""

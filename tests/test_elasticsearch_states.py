@@ -55,7 +55,7 @@ def test_a_finish_that_was_cut_short_while_deleted_records_go(store: Any, monkey
             collection.finish()
     reader = finished(store, store.create("texts", TEXT), "texts")
     assert [one.ids for one in reader.search([Where(None, 5)])] == [["b"]]
-    store.clean("texts")
+    store.clean("texts", set())
     assert len([name for name in indices(store) if "-texts-" in name]) == 1
 
 
@@ -71,10 +71,10 @@ def test_replaced_states_are_deleted_a_day_later(store: Any, monkeypatch: pytest
     first = finished(store, collection, "texts")
     collection.upsert(texts({"b": "two"}))
     second = finished(store, collection, "texts")
-    store.clean("texts")
+    store.clean("texts", set())
     assert (first.count(), second.count()) == (1, 2)
     monkeypatch.setattr(module, "_KEEP", 0.0)
-    store.clean("texts")
+    store.clean("texts", set())
     assert second.count() == 2
     with pytest.raises(StoreError, match="at version .*, no more at"):
         store.open("texts", first.version)

@@ -154,7 +154,7 @@ def test_the_law(part: TripleGraph, tmp_path: Path) -> None:
     assert answers(workspace, part) == before
 
 
-def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -> None:
     writer = made(tmp_path, A, B)
     opened, late = writer.open_part(IN_FILES), Workspace.open(tmp_path / "w")
     before = answers(writer)
@@ -167,7 +167,7 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path, m
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
     held = {path.name for path in folders.iterdir()}
     assert len(held) == 2
-    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
+    late.close()
     (folders / "partial-123").mkdir()  # of a process that was killed
     writer.add([C])
     writer.sync()
@@ -182,12 +182,14 @@ def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
     workspace = made(tmp_path, A, B)
     first = answers(workspace)
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
+    held, reader = list(folders.iterdir()), Workspace.open(tmp_path / "w")
     for documents in ([C], [B]):
         workspace.remove([one.id for one in (A, B, C) if one.id in workspace.documents.ids() and one is not A])
         workspace.add(documents)
         workspace.sync()
     assert answers(workspace) == first
-    assert len(list(folders.iterdir())) == 2
+    assert list(folders.iterdir()) == held
+    reader.close()
 
 
 def test_files_that_are_lost(tmp_path: Path) -> None:

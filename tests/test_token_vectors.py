@@ -215,19 +215,19 @@ def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_files")
-def test_small_segments_are_joined_and_old_ones_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(tmp_path: Path) -> None:
     workspace = made(tmp_path, *range(8))
-    first = opened(workspace)
+    first, reader = opened(workspace), Workspace.open(workspace.folder)
     expected = everything(first)
     for number in (8, 9):
         workspace.add(documents(number))
         workspace.sync([PART])
     assert len(opened(workspace).files) == 1  # of three, which were more than two
-    assert len(segments(workspace)) == 3  # and those that readers of the first two syncs are pinned to
+    assert len(segments(workspace)) == 2  # and that of the first sync, which somebody reads
     assert everything(first) == expected
     found = everything(opened(workspace))
     assert {id: found[id] for id in expected} == expected
-    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
+    reader.close()
     workspace.add(documents(10))
     workspace.sync([PART])
     assert len(segments(workspace)) == len(opened(workspace).files) == 2
@@ -235,8 +235,7 @@ def test_small_segments_are_joined_and_old_ones_kept_for_a_day(tmp_path: Path, m
     assert {id: found[id] for id in expected} == expected
 
 
-def test_what_nobody_holds_any_more_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragindex.parts.kept_files.KEEP", -1.0)
+def test_what_nobody_holds_any_more_is_left_out(tmp_path: Path) -> None:
     workspace = made(tmp_path, 0, 1, 2, 3, 4, 5)
     expected = everything(opened(workspace))
     (whole,) = opened(workspace).files

@@ -163,7 +163,7 @@ def test_a_corpus_that_grew_by_half_is_fitted_again(tmp_path: Path) -> None:
     assert_same(ask(reader, 5), before, "a reader opened before")
     vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
     assert [record.encoder for record in vectors] == [workspace.encoder.id]
-    assert len(workspace.manifest.outdated) == 1
+    assert len(workspace.manifest.outdated) == 1  # until `reader` is done with it
     fresh = build(Dense(), tmp_path / "fresh", "lsa")
     assert fresh.encoder.id == workspace.encoder.id  # the same corpus, the same fit
     assert_same(ask(Dense().open(workspace), 5), ask(Dense().open(fresh), 5), "a fresh build")
@@ -567,8 +567,9 @@ def test_a_reader_that_has_not_asked_yet_survives_a_refit(tmp_path: Path) -> Non
     assert_same(ask(reader, 5), expected, "opened before the refit, asked after it")
 
 
-def test_outdated_parts_are_dropped_a_day_later_and_never_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outdated_parts_are_dropped_once_nobody_reads_them_and_never_half(tmp_path: Path) -> None:
     workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    reader, fit = Workspace.open(tmp_path), workspace.encoder.id
     (old,) = [key for key in workspace.manifest.parts if key.startswith("vectors")]
     workspace.add(DOCUMENTS[12:])
     workspace.sync()
@@ -580,11 +581,14 @@ def test_outdated_parts_are_dropped_a_day_later_and_never_half(tmp_path: Path, m
     workspace.remove([DOCUMENTS[0].id])
     workspace.sync()
     assert workspace.open_part(Vectors()).count() == 11
-    monkeypatch.setattr("ragindex.workspace._KEEP_OUTDATED", -1.0)
-    workspace.add([ADDED[0]])
+    assert (tmp_path / "encoders" / fit).is_dir()
+    reader.close()
+    workspace.add(DOCUMENTS[12:])
     workspace.sync()
     kept = {name.rpartition(".")[0] for name in workspace.store.names()}
     assert kept == {"", *workspace.manifest.parts}
+    assert old not in kept
+    assert [path.name for path in (tmp_path / "encoders").iterdir() if path.is_dir()] == [workspace.encoder.id]
 
 
 def test_a_collection_that_somebody_deleted_is_made_anew(tmp_path: Path) -> None:

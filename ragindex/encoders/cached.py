@@ -19,7 +19,7 @@ import numpy as np
 from filelock import FileLock
 
 from ragindex import durable, meter
-from ragindex.encoders import token_spans
+from ragindex.encoders import pruning, token_spans
 from ragindex.errors import StoreError
 from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
 from ragindex.language import claims, ledger
@@ -143,6 +143,7 @@ class CachedEncoder:
         wanted = dict(zip(keys, texts, strict=True))
         turn = hashlib.sha256(self.id.encode()).hexdigest()
         with _opened(self._path) as connection:
+            pruning.unmark(connection, self.id, list(wanted))
             rows = self._held(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
             spent = Usage()
@@ -158,6 +159,12 @@ class CachedEncoder:
                         spent += paid
         vectors = np.stack([rows[key].vector for key in keys]) if keys else self._none()
         return vectors, _sum(rows[key].cost for key in wanted), spent
+
+    def forget(self, texts: Sequence[str]) -> None:
+        """These texts are in a part no more: `pruning` removes their vectors first, unless they are asked for again."""
+        if texts and self._path.exists():
+            with _opened(self._path) as connection:
+                pruning.mark(connection, self.id, map(_key, texts))
 
     def _none(self) -> Floats:
         return np.zeros((0, self.dimensions), dtype=np.float32)
@@ -238,8 +245,10 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(_SCHEMA)
+                for statement in (_SCHEMA, *pruning.SCHEMA):
+                    connection.execute(statement)
             yield connection
     except (sqlite3.OperationalError, OSError) as error:  # a lock that is not got in time is an OSError too
         hint = "Make sure that there is space and that the folder may be written."

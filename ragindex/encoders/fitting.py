@@ -8,7 +8,7 @@ next sync fits again. That gives the same fit over the same passages, and else a
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -113,7 +113,7 @@ class Encoders:
             raise MissingPartError(f"The encoder {self.name} has not been fitted to this corpus. Run: ragindex index")
         key = id if fitted and id else ""
         if key not in self._opened:
-            self._opened[key] = CachedEncoder(self._load(key), self.folder / "caches" / "vectors.sqlite")
+            self._opened[key] = CachedEncoder(self._load(key), vectors(self.folder))
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:
@@ -139,3 +139,22 @@ class Encoders:
         except FileNotFoundError:
             return None
         return None if value is None else Fit(**value)
+
+
+def vectors(folder: Path) -> Path:
+    """The file of the vector cache of the workspace `folder`."""
+    return folder / "caches" / "vectors.sqlite"
+
+
+def remove_all_but(folder: Path, ids: Set[str]) -> None:
+    """Remove the fits of the workspace `folder` that are neither among `ids` nor those that builds use."""
+    root = folder / "encoders"
+    if not root.is_dir():
+        return
+    pointers = [durable.unsealed(pointer.read_bytes()) for pointer in root.glob("*.json")]
+    if None in pointers:
+        return  # a damaged pointer may name any of them; the next sync that fits writes it anew
+    used = {str(pointer["id"]) for pointer in pointers if pointer}
+    for path in root.iterdir():
+        if path.is_dir() and path.name not in used | ids:
+            shutil.rmtree(path, ignore_errors=True)

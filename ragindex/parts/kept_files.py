@@ -2,14 +2,14 @@
 
 They are hashed when they are written and looked at when they are opened; what is damaged, the next sync makes again.
 
-Collections have versions, files have none. A small collection says which folder holds and since when the others do
-not, so a reader pinned to an earlier sync opens that sync's folder.
+Collections have versions, files have none. A small collection says which folder holds, so a reader pinned to an earlier
+sync opens that sync's folder, which stays as long as somebody reads that version.
 """
 
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,18 +23,18 @@ from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import Collection, Floats, Schema, Site
 
 Numbers: TypeAlias = npt.NDArray[Any]
-KEEP = 86_400.0  # seconds that readers who were opened before may still need files that were replaced
 STATES = Schema(numbers=("replaced",))
-"""One record a folder, named like it: when another took its place, 0 for the one that holds."""
+"""One record a folder, named like it; 0 for one that holds, else when another took its place, until it is removed."""
 
 
 # ---------------------------------------------------------------- which folder holds
 
 
 def hold(names: Sequence[str], site: Site, collection: str) -> None:
-    """From now on the folders `names` of the part hold, and no others; what was replaced long ago is removed.
+    """From now on the folders `names` of the part hold, and no others.
 
-    Readers of any version of the collection see exactly the folders that held then: it changes in one write.
+    Readers of any version of the collection see exactly the folders that held then: it changes in one write. The
+    others stay until `remove_all_but` finds that nobody reads them.
     """
     states, now = site.collection(collection, STATES), time.time()
     known = _states(states)
@@ -43,23 +43,33 @@ def hold(names: Sequence[str], site: Site, collection: str) -> None:
     if changed:
         columns = [pa.array(list(changed), pa.string()), pa.array(list(changed.values()), pa.float64())]
         states.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "replaced"]))
-    _clean(states, site.folder, now - KEEP)
+    states.delete(sorted({**known, **wanted}.keys() - set(names)))
+
+
+def holding(states: Collection) -> list[str]:
+    """The names of the folders that hold; none for a collection of something else."""
+    if states.schema != STATES:
+        return []
+    return [name for name, replaced in _states(states).items() if not replaced]
+
+
+def size(folder: Path, names: Iterable[str]) -> int:
+    """Bytes of the part's folders of these names."""
+    files = (file for name in names for file in (folder / name).rglob("*"))
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def remove_all_but(folder: Path, names: Set[str]) -> None:
+    """Remove the part's other folders, also what a sync that was cut short left there."""
+    for path in folder.iterdir():
+        if path.name not in names:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def in_place(states: Collection) -> str:
     """The name of the one folder that holds."""
-    (name,) = [name for name, replaced in _states(states).items() if not replaced]
+    (name,) = holding(states)
     return name
-
-
-def _clean(states: Collection, folder: Path, before: float) -> None:
-    """Remove folders replaced `before` a time, and what no record names: a sync that was cut short left it."""
-    known = _states(states)
-    expired = [name for name, replaced in known.items() if 0 < replaced < before]
-    for path in folder.iterdir():
-        if path.name in expired or path.name not in known:
-            shutil.rmtree(path, ignore_errors=True)
-    states.delete(expired)
 
 
 def _states(states: Collection) -> dict[str, float]:
@@ -90,7 +100,7 @@ def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
 def scratch(what: str, folder: Path, shape: tuple[int, int]) -> Iterator[Floats]:
     """Zeros to write to, mapped from a file of `folder` that is gone afterwards. Raises StoreError.
 
-    What a killed process leaves goes with the next `scratch`, or with `hold`.
+    What a killed process leaves goes with the next `scratch`, or with `remove_all_but`.
     """
     room = folder / "scratch"
     try:

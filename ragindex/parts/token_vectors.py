@@ -54,7 +54,7 @@ class TokenVectors(Plugin):
         """Nothing: `of` may be made whole."""
 
     def finish(self, site: Site) -> None:
-        """Encode what is new or damaged, forget what is gone, join small segments; those replaced a day ago go.
+        """Encode what is new or damaged, forget what is gone, join small segments.
 
         Each batch is kept when it is encoded: after a crash only the rest is.
         """

@@ -66,7 +66,7 @@ class TripleGraph(Plugin):
         """Nothing: the graph is made whole."""
 
     def finish(self, site: Site) -> None:
-        """Make the graph anew; files of graphs that were replaced a day ago are removed."""
+        """Make the graph anew; the files of the one before stay while somebody reads them."""
         triples = _read(site.inputs[0], self.memory_gib * _GIB)
         if triples is None:
             site.note(f"Neighbours are asked from the store: the graph would not fit in {self.memory_gib:g} GiB.")

@@ -11,10 +11,11 @@ from pydantic import AfterValidator
 from ragindex.corpus import passage_text
 from ragindex.filters import Filter, Terms
 from ragindex.identity import shares_records
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.interfaces import Change, Collection, ForgettingEncoder, Part, Site, Uses
 from ragindex.parts.passages import Passages
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField
+from ragindex.stores.wide import TEXT, wide
 
 
 def has_vectors(part: Part[Any]) -> bool:
@@ -53,7 +54,7 @@ class Vectors(Plugin):
         """Encode the records that the batch's passages hold now, forget those they no longer hold."""
         source: Collection = site.inputs[0]
         records = _records(site)
-        _forget(records, change.remove)
+        _forget(records, change.remove, site)
         if not change.upsert:
             return
         touched = Terms("passage_ids", tuple(change.upsert))
@@ -62,6 +63,8 @@ class Vectors(Plugin):
         changed = _changed(now, held)
         if len(changed):
             records.upsert(_encoded(changed, site))
+        left = set(_texts(now))
+        _let_go([text for text in _texts(held) if text not in left], site)
 
     @property
     def shares(self) -> bool:
@@ -85,19 +88,32 @@ def _records(site: Site) -> Collection:
     return site.collection("records", replace(site.inputs[0].schema, text=(), dimensions=site.encoder.dimensions))
 
 
-def _forget(records: Collection, removed: Sequence[str]) -> None:
+def _forget(records: Collection, removed: Sequence[str], site: Site) -> None:
     """Remove every record that a removed passage shares; `of` touches the passages left, and they make it again."""
     if removed:
-        shared = records.scan((), Terms("passage_ids", tuple(removed)))
+        shared = [*records.scan(("title", "text"), Terms("passage_ids", tuple(removed)))]
         records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
+        _let_go([text for batch in shared for text in _texts(batch)], site)
+
+
+def _let_go(texts: Sequence[str], site: Site) -> None:
+    """Their vectors need not be kept for this part."""
+    if texts and isinstance(site.encoder, ForgettingEncoder):
+        site.encoder.forget(texts)
+
+
+def _texts(rows: pa.Table | pa.RecordBatch) -> list[str]:
+    """What is encoded of each record."""
+    pairs = zip(rows.column("title").to_pylist(), rows.column("text").to_pylist(), strict=True)
+    return [passage_text(title, text) for title, text in pairs]
 
 
 def _sorted(collection: Collection, fields: Sequence[str], where: Filter) -> pa.Table:
     """The records that pass, by id."""
     batches = list(collection.scan(fields, where))
     if not batches:
-        return pa.table({name: pa.array([], pa.string()) for name in ("id", *fields)})
-    found = pa.Table.from_batches(batches)
+        return pa.table({name: pa.array([], TEXT) for name in ("id", *fields)})
+    found = wide(pa.Table.from_batches(batches))
     return found.take(pc.sort_indices(found.column("id").combine_chunks()))
 
 
@@ -118,7 +134,6 @@ def _changed(now: pa.Table, held: pa.Table) -> pa.Table:
 
 
 def _encoded(table: pa.Table, site: Site) -> pa.RecordBatch:
-    pairs = zip(table.column("title").to_pylist(), table.column("text").to_pylist(), strict=True)
-    vectors = site.encoder.encode_documents([passage_text(title, text) for title, text in pairs])
+    vectors = site.encoder.encode_documents(_texts(table))
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     return table.append_column("vector", column).combine_chunks().to_batches()[0]

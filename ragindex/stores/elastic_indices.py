@@ -6,7 +6,8 @@ therefore a row of *generations*, each an index of its own:
 - The newest takes the writes. `finish` seals it: a write block, and a note in the mapping that says at which version.
 - The first write after that clones it (`_clone`: hard links to the same files, no record is read or sent) and goes to
   the clone. A sealed index never changes, so a reader's records, statistics and vectors are what they were.
-- A generation that was replaced stays a day for its readers, then `clean` deletes it.
+- A generation that was replaced stays as long as a reader of the workspace's folder holds a lease on it, and a day in
+  any case, for copies of the folder on other machines; then `clean` deletes it.
 
 A version is one more than the number of write operations that the collection has seen, which the engine counts
 itself (sequence numbers) and a clone inherits: it rises with every write, whoever writes, and nothing has to be written

@@ -23,6 +23,7 @@ from ragindex.stores.elastic_records import batch, check_fields, sources
 from ragindex.stores.elastic_view import View, scan
 from ragindex.stores.image import query_vector
 from ragindex.stores.text_index import K1, B
+from ragindex.stores.wide import wide
 from ragindex.text import analyse
 
 WINDOW = 10_000
@@ -277,7 +278,7 @@ def _compared(one: Asked) -> Found:
     assert isinstance(one.request, Nearest)  # noqa: S101  # the others are not asked for so
     fields = tuple(dict.fromkeys((*one.request.fields, "vector")))
     empty = batch([], fields, one.view.schema)
-    table = pa.Table.from_batches(scan(one.view, fields, one.request.where), empty.schema).combine_chunks()
+    table = wide(pa.Table.from_batches(scan(one.view, fields, one.request.where), empty.schema)).combine_chunks()
     vectors = table.column("vector").combine_chunks().flatten().to_numpy().reshape(len(table), -1).astype(np.float64)
     unit = one.request.vector.astype(np.float64) / np.linalg.norm(one.request.vector.astype(np.float64))
     rows = np.flatnonzero(vectors.any(axis=1))

@@ -10,7 +10,7 @@ How finished states are kept is told in `elastic_indices`, how searches are answ
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from ragindex.stores.elastic_indices import Generation, Layout
 from ragindex.stores.elastic_lease import Lease
 
 _KEEP = 86_400.0
-"""Seconds that a state stays, once another is pinned, for the readers that were opened at it."""
+"""Seconds that a replaced state stays: a copy of the workspace's folder on another machine may still name it."""
 _FILE = "elasticsearch.json"
 _NAME = r"[a-z0-9][a-z0-9_.]{0,60}"
 
@@ -129,11 +129,10 @@ class ElasticsearchStore:
         held = self._generations(name)
         return elastic_indices.version_of(self.server, held[-1]) if held else None
 
-    def clean(self, name: str) -> None:
-        """Delete states that were replaced more than a day ago, and what a writer that died has left."""
+    def clean(self, name: str, kept: Set[int]) -> None:
+        """Delete finished states that are not kept a day after they were replaced, and what a dead writer left."""
         held = self._generations(name)
-        kept = [generation for generation in held[:-1] if _replaced(generation, held) > time.time() - _KEEP]
-        elastic_indices.delete(self.server, [generation for generation in held[:-1] if generation not in kept])
+        elastic_indices.delete(self.server, [one for one in held[:-1] if not _stays(one, held, kept)])
 
     def drop(self, name: str) -> None:
         """Delete all its indices."""
@@ -200,6 +199,12 @@ def _collection(name: str) -> str:
 def _finished(held: list[Generation]) -> int:
     """The newest finished version, 0 where there is none."""
     return max((int(one.sealed["version"]) for one in held if one.sealed), default=0)
+
+
+def _stays(generation: Generation, held: list[Generation], kept: Set[int]) -> bool:
+    if generation.sealed and int(generation.sealed["version"]) in kept:
+        return True
+    return _replaced(generation, held) > time.time() - _KEEP
 
 
 def _replaced(generation: Generation, held: list[Generation]) -> float:

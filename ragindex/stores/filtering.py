@@ -81,7 +81,7 @@ class Filtering:
         if column is None:
             return nothing
         if not pa.types.is_list(column.type):
-            among = pc.is_in(column, pa.array(where.values, pa.string()))
+            among = pc.is_in(column, pa.array(where.values, column.type))
             return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
         index = self._keywords.get(where.field)
         if index is None:
@@ -114,7 +114,7 @@ def _inside(values: pa.Array, where: Range) -> Mask:
         raise UsageError(
             f"The field {where.field!r} holds numbers; its Range must have numbers for ends. Got {where!r}."
         )
-    if where.numeric and pa.types.is_string(values.type):
+    if where.numeric and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         encoded = values.dictionary_encode()
         values = pa.array([_number(value) for value in encoded.dictionary.to_pylist()], pa.float64())
         values = values.take(encoded.indices)

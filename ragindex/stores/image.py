@@ -14,6 +14,7 @@ from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Floats, Found, Match, Nearest, Request, Schema, Where
 from ragindex.stores import text_index
 from ragindex.stores.filtering import Filtering
+from ragindex.stores.wide import KEYWORDS, wide
 from ragindex.text import analyse
 
 _MARGIN = 1e-4
@@ -29,11 +30,16 @@ Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Image:
-    """`table` holds id, the fields, and for searchable text the column `tokens`; row i of `vectors` is record i's."""
+    """`table` holds id, the fields, and for searchable text the column `tokens`; row i of `vectors` is record i's.
+
+    `statistics` are of a larger collection that the records belong to; without, they are the collection. Strings are
+    wide (`ragindex.stores.wide`): as one array, a column may hold more than the 2 GiB that Arrow's plain strings can.
+    """
 
     schema: Schema
     table: pa.Table
     vectors: Floats | None
+    statistics: text_index.Statistics | None = None
 
     def search(self, requests: Sequence[Request]) -> list[Found]:
         """Answer each request; the vector searches without a filter share one multiplication."""
@@ -59,7 +65,11 @@ class Image:
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
         """Each column as one array."""
-        return {name: _one_chunk(self.table.column(name)) for name in self.table.column_names}
+        return {name: _one_chunk(self._wide.column(name)) for name in self.table.column_names}
+
+    @cached_property
+    def _wide(self) -> pa.Table:
+        return wide(self.table)
 
     @cached_property
     def rank(self) -> npt.NDArray[np.int32]:
@@ -78,7 +88,7 @@ class Image:
     @cached_property
     def text(self) -> text_index.TextIndex:
         """The sparse index over the tokens."""
-        return text_index.build(self.columns["tokens"])
+        return text_index.build(self.columns["tokens"], self.statistics)
 
     @cached_property
     def filtering(self) -> Filtering:
@@ -165,7 +175,7 @@ class Image:
         if name in self.columns:
             return self.columns[name]
         if name.startswith("meta."):
-            return pa.nulls(len(self.table), pa.list_(pa.string()))
+            return pa.nulls(len(self.table), KEYWORDS)
         raise UsageError(f"There is no field {name!r}. There are: {', '.join(self.columns)} and meta.KEY.")
 
 

@@ -4,39 +4,40 @@ Approximate for vectors, but for records named by their ids: those are read and 
 """
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import lancedb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from lancedb.background_loop import LOOP
-from lancedb.index import FTS, BTree, IvfFlat, LabelList
 from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
 from ragindex.interfaces import Found, Match, Nearest, Request, Schema, Where
-from ragindex.stores import lance_sql
-from ragindex.stores.image import Image, query_vector
+from ragindex.stores import lance_sql, lance_words, text_index
+from ragindex.stores.image import Image, Scores, query_vector
 from ragindex.stores.lance_records import one_batch, renamed
+from ragindex.stores.lance_words import Words
 from ragindex.stores.text_index import K1
+from ragindex.stores.wide import wide
 from ragindex.text import analyse
 
-_ANN_FROM = 10_000
-"""Below so many records LanceDB compares all vectors, which is quick and exact."""
-_LACKING = 0.1
-"""The share of vectors that an index may lack: making it anew takes seconds, and is not worth it for one document."""
 _PROBED = 0.2
 """The share of an index's partitions that a search visits, and more where these do not hold enough."""
 _SPARE = 50
 """Records fetched beyond k, so that equal scores at the edge are cut by id."""
+_FLOAT32 = 1e-5
+"""What float32 may lose of a score, as a share of it."""
 _FEW = 2_000
 """So many records named by their ids are read with their vectors, which is quicker than a filtered search."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A LanceDB table at one version, opened for searches, with what each of them asks of it."""
 
@@ -44,6 +45,18 @@ class Table:
     schema: Schema
     columns: lance_sql.Columns
     count: int
+    folder: Path
+    earlier: Callable[[int], Any]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Its columns without the vector, as a table in memory has them."""
+        return sorted(self.columns.names - {"vector"})
+
+    @cached_property
+    def words(self) -> Words | None:
+        """What its text is searched by; None where it has no index of it."""
+        return lance_words.opened(self.table, self.earlier, self.folder, self.schema, self.texts)
 
 
 Searching: TypeAlias = Generator[Any, pa.Table, list[Found]]
@@ -55,54 +68,25 @@ def connected(folder: Path) -> Any:
     return LOOP.run(lancedb.connect_async(folder))
 
 
-def opened(connection: Any, name: str, version: int, schema: Schema) -> Table:
-    """The collection `name` for searches; `connection` is one of LanceDB's asynchronous ones."""
+def opened(connection: Any, folder: Path, name: str, version: int, schema: Schema) -> Table:
+    """The collection `name`, in `folder`, for searches; `connection` is one of LanceDB's asynchronous ones."""
 
-    async def opening() -> Table:
+    async def at(version: int) -> Any:
         table = await connection.open_table(name)
         await table.checkout(version)
+        return table
+
+    async def opening() -> Table:
+        table = await at(version)
         columns = lance_sql.Columns.of(await table.schema())
-        return Table(table, schema, columns, await table.count_rows())
+        rows = await table.count_rows()
+        return Table(table, schema, columns, rows, folder, lambda other: LOOP.run(at(other)))
 
     return LOOP.run(opening())  # type: ignore[no-any-return]
 
 
-def build_lookups(table: Any, schema: Schema) -> None:
-    """Indexes of ids and keywords: a filter then takes as long in a large collection as in a small one."""
-    held = {column for index in table.list_indices() for column in index.columns}
-    for column, kind in (("id", BTree()), *((keyword, LabelList()) for keyword in schema.keywords)):
-        if column not in held:
-            table.create_index(column, config=kind)
-
-
-def build_searches(table: Any, schema: Schema) -> None:
-    """Make the index of text anew, so that the statistics behind BM25 know just what is there, and that of vectors
-    where it lacks many: until then LanceDB compares those that it lacks one by one.
-    """
-    if schema.text and table.count_rows():
-        analysed = FTS(
-            base_tokenizer="whitespace",
-            lower_case=False,
-            stem=False,
-            remove_stop_words=False,
-            ascii_folding=False,
-            max_token_length=None,
-            with_position=False,
-        )
-        table.create_index("tokens", config=analysed, replace=True)
-    if schema.dimensions and table.count_rows() >= _ANN_FROM and _unindexed(table) > _LACKING * table.count_rows():
-        partitions = _partitions(table.count_rows())
-        table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=partitions), replace=True)
-
-
-def _unindexed(table: Any) -> int:
-    """The vectors that are in no index."""
-    (name,) = [index.name for index in table.list_indices() if index.columns == ["vector"]] or [None]
-    stats = None if name is None else table.index_stats(name)
-    return int(table.count_rows() if stats is None else stats.num_unindexed_rows)
-
-
-def _partitions(count: int) -> int:
+def partitions(count: int) -> int:
+    """Into how many parts an index of so many vectors is divided."""
     return max(1, int(np.sqrt(count)))
 
 
@@ -114,11 +98,12 @@ def search(asked: Sequence[tuple[Table, Sequence[Request]]]) -> list[list[Found]
     """
     works, places = list[Searching](), list[list[tuple[int, int]]]()
     for number, (table, requests) in enumerate(asked):
-        named = _named(requests)
-        if named:
-            works.append(_exact(table, [requests[n] for n in named]))
-            places.append([(number, n) for n in named])
-        for n in sorted(set(range(len(requests))) - set(named)):
+        named, unindexed = _named(requests), _unindexed(table, requests)
+        for some, work in ((named, _exact), (unindexed, _whole)):
+            if some:
+                works.append(work(table, [requests[n] for n in some]))
+                places.append([(number, n) for n in some])
+        for n in sorted(set(range(len(requests))) - {*named, *unindexed}):
             works.append(_one(table, requests[n]))
             places.append([(number, n)])
     found = {
@@ -130,15 +115,15 @@ def search(asked: Sequence[tuple[Table, Sequence[Request]]]) -> list[list[Found]
 
 
 def _run(works: Sequence[Searching]) -> list[list[Found]]:
-    found, waiting = dict[int, list[Found]](), {n: next(work) for n, work in enumerate(works)}
-    while waiting:
-        rows, asking = LOOP.run(_read(list(waiting.values()))), waiting
+    found, sent = dict[int, list[Found]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
+    while sent:
         waiting = {}
-        for n, table in zip(asking, rows, strict=True):
+        for n, rows in sent.items():
             try:
-                waiting[n] = works[n].send(table)
+                waiting[n] = works[n].send(rows)
             except StopIteration as over:
                 found[n] = over.value
+        sent = dict(zip(waiting, LOOP.run(_read(list(waiting.values()))), strict=True)) if waiting else {}
     return [found[n] for n in range(len(works))]
 
 
@@ -152,6 +137,35 @@ def _named(requests: Sequence[Request]) -> list[int]:
     return named if len(_ids([requests[n] for n in named])) <= _FEW else []
 
 
+def _unindexed(table: Table, requests: Sequence[Request]) -> list[int]:
+    """The places of searches for text where it is in no index: it is then read whole, once for all of them."""
+    texts = [n for n, one in enumerate(requests) if isinstance(one, Match)]
+    return texts if texts and table.words is None else []
+
+
+def _whole(table: Table, requests: Sequence[Request]) -> Searching:
+    """The answers from all texts in memory, which are let go at once: right, and slow."""
+    rows = yield table.table.query().select(table.texts)
+    named = rows.rename_columns([lance_sql.field(name) for name in rows.column_names])
+    found = Image(table.schema, named, None).search([_bare(one) for one in requests])
+    whole = list[Found]()
+    for one, request in zip(found, requests, strict=True):
+        whole.append((yield from _with_vectors(table, one, request)))
+    return whole
+
+
+def _bare(request: Request) -> Request:
+    return replace(request, fields=tuple(field for field in request.fields if field != "vector"))
+
+
+def _with_vectors(table: Table, found: Found, request: Request) -> Generator[Any, pa.Table, Found]:
+    """The same with the vectors, which are not in memory, where they are asked for."""
+    if "vector" not in request.fields:
+        return found
+    rows = yield _query(table, table.table.query(), Where(Ids(tuple(found.ids)), 0, request.fields))
+    return replace(found, records=_image(table, rows, request.fields).get(found.ids, request.fields))
+
+
 def _ids(requests: Sequence[Request]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(id for one in requests if isinstance(one.where, Ids) for id in one.where.ids))
 
@@ -161,7 +175,8 @@ def _one(table: Table, request: Request) -> Searching:
         rows = yield _query(table, table.table.query(), request)
         return [_found(_renamed(rows, request.fields), np.zeros(len(rows)), request)]
     if isinstance(request, Match):
-        return [(yield from _matching(table, request))]
+        found = yield from _matching(table, _bare(request))
+        return [(yield from _with_vectors(table, found, request))]
     return [(yield from _nearest(table, request))]
 
 
@@ -196,14 +211,40 @@ def _image(table: Table, rows: pa.Table, fields: Sequence[str]) -> Image:
     return Image(table.schema, named.drop_columns(["vector"]), values.reshape(len(named), table.schema.dimensions or 0))
 
 
-def _matching(table: Table, request: Match) -> Generator[Any, pa.Table, Found]:
-    tokens = analyse(request.text, table.schema.language)
-    if not tokens:
+def _matching(table: Table, request: Request) -> Generator[Any, pa.Table, Found]:
+    """What the index finds, scored as from memory, beside what it lacks. More is fetched until nothing that was not
+    could be better: the index's own scores, of older statistics, bound the true ones.
+    """
+    assert isinstance(request, Match)  # noqa: S101  # without its vectors
+    tokens, words = analyse(request.text, table.schema.language), table.words
+    if not tokens or words is None:
         return (yield from _nothing(table, request))
-    words = table.table.query().nearest_to_text(MatchQuery(" ".join(tokens), "tokens"))
-    rows = yield _query(table, words, request, "_score").limit(min(request.k, table.count) + _SPARE)
-    scores = rows.column("_score").to_numpy() / (K1 + 1)
-    return _found(_renamed(rows, request.fields), scores, request)
+    [found] = words.lacking.search([request])
+    size = min(request.k, table.count) + _SPARE
+    while words.finds(tokens):
+        indexed = table.table.query().nearest_to_text(MatchQuery(" ".join(tokens), "tokens")).fast_search()
+        rows = yield _query(table, indexed, request, "tokens", "_score").limit(size)
+        both = _both(found, rows, text_index.build(_texts(rows), words.statistics).scores(tokens), request)
+        if len(rows) < size or _proven(both, rows, words.looseness(tokens), request.k):
+            return both
+        size *= 4
+    return found
+
+
+def _texts(rows: pa.Table) -> pa.Array:
+    return wide(rows).column("tokens").combine_chunks()
+
+
+def _proven(found: Found, rows: pa.Table, looseness: float, k: int) -> bool:
+    """Whether the k-th best score is beyond what any record can have that the index has not given yet."""
+    least = float(pc.min(rows.column("_score")).as_py()) / (K1 + 1)
+    return k <= 0 or (len(found.ids) >= k and bool(found.scores[k - 1] > least * looseness * (1 + _FLOAT32)))
+
+
+def _both(lacking: Found, rows: pa.Table, scores: Scores, request: Match) -> Found:
+    """The best of what the index lacks and of what it has found."""
+    found = [pa.Table.from_batches([lacking.records]), _renamed(rows, request.fields)]
+    return _found(pa.concat_tables(found), np.concatenate([lacking.scores, scores]), request)
 
 
 def _nearest(table: Table, request: Nearest) -> Generator[Any, pa.Table, Found]:
@@ -211,7 +252,7 @@ def _nearest(table: Table, request: Nearest) -> Generator[Any, pa.Table, Found]:
         return (yield from _nothing(table, request))
     limit = min(request.k, table.count) + _SPARE
     near = table.table.query().nearest_to(request.vector).column("vector").distance_type("cosine")
-    near = near.maximum_nprobes(0).minimum_nprobes(max(1, int(_partitions(table.count) * _PROBED)))
+    near = near.maximum_nprobes(0).minimum_nprobes(max(1, int(partitions(table.count) * _PROBED)))
     rows = yield _query(table, near, request, "_distance").limit(limit)
     return _found(_renamed(rows, request.fields), 1 - rows.column("_distance").to_numpy(), request)
 
@@ -230,9 +271,7 @@ def _query(table: Table, query: Any, request: Request, *score: str) -> Any:
 
 def _renamed(rows: pa.Table, fields: Sequence[str]) -> pa.Table:
     """The fields asked for, under their own names."""
-    return renamed(
-        rows.drop_columns([name for name in ("_score", "_distance") if name in rows.schema.names]), ("id", *fields)
-    )
+    return wide(renamed(rows, ("id", *fields)))
 
 
 def _found(rows: pa.Table, scores: Any, request: Request) -> Found:

@@ -10,10 +10,9 @@ import shutil
 import socket
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -27,23 +26,20 @@ from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, Found, Request, Resident, Schema
 from ragindex.plugin import Plugin
-from ragindex.stores import lance_index, lance_sql
+from ragindex.stores import lance_files, lance_index, lance_sql, lance_upkeep, lance_words
 from ragindex.stores.image import Image
 from ragindex.stores.lance_records import arrow_schema, one_batch, renamed, table_rows
 from ragindex.stores.mapped import mapped_array
+from ragindex.stores.wide import wide
 
 _GIB = 1 << 30
 _POSTINGS = 2.0
 """What text in memory takes for each of its bytes on disk, its sparse index included (measured, rounded up)."""
-_SMALL_FRAGMENTS = 64
-"""Compaction rewrites records; it waits for so many small fragments."""
+_SAMPLE = 64 << 20
 _LOOKUPS_FROM = 20_000
 """Below so many records a pass over them is as quick as an index of ids and keywords."""
 _INDEXED_FROM = 0.25
 """The share of the memory budget beyond which a collection is indexed: others may have taken the budget before it."""
-_KEEP_VERSIONS = timedelta(days=1)
-"""How long a version stays, once another is pinned, for readers that search from disk."""
-_FOR_EVER = timedelta(days=36_500)
 _DELETED_AT_ONCE = 10_000
 """A deletion costs a pass over the collection and a version, however many records it names."""
 _MOST_KEYS = 1000
@@ -83,7 +79,6 @@ class LanceStore:
     connection: Any
     images: "weakref.WeakValueDictionary[tuple[str, int], Image]" = field(default_factory=weakref.WeakValueDictionary)
     loading: Any = field(default_factory=RLock)
-    compacted: set[str] = field(default_factory=set)
     _reading: Any = None
 
     @property
@@ -135,19 +130,33 @@ class LanceStore:
         """Remove the collection and its files. It is gone at once: files removed one by one would leave half of it."""
         with _engine(f"remove the collection {name}"):
             doomed = self.folder / "dropped"
-            if (self.folder / f"{name}.lance").exists():
+            if self.place(name).exists():
                 doomed.mkdir(exist_ok=True)
-                (self.folder / f"{name}.lance").replace(doomed / f"{name}-{time.time_ns()}")
+                self.place(name).replace(doomed / f"{name}-{time.time_ns()}")
             shutil.rmtree(doomed, ignore_errors=True)
-            for mapped in (self.folder / "mapped").glob(f"{name}-*.npy"):
+            for mapped in self._mapped(name):
                 mapped.unlink(missing_ok=True)
 
-    def clean(self, name: str) -> None:
-        """Only after a compaction: there is nothing else to optimise then, and the newest version stays the newest."""
-        if name in self.compacted:
-            self.compacted.discard(name)
-            with _engine(f"clean the collection {name}"):
-                self.connection.open_table(name).optimize(cleanup_older_than=_KEEP_VERSIONS)
+    def clean(self, name: str, kept: Set[int]) -> None:
+        """Remove all versions but `kept` and the newest, with the files that only they need."""
+        with _engine(f"clean the collection {name}"):
+            table = self.connection.open_table(name)
+            folder, newest = self.place(name), int(table.version)
+            held = lance_files.versions(folder)
+            wanted = {newest, *(kept & held.keys())}
+            wanted |= {one.made_from for number in wanted for one in lance_words.bases(held[number])}
+            if held.keys() - wanted:
+                lance_files.remove_all_but(folder, wanted, table.count_rows())
+            for mapped in self._mapped(name):
+                if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
+                    mapped.unlink(missing_ok=True)  # whoever has it open keeps it
+
+    def place(self, name: str) -> Path:
+        """The folder of a collection's files."""
+        return self.folder / f"{name}.lance"
+
+    def _mapped(self, name: str) -> list[Path]:
+        return list((self.folder / "mapped").glob(f"{name}-*"))
 
     @contextmanager
     def lease(self, owner: str) -> Iterator[None]:
@@ -256,10 +265,8 @@ class LanceCollection:
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """From memory where an image is held, else from disk."""
-        if self._image is not None:
-            return self._image.get(ids, fields)
         with _engine(f"read the collection {self.name}"):
-            return self._get(ids, fields)
+            return self._get(ids, fields) if self._image is None else self._image.get(ids, fields)
 
     def _get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         tables = [self._read(fields, Ids(tuple(ids[start : start + 1000]))) for start in range(0, len(ids), 1000)]
@@ -282,10 +289,8 @@ class LanceCollection:
     def search(self, requests: Sequence[Request]) -> list[Found]:
         """From memory, exactly, within the budget; else by LanceDB's indexes."""
         image = self._in_memory()
-        if image is not None:
-            return image.search(requests)
         with _engine(f"search the collection {self.name}"):
-            return lance_index.search([(self._indexed(), requests)])[0]
+            return lance_index.search([(self._indexed(), requests)])[0] if image is None else image.search(requests)
 
     def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
         """What lies beyond memory is asked for all at once; what is in memory is answered as quickly one by one."""
@@ -296,10 +301,10 @@ class LanceCollection:
         beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
         with _engine(f"search the collection {self.name} and others"):
             found = iter(lance_index.search([(one._indexed(), requests) for one, requests in beyond]) if beyond else ())
-        return [
-            next(found) if image is None else image.search(requests)
-            for (_, requests), image in zip(ours, images, strict=True)
-        ]
+            return [
+                next(found) if image is None else image.search(requests)
+                for (_, requests), image in zip(ours, images, strict=True)
+            ]
 
     def resident(self) -> Resident | None:
         """Within the budget."""
@@ -312,36 +317,46 @@ class LanceCollection:
             return int(self.table.count_rows())
 
     def finish(self) -> None:
-        """Indexes are made anew where they will be searched, for LanceDB's statistics keep what was deleted."""
+        """Indexes are made where they will be searched, and made anew once they lack many records."""
         with _engine(f"finish the collection {self.name}"):
-            fragments = self.table.stats()["fragment_stats"]
-            if fragments["num_small_fragments"] > _SMALL_FRAGMENTS:
-                self.table.optimize(cleanup_older_than=_FOR_EVER)  # readers are still pinned to what was before
-                self.store.compacted.add(self.name)
+            lance_upkeep.tidy(self.table, self._folder)
             if self.count() >= _LOOKUPS_FROM:
-                lance_index.build_lookups(self.table, self.schema)
+                lance_upkeep.build_lookups(self.table, self.schema)
             if self.estimate() > _INDEXED_FROM * self.store.settings.memory_gib * _GIB:
-                lance_index.build_searches(self.table, self.schema)
+                lance_upkeep.build_searches(self.table, self._folder, self.schema)
             self._table = None
 
     def describe(self) -> Mapping[str, str | int | float]:
-        """`search`: how it is answered; `bytes` on disk of the records now in it."""
+        """`search`: how it is answered; `bytes` on disk of all files that this version needs, its indexes included."""
         settings = self.store.settings
         with _engine(f"look at the collection {self.name}"):
             held = self._image is not None or self.store.fits(self)
             size = int(self.table.stats()["total_bytes"])
         beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
         kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
-        return {"search": f"exact, {kept}from memory" if held else beyond, "bytes": size}
+        search = f"exact, {kept}from memory" if held else beyond
+        with _engine(f"look at the files of the collection {self.name}"):
+            now = lance_files.version(self._folder, self.version)
+            bases = [lance_files.version(self._folder, one.made_from) for one in lance_words.bases(now)]
+            size = sum(lance_files.needed(self._folder, [now, *bases]).values())
+        return {"search": search, "bytes": size}
+
+    @property
+    def _folder(self) -> Path:
+        return self.store.place(self.name)
 
     # ------------------------------------------------------------ memory
 
     def estimate(self) -> int:
-        """Bytes that this collection would take in memory, from its first thousand records."""
+        """Bytes that this collection would take in memory, from its first thousand records, or 64 MiB of them."""
         if self._estimate is None:
+            rows = taken = 0
             with _engine(f"read the collection {self.name}"):
-                sample = self.table.search().select(self._text_columns()).limit(1000).to_arrow()
-            text = sample.nbytes / max(1, len(sample)) * _POSTINGS
+                for batch in self.table.search().select(self._text_columns()).limit(1000).to_batches(100):
+                    rows, taken = rows + len(batch), taken + batch.nbytes
+                    if taken > _SAMPLE:
+                        break
+            text = taken / max(1, rows) * _POSTINGS
             bytes_a_number = 2 if self.store.settings.float16 else 4
             vectors = 0 if self.store.settings.mmap else (self.schema.dimensions or 0) * bytes_a_number
             self._estimate = int(self.count() * (text + vectors))
@@ -351,7 +366,7 @@ class LanceCollection:
         """Read everything; vectors into one matrix, mapped from a file under `map_folder` if one is given."""
         columns = self._text_columns()
         table = self.table.search().select(columns).limit(None).to_arrow()
-        table = table.rename_columns([lance_sql.field(name) for name in columns])
+        table = wide(table.rename_columns([lance_sql.field(name) for name in columns])).combine_chunks()
         return Image(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
 
     def _load_vectors(self, map_folder: Path | None, dtype: "type[np.floating[Any]]") -> Any:
@@ -409,14 +424,14 @@ class LanceCollection:
         return query if where is None else query.where(self._condition(where))
 
     def _read(self, fields: Sequence[str], where: Filter | None = None) -> pa.Table:
-        return pa.table(renamed(self._query(fields, where).to_arrow(), ("id", *fields)))
+        return wide(pa.table(renamed(self._query(fields, where).to_arrow(), ("id", *fields))))
 
     def _condition(self, where: Filter) -> str:
         return lance_sql.condition(where, lance_sql.Columns.of(self.table.schema))
 
     def _indexed(self) -> lance_index.Table:
         if self._table is None:
-            self._table = lance_index.opened(self.store.reading, self.name, self.version, self.schema)
+            self._table = lance_index.opened(self.store.reading, self._folder, self.name, self.version, self.schema)
         return self._table
 
 
@@ -448,5 +463,5 @@ def _engine(doing: str) -> Iterator[None]:
 
 
 def _failure(doing: str, error: BaseException) -> EngineError:
-    reason = " ".join(str(error).split())[:500]
+    reason = " ".join(str(error).split())[:500] or type(error).__name__
     return EngineError(f"The store could not {doing}: {reason}")

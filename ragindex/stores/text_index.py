@@ -5,16 +5,48 @@ the constant factor k1 + 1: idf = ln(1 + (N - df + 0.5) / (df + 0.5)), tf / (tf 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 K1, B = 1.2, 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What BM25 knows of a collection: how many rows have tokens, all their tokens, and how many rows hold a token."""
+
+    filled: int
+    tokens: int
+    frequency: Callable[[str], int]
+
+    @property
+    def mean(self) -> float:
+        """The mean length of the rows that have tokens."""
+        return max(1.0, self.tokens / max(1, self.filled))
+
+    def idf(self, token: str) -> float:
+        """The weight of a token."""
+        frequency = self.frequency(token)
+        return float(np.log1p(max(max(1, self.filled) - frequency + 0.5, 0) / (frequency + 0.5)))
+
+    def saturation(self, lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """What stands beside a frequency in a row of that length, (rows,)."""
+        return (K1 * (1 - B + B * lengths / self.mean)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of some rows: how many have tokens, all their tokens, and by token how many rows hold it."""
+
+    filled: int
+    tokens: int
+    frequencies: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +57,7 @@ class TextIndex:
     starts: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float32]
-    idf: npt.NDArray[np.float64]
+    statistics: Statistics
     size: int
 
     def scores(self, tokens: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -35,30 +67,54 @@ class TextIndex:
             term = self.terms.get(token)
             if term is not None:
                 postings = slice(self.starts[term], self.starts[term + 1])
-                scores[self.rows[postings]] += (times * self.idf[term]) * self.weights[postings]
+                scores[self.rows[postings]] += (times * self.statistics.idf(token)) * self.weights[postings]
         return scores
 
 
-def build(tokens: pa.Array) -> TextIndex:
-    """The index of a string column that holds each row's tokens, joined by single spaces."""
-    split = pc.split_pattern(pc.fill_null(tokens, ""), " ")
+def build(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
+    """The index of a string column that holds each row's tokens, joined by single spaces.
+
+    `statistics` are those of a larger collection that the rows belong to; without, the rows are the collection.
+    """
+    by_term, vocabulary, lengths = _postings(tokens)
+    terms = {term: number for number, term in enumerate(vocabulary) if term}  # a row without tokens splits into ""
+    if statistics is None:
+        frequencies = np.diff(by_term.indptr)
+        statistics = Statistics(
+            _filled(lengths),
+            int(lengths.sum()),
+            lambda token: int(frequencies[terms[token]]) if token in terms else 0,
+        )
+    weights = by_term.data / (by_term.data + statistics.saturation(lengths)[by_term.indices])
+    starts, rows = by_term.indptr.astype(np.int64), by_term.indices.astype(np.int32)
+    return TextIndex(terms, starts, rows, weights, statistics, len(lengths))
+
+
+def count(columns: Iterable[pa.Array]) -> Counts:
+    """The statistics of rows as `build` takes them, that come in pieces."""
+    frequencies, filled, whole = Counter[str](), 0, 0
+    for tokens in columns:
+        by_term, vocabulary, lengths = _postings(tokens)
+        held = zip(vocabulary, np.diff(by_term.indptr).tolist(), strict=True)
+        frequencies.update({term: number for term, number in held if term})
+        filled, whole = filled + _filled(lengths), whole + int(lengths.sum())
+    return Counts(filled, whole, frequencies)
+
+
+def _filled(lengths: npt.NDArray[np.float64]) -> int:
+    return int((lengths > 0).sum())  # as in Lucene, rows without a token count in no statistic
+
+
+def _postings(tokens: pa.Array) -> tuple[csc_matrix, list[str], npt.NDArray[np.float64]]:
+    """How often each row holds each term, (rows, terms); the terms; how many tokens each row has."""
+    whole = pc.fill_null(tokens, "").cast(pa.large_string())
+    split = pc.split_pattern(whole, " ")
     encoded = split.values.dictionary_encode()
     offsets = split.offsets.to_numpy()
-    size = len(split)
-    counts = csr_matrix(
-        (np.ones(len(encoded), np.float32), encoded.indices.to_numpy(), offsets), (size, len(encoded.dictionary))
-    )
+    shape = (len(split), len(encoded.dictionary))
+    counts = csr_matrix((np.ones(len(encoded), np.float32), encoded.indices.to_numpy(), offsets), shape)
     by_term = counts.tocsc()
     by_term.sum_duplicates()
-    vocabulary = encoded.dictionary.to_pylist()
-    terms = {term: number for number, term in enumerate(vocabulary) if term}  # a row without tokens splits into ""
-    blank = pc.equal(pc.fill_null(tokens, ""), "").to_numpy(zero_copy_only=False)
     lengths = np.diff(offsets).astype(np.float64)
-    lengths[blank] = 0
-    filled = max(1, size - int(blank.sum()))  # as in Lucene, rows without a token count in no statistic
-    mean = max(1.0, lengths.sum() / filled)
-    saturation = (K1 * (1 - B + B * lengths / mean)).astype(np.float32)
-    frequencies = np.diff(by_term.indptr).astype(np.float64)
-    weights = by_term.data / (by_term.data + saturation[by_term.indices])
-    idf = np.log1p(np.maximum(filled - frequencies + 0.5, 0) / (frequencies + 0.5))  # the blank term exceeds filled
-    return TextIndex(terms, by_term.indptr.astype(np.int64), by_term.indices.astype(np.int32), weights, idf, size)
+    lengths[pc.equal(whole, "").to_numpy(zero_copy_only=False)] = 0
+    return by_term, encoded.dictionary.to_pylist(), lengths

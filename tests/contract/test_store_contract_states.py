@@ -125,7 +125,7 @@ def test_cleaning_leaves_the_newest(store: Store) -> None:
     for n in range(70):  # enough small writes for an engine to tidy up
         collection.upsert(text_records({f"{n:02d}": "word"}))
     reader = pinned(store, collection, "texts")
-    store.clean("texts")
+    store.clean("texts", set())
     assert store.version("texts") == reader.version
     for one in (reader, store.open("texts", reader.version)):
         assert passing(one, None) == [f"{n:02d}" for n in range(70)]

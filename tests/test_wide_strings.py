@@ -1,0 +1,131 @@
+"""Columns of a whole collection may hold more than 2 GiB; and what an engine fails at is said, never an empty answer.
+
+That a column of 2 GiB is searched was tried by hand (`python -m benchmarks.disk wide`): it takes 10 GB of memory.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ragindex.errors import StoreError, UsageError
+from ragindex.filters import Ids, Range, Terms
+from ragindex.interfaces import Collection, Match, Nearest, Schema, Where
+from ragindex.stores.image import Image
+from ragindex.stores.lancedb import LanceCollection, LanceDB
+from ragindex.stores.together import together
+from ragindex.stores.wide import KEYWORDS, TEXT, wide
+
+SCHEMA = Schema(stored=("text",), keywords=("tags",), numbers=("size",), text=("text",), dimensions=2, language="none")
+FIELDS = ("text", "tags", "size", "meta.year", "meta.none")
+ONE = np.array([1, 0], np.float32)
+
+
+def filled(folder: Path, memory: float) -> LanceCollection:
+    collection = LanceDB(memory_gib=memory).open(folder).create("some", SCHEMA)
+    for start in (0, 4):  # more than one fragment
+        numbers = range(start, start + 4)
+        columns = {
+            "id": [f"r{n}" for n in numbers],
+            "text": [f"oak {n}" for n in numbers],
+            "tags": [[f"t{n}", "all"] for n in numbers],
+            "size": [float(n) for n in numbers],
+            "meta.year": [[str(1900 + n)] for n in numbers],
+            "vector": pa.array([[1.0, n] for n in numbers], pa.list_(pa.float32(), 2)),
+        }
+        collection.upsert(pa.RecordBatch.from_pydict(columns))
+    collection.finish()
+    return collection
+
+
+def narrow(rows: Any) -> list[str]:
+    """Columns in which one array holds at most 2 GiB."""
+    plain = (pa.string(), pa.list_(pa.string()))
+    return [item.name for item in rows.schema if item.type in plain]
+
+
+def test_strings_are_made_wide_and_nothing_else_is_changed() -> None:
+    rows = pa.table({"a": ["x"], "b": [["y", None]], "c": [1.0], "d": pa.array([[1.0]], pa.list_(pa.float32(), 1))})
+    found = wide(rows)
+    assert [item.type for item in found.schema] == [TEXT, KEYWORDS, pa.float64(), pa.list_(pa.float32(), 1)]
+    assert found.to_pylist() == rows.to_pylist()
+    assert wide(found) is found
+    assert narrow(wide(rows.to_batches()[0])) == []
+
+
+@pytest.mark.parametrize("memory", [0, 1])
+def test_every_answer_has_wide_strings(tmp_path: Path, memory: float) -> None:
+    collection = filled(tmp_path, memory)
+    requests = [
+        Match("oak", 8, FIELDS),
+        Where(None, 8, FIELDS),
+        Where(Range("meta.year", 1902, 1905), 8, FIELDS),
+        Nearest(ONE, 8, FIELDS),
+        Nearest(ONE, 8, (*FIELDS, "vector"), Ids(("r1", "r2"))),
+        Where(Terms("text", ("oak 1", "oak 2")), 8, FIELDS),
+    ]
+    found = collection.search(requests)
+    assert [len(one.ids) for one in found] == [8, 8, 4, 8, 2, 2]
+    assert [narrow(one.records) for one in found] == [[]] * len(requests)
+    assert narrow(collection.get(["r1", "r7"], FIELDS)) == []
+
+
+def test_no_column_of_a_collection_in_memory_is_narrow(tmp_path: Path) -> None:
+    collection = filled(tmp_path, 1)
+    image = collection.store.image(collection)
+    assert image is not None
+    assert narrow(image.table) == []
+    assert set(image.columns) == {"id", "text", "tokens", "tags", "size", "meta.year"}
+    assert not {column.type for column in image.columns.values()} & {pa.string(), pa.list_(pa.string())}
+    assert all(column.num_chunks == 1 for column in image.table.columns)  # nothing is held twice
+
+
+FAILURES = [
+    pa.ArrowInvalid("offset overflow while concatenating arrays"),
+    pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes"),
+    pa.ArrowNotImplementedError("no kernel"),
+    pa.ArrowKeyError("no field"),
+    pa.ArrowTypeError("another type"),
+    MemoryError(),
+    OSError(5, "Input/output error"),
+    ValueError("lance error: file not found"),
+]
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("memory", [0, 1])
+def test_what_an_engine_fails_at_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, memory: float
+) -> None:
+    collection: Collection = filled(tmp_path, memory)
+    if memory:
+        collection.search([Where(None, 1)])  # what follows is read from memory
+        for name in ("search", "get"):
+            monkeypatch.setattr(Image, name, failing(error))
+    else:
+        monkeypatch.setattr("ragindex.stores.lance_index.search", failing(error))
+        monkeypatch.setattr(LanceCollection, "_get", failing(error))
+    asked = [Match("oak", 3)]
+    for work in (
+        lambda: collection.search(asked),
+        lambda: together([(collection, asked), (collection, asked)]),
+        lambda: collection.get(["r1"], ()),
+    ):
+        with pytest.raises(StoreError, match="The store could not (search|read) the collection some"):
+            work()
+
+
+def test_a_wrong_question_is_no_failure_of_the_engine(tmp_path: Path) -> None:
+    for memory in (0, 1):
+        with pytest.raises(UsageError, match="There is no field 'nothing'"):
+            filled(tmp_path / str(memory), memory).search([Where(None, 1, ("nothing",))])
