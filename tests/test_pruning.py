@@ -10,7 +10,7 @@ import pytest
 
 from baselines.dense import Dense
 from ragindex.encoders import pruning
-from ragindex.encoders.cached import CachedEncoder
+from ragindex.encoders.cached import _SUM, CachedEncoder, _summed
 from ragindex.errors import StoreError
 from ragindex.interfaces import Floats
 from ragindex.types import Document
@@ -49,6 +49,10 @@ def cost(folder: Path, like: str, *, seconds: float = 0, tokens: float = 0, mone
             f"UPDATE vectors SET seconds = ?, input_tokens = ?, money = ? WHERE {like}",
             (seconds, tokens, money),
         )
+        columns = "rowid, text, vector, seconds, input_tokens, output_tokens, money"
+        for row, text, vector, *told in connection.execute(f"SELECT {columns} FROM vectors WHERE {like}").fetchall():
+            whole = _summed(text, vector[:-_SUM], told)  # a row carries a checksum
+            connection.execute("UPDATE vectors SET vector = ? WHERE rowid = ?", (whole, row))
 
 
 def held(folder: Path) -> int:

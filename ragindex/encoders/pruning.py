@@ -103,7 +103,7 @@ def _bound(connection: sqlite3.Connection, kind: Kind, served: int) -> int:
     size = _row_size(connection, kind)
     if count * size <= most:
         return 0
-    doomed = count - int(most * _ROOM / size)
+    doomed = int(count) - int(most * _ROOM / size)
     connection.execute(
         f"DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors WHERE {kind.condition} ORDER BY rowid LIMIT ?)",  # noqa: S608
         (doomed,),
