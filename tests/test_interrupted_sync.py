@@ -228,7 +228,7 @@ def test_a_part_that_was_begun_and_abandoned_is_dropped(tmp_path: Path, monkeypa
     workspace = opened(tmp_path)
     workspace.sync([BM25()])
     (abandoned,) = workspace.manifest.outdated
-    monkeypatch.setattr("ragindex.workspace._KEEP_OUTDATED", -1.0)
+    monkeypatch.setattr("ragindex.cleaning._KEEP_BEGUN", -1.0)
     workspace.add([SECRET])
     workspace.sync([BM25()])
     kept = {name.rpartition(".")[0] for name in workspace.store.names()}
