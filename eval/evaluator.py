@@ -26,7 +26,7 @@ from eval.tracking import track
 from ragindex import imports, registry
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError, QuestionError, UsageError
-from ragindex.identity import tasks_of
+from ragindex.identity import reads_k, tasks_of
 from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.language.budget import Budget, limited
@@ -285,7 +285,7 @@ def _answers(
 ) -> dict[int, tuple[Answer, ...]]:
     """By k: at the largest alone, unless the method reads k. What is found at the largest is read."""
     largest, found = asking.ks[-1], {}
-    for k in asking.ks if getattr(method.scheme, "reads_k", False) else (largest,):
+    for k in asking.ks if reads_k(method.scheme, largest) else (largest,):
         reads = asking.reader if k == largest else None
         found[k] = answer_all(
             retriever,

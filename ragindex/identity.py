@@ -1,6 +1,6 @@
 """What a part is: its identity in a workspace, and the order in which parts are built."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -64,12 +64,35 @@ def tasks_of(scheme: IndexingScheme) -> tuple["Task[Any]", ...]:
 
     What its parts ask while they are built does not belong here.
     """
-    fields = model(scheme)
     own = scheme.tasks() if isinstance(scheme, AskingPart) else ()
-    values = [getattr(fields, name) for name in type(fields).model_fields]
-    members = [one for value in values for one in (value if isinstance(value, tuple | list) else (value,))]
-    wrapped = [one for one in members if isinstance(one, BaseModel) and hasattr(one, "parts")]
-    return tuple(dict.fromkeys((*own, *(task for one in wrapped for task in tasks_of(cast(IndexingScheme, one))))))
+    return tuple(dict.fromkeys((*own, *(task for base in bases_of(scheme) for task in tasks_of(base)))))
+
+
+def bases_of(scheme: IndexingScheme) -> tuple[IndexingScheme, ...]:
+    """The schemes among a scheme's parameters, alone or in a list, in the order of the parameters."""
+    members = [one for one in parameters_of(model(scheme)) if hasattr(one, "parts")]
+    return tuple(cast(IndexingScheme, one) for one in members)
+
+
+def parameters_of(plugin: BaseModel) -> Iterator[BaseModel]:
+    """The plugins among a plugin's parameters, alone or in a list; not those inside of these."""
+    for name in type(plugin).model_fields:
+        value = getattr(plugin, name)
+        members = value if isinstance(value, tuple | list) else (value,)
+        yield from (one for one in members if isinstance(one, BaseModel))
+
+
+def reads_k(scheme: IndexingScheme, largest: int) -> bool:
+    """Whether the first hits of a scheme can depend on how many are asked for, up to `largest`.
+
+    What the scheme says of itself (`reads_k`) counts. One that says nothing reads k where one of its bases does, and
+    where more than its `reads_k_above` are asked for.
+    """
+    own = getattr(scheme, "reads_k", None)
+    if own is not None:
+        return bool(own)
+    above = getattr(scheme, "reads_k_above", None)
+    return (above is not None and largest > above) or any(reads_k(base, largest) for base in bases_of(scheme))
 
 
 def uses_encoder(part: Part[Any]) -> bool:

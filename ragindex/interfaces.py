@@ -42,8 +42,10 @@ class Retriever(Protocol):
 class IndexingScheme(Protocol):
     """A method: the parts it needs and a retriever over them. A frozen pydantic model.
 
-    A scheme whose algorithm reads k, so that its ten best are not the first ten of its twenty best, says so with an
-    attribute `reads_k = True`; it is then measured once for each k.
+    A scheme is measured once for each k where its ten best may not be the first ten of its twenty best. It says so with
+    an attribute `reads_k = True`, or `reads_k_above = N` where that holds only if more than N are asked for. A scheme
+    over bases says nothing of theirs: they are found among its parameters. `reads_k = False` says that it asks them for
+    as many whatever k is. `relative = True` says that two records can stand in another order under another filter.
     """
 
     version: ClassVar[int]
