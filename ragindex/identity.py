@@ -8,8 +8,8 @@ import regex
 from pydantic import BaseModel
 
 from ragindex import registry
-from ragindex.errors import UsageError
-from ragindex.interfaces import AskingPart, IndexingScheme, Part, SharingPart
+from ragindex.errors import BrokenPluginError, RagindexError, UsageError
+from ragindex.interfaces import AskingPart, IndexingScheme, PaidPlugin, Part, SharingPart
 from ragindex.text import VERSION as ANALYSIS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def part_key(part: Part[Any], means: Means) -> str:
     elif "model" in part.uses:
         own["model"] = means.llm
     if imported is None and isinstance(part, AskingPart):
-        own["prompts"] = [[task.name, task.version, task.hash] for task in part.tasks()]
+        own["prompts"] = [task.identity for task in part.tasks()]
     return f"{regex.sub(r'[^A-Za-z0-9_-]', '-', registry.name_of(model(part)))}-{registry.digest(own)}"
 
 
@@ -68,6 +68,25 @@ def tasks_of(scheme: IndexingScheme) -> tuple["Task[Any]", ...]:
     return tuple(dict.fromkeys((*own, *(task for base in bases_of(scheme) for task in tasks_of(base)))))
 
 
+def checked(scheme: IndexingScheme) -> IndexingScheme:
+    """The scheme, if it can say its parts and tasks. Raises BrokenPluginError where its own code fails."""
+    try:
+        in_order(scheme.parts())
+        tasks_of(scheme)
+    except RagindexError:
+        raise
+    except Exception as error:
+        raise broken(registry.name_of(model(scheme)), error) from error
+    return scheme
+
+
+def broken(method: str, error: Exception) -> BrokenPluginError:
+    """What is said of a method whose own code failed."""
+    return BrokenPluginError(
+        f"The method {method} is broken: {registry.said_of(error)}. Mend or uninstall it, or leave it out."
+    )
+
+
 def bases_of(scheme: IndexingScheme) -> tuple[IndexingScheme, ...]:
     """The schemes among a scheme's parameters, alone or in a list, in the order of the parameters."""
     members = [one for one in parameters_of(model(scheme)) if hasattr(one, "parts")]
@@ -80,6 +99,14 @@ def parameters_of(plugin: BaseModel) -> Iterator[BaseModel]:
         value = getattr(plugin, name)
         members = value if isinstance(value, tuple | list) else (value,)
         yield from (one for one in members if isinstance(one, BaseModel))
+
+
+def paid_by(plugin: Any) -> Iterator[PaidPlugin]:
+    """What among a plugin and its parameters, nested ones too, opens something whose requests cost money."""
+    if isinstance(plugin, PaidPlugin):
+        yield plugin
+    for inner in parameters_of(model(plugin)):
+        yield from paid_by(inner)
 
 
 def reads_k(scheme: IndexingScheme, largest: int) -> bool:

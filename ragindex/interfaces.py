@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ragindex.filters import Filter
-from ragindex.types import Query, Retrieval, Usage
+from ragindex.types import Query, Retrieval
 
 if TYPE_CHECKING:
+    from ragindex.language.prices import Prices
     from ragindex.language.setting import Setting
     from ragindex.language.tasks import Language, Task
     from ragindex.workspace import Workspace
@@ -436,11 +437,23 @@ class TokenEncoder(Protocol):
 
 
 @runtime_checkable
-class CountingEncoder(Protocol):
-    """An encoder that knows what its calls cost in tokens and money (remote services)."""
+class PayingEncoder(Protocol):
+    """An encoder whose requests cost money (remote services).
 
-    def usage(self, texts: Sequence[str]) -> Usage:
-        """Tokens and money of encoding `texts`."""
+    It books each on the ledger when it is answered (ragindex.language.ledger), and sets money aside for it before it is
+    sent (ragindex.language.budget).
+    """
+
+    texts_a_request: int
+    """So many texts are encoded and kept together: what is paid is not lost when the next request fails."""
+
+
+@runtime_checkable
+class PaidPlugin(Protocol):
+    """What a plugin has besides when requests of what it opens cost money: a language model, an encoder, a reranker."""
+
+    def price_missing(self, prices: "Prices") -> str | None:
+        """What to say where its price is not known: a budget refuses it before anything is paid. None where it is."""
         ...
 
 
@@ -459,8 +472,11 @@ class EncoderPlugin(Protocol):
 
     argument: ClassVar[str]
 
-    def open(self) -> Encoder:
-        """The working encoder; raises MissingExtraError with the install line where a package is missing."""
+    def open(self, setting: "Setting | None" = None) -> Encoder:
+        """The working encoder; raises MissingExtraError with the install line where a package is missing.
+
+        `setting` holds prices and the budget, for encoders that pay.
+        """
         ...
 
 
