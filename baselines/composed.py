@@ -31,6 +31,7 @@ class Composed(Plugin):
 
     version: ClassVar[int] = 1
     reads_k: ClassVar[bool] = True
+    relative: ClassVar[bool] = True
     over: PartField = Passages()
     candidate_factor: int = Field(default=10, ge=1)
     composed_score: Literal["cosine", "sum", "rrf", "weighted"] = "cosine"

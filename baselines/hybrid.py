@@ -28,15 +28,16 @@ class Hybrid(Plugin):
     """
 
     version: ClassVar[int] = 1
+    relative: ClassVar[bool] = True
     bases: tuple[SchemeField, ...] | None = Field(default=None, min_length=1)
     over: PartField = Passages()
     depth: int = Field(default=100, ge=1)
     rrf_k: float = Field(default=60, ge=0)
 
     @property
-    def reads_k(self) -> bool:
-        """Only where a base does."""
-        return any(getattr(base, "reads_k", False) for base in self._bases())
+    def reads_k_above(self) -> int:
+        """The bases are asked for `depth`; where k is larger, for k, and more ranks are fused."""
+        return self.depth
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Those of the bases."""

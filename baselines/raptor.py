@@ -15,7 +15,7 @@ from ragindex.interfaces import IndexingScheme, Part, Retriever
 from ragindex.parts.summary_tree import SummaryTree
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField, label, of_class
-from ragindex.tree_search import Above, Nodes, above
+from ragindex.tree_search import Above, Nodes, above, reads_k
 from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex.workspace import Workspace
 
@@ -34,9 +34,9 @@ class Raptor(Plugin):
     per_level: int = Field(default=10, ge=1)
 
     @property
-    def reads_k(self) -> bool:
-        """Where the base does and is asked for k."""
-        return self.mode == "collapsed" and bool(getattr(self.base, "reads_k", False))
+    def reads_k(self) -> bool | None:
+        """Down the tree the base is never asked for k; but see `tree_search.reads_k`."""
+        return reads_k(self.base) or (False if self.mode == "traversal" else None)
 
     def parts(self) -> tuple[Part[Any], ...]:
         """What the base needs to search the tree."""

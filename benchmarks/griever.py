@@ -35,6 +35,7 @@ from eval import datasets, scoring, significance, worlds
 from eval.datasets import Gold
 from ragindex import registry
 from ragindex.filters import Terms
+from ragindex.identity import reads_k
 from ragindex.interfaces import Where
 from ragindex.meter import recording
 from ragindex.stores.lancedb import LanceDB
@@ -112,7 +113,7 @@ class Asking:
         self.workspace.sync([scheme])
         opened, gold = scheme.open(self.workspace), self.dataset.gold
         assert gold is not None
-        wanted = KS if getattr(scheme, "reads_k", False) else KS[-1:]
+        wanted = KS if reads_k(scheme, KS[-1]) else KS[-1:]
         found = {k: opened.retrieve(self.dataset.queries, k) for k in wanted}
         rows = []
         for n, query in enumerate(self.dataset.queries):

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ragindex.interfaces import Floats
+from ragindex.language.setting import Setting
 from ragindex.plugin import Plugin
 from ragindex.types import Document
 
@@ -44,7 +45,7 @@ class RandomVectors(Plugin):
     argument: ClassVar[str] = "size"
     size: int = 384
 
-    def open(self) -> "RandomEncoder":
+    def open(self, setting: Setting | None = None) -> "RandomEncoder":
         return RandomEncoder(self.size)
 
 

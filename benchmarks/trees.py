@@ -34,6 +34,7 @@ from eval.comparison import Comparison, MethodResult
 from eval.evaluator import compare
 from ragindex import registry
 from ragindex.interfaces import Floats
+from ragindex.language.setting import Setting
 from ragindex.parts.summary_tree import SummaryTree
 from ragindex.parts.tree_pool import TreePool
 from ragindex.plugin import Plugin
@@ -159,7 +160,7 @@ class Gathered(Plugin):
     argument: ClassVar[str] = "topics"
     topics: int = 1_000
 
-    def open(self) -> "GatheredVectors":
+    def open(self, setting: Setting | None = None) -> "GatheredVectors":
         return GatheredVectors(self.topics)
 
 

@@ -5,10 +5,11 @@ Finished batches are appended to a JSON Lines file, so that a comparison that wa
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from ragindex import durable
 from ragindex.answers import step_as_json, step_from_json
 from ragindex.errors import (
     BudgetError,
+    ContractError,
     DataError,
     QuestionError,
     RagindexError,
@@ -29,6 +31,7 @@ from ragindex.errors import (
 )
 from ragindex.explaining import IF_STOPPED, KEPT_IDS
 from ragindex.hiding import hidden
+from ragindex.hits import breach
 from ragindex.interfaces import Retriever
 from ragindex.language import ledger
 from ragindex.language.ledger import EMBEDDING
@@ -44,13 +47,14 @@ Read: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[Read
 """Answers questions from what was found for them, in order."""
 
 # What a method may raise on one question without ending the comparison. A plugin is not ours: its mistakes count too.
-SURVIVED = (
-    *(RagindexError, ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
-    *(TypeError, AttributeError, AssertionError),
+MISTAKES = (
+    *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
+    *(TypeError, AttributeError, AssertionError, ImportError, NameError),
 )
+SURVIVED = (RagindexError, *MISTAKES)
 # Of these, what is wrong with the settings, a service or the engine: it says nothing of a method, and every other
-# question would fail alike.
-_ENDING = (BudgetError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
+# question would fail alike. An answer that no retriever may give is none that failed.
+_ENDING = (BudgetError, ContractError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
 
 
 # What is kept of a hit for a person to read, and of a step: enough to see what happened, however much was found.
@@ -69,8 +73,13 @@ def answer_all(
     strict: bool = False,
     size: int = BATCH,
     reader: Read | None = None,
+    known: Container[str] | None = None,
+    fresh: bool = False,
 ) -> tuple[Answer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
+
+    With `fresh`, what the file held is asked again. An answer that no retriever may give (`hits.breach`), as one with
+    documents that are not `known`, raises ContractError.
 
     A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
     `strict`, the first such question raises QuestionError. What `ends_all` is raised in any case. Questions are asked
@@ -78,10 +87,12 @@ def answer_all(
     by one. With a `reader`, what was found is read while it is whole; one that was not read counts as failed, and what
     the reader raises ends all. Raises StoreError where the file cannot be written.
     """
-    answers = read(kept)
+    if fresh:
+        kept.unlink(missing_ok=True)
+    answers = {id: one for id, one in read(kept).items() if breach(one.hits, k, known) is None}
     todo = [query for query in queries if query.id not in answers]
     with bar(f"{label}: asking", len(todo)) as advance:
-        for batch in _in_threads(retriever, todo, k, size, reader):
+        for batch in _in_threads(retriever, todo, k, size, reader, _Contract(label, known)):
             append(kept, [answer for answer in batch if failure(answer) is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
@@ -96,35 +107,61 @@ def ends_all(error: Exception) -> bool:
 
 
 def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Retrieval]:
-    """`retriever.retrieve`, held to its contract. Raises RagindexError where it breaks it."""
+    """`retriever.retrieve`, one Retrieval a question. Raises ContractError where they are fewer or more."""
     found = retriever.retrieve(queries, k)
     if len(found) != len(queries):
-        raise RagindexError(f"The retriever must give one Retrieval a question. Got {len(found)} for {len(queries)}.")
-    longest = max(len(retrieval.hits) for retrieval in found)
-    if longest > k:
-        raise RagindexError(f"The retriever must give at most k = {k} hits. Got {longest}.")
+        raise ContractError(
+            f"it gives {len(found)} Retrievals for {len(queries)} questions, and must give one for each"
+        )
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Contract:
+    """What a method's answers are held to: they are no answers where they break it, and the comparison ends."""
+
+    label: str
+    known: Container[str] | None
+
+    def require(self, queries: Sequence[Query], found: Sequence[Retrieval], k: int) -> None:
+        """Raises ContractError for the first answer that breaks it."""
+        for query, retrieval in zip(queries, found, strict=True):
+            broken = breach(retrieval.hits, k, self.known)
+            if broken is not None:
+                raise ContractError(f"{broken} (the question {query.id}: {query.text[:100]!r})")
+
+    def error(self, error: ContractError) -> ContractError:
+        """With the method's name, and what to run."""
+        return ContractError(
+            f"{self.label} breaks the contract of a retriever: {error}. No score is made of such an answer. To find "
+            "its faults, run ragindex.testing.check_scheme on it; to go on without it, leave it out of --methods."
+        )
+
+
 def _in_threads(
-    retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: Read | None
+    retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: Read | None, contract: _Contract
 ) -> Iterator[list[Answer]]:
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     pool = ThreadPoolExecutor(_THREADS)
     try:
         for future in as_completed(
-            [pool.submit(copy_context().run, _answer, retriever, batch, k, reader) for batch in batches]
+            [pool.submit(copy_context().run, _answer, retriever, batch, k, reader, contract) for batch in batches]
         ):
             yield future.result()
+    except ContractError as error:
+        raise contract.error(error) from error
     finally:  # a stopped comparison does not wait for what it has not begun
         pool.shutdown(cancel_futures=True)
 
 
-def _answer(retriever: Retriever, batch: Sequence[Query], k: int, reader: Read | None) -> list[Answer]:
+def _answer(
+    retriever: Retriever, batch: Sequence[Query], k: int, reader: Read | None, contract: _Contract
+) -> list[Answer]:
     """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
     with ledger.attributed(phase="query"), ledger.recording() as asked:
         try:
             found = retrieve(retriever, batch, k)
+            contract.require(batch, found, k)
             reduced = [_reduced(query, retrieval) for query, retrieval in zip(batch, found, strict=True)]
         except SURVIVED as error:
             if ends_all(error):
@@ -132,7 +169,7 @@ def _answer(retriever: Retriever, batch: Sequence[Query], k: int, reader: Read |
             reduced = [Answer(query.id, (), hidden(f"{type(error).__name__}: {error}")) for query in batch]
     failed = any(answer.error is not None for answer in reduced)
     if failed and len(batch) > 1:
-        return [answer for query in batch for answer in _answer(retriever, [query], k, reader)]
+        return [answer for query in batch for answer in _answer(retriever, [query], k, reader, contract)]
     paid = zip(reduced, _shared(asked, len(batch)), strict=True)
     answers = [replace(answer, usage=usage, calls=calls) for answer, (usage, calls) in paid]
     if failed or reader is None:
@@ -212,8 +249,44 @@ def read(path: Path) -> dict[str, Answer]:
     parsed = [(line, _parsed(line)) for line in lines if line]
     whole = [(line, answer) for line, answer in parsed if answer is not None]
     if len(whole) < len(parsed) or lines[-1]:
+        answered = path.stat()
         write_whole(path, b"".join(line + b"\n" for line, _ in whole))
+        os.utime(path, ns=(answered.st_atime_ns, answered.st_mtime_ns))  # it is said when what is read was answered
     return {answer.query_id: answer for _, answer in whole}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """So many answers that were not asked for now, the last of them given at `at` (seconds since the epoch)."""
+
+    answers: int
+    at: float
+
+
+def read_back(path: Path, queries: Iterable[Query]) -> ReadBack | None:
+    """What of the file `answer_all` would read; None where it would ask everything."""
+    held = read(path).keys() & {query.id for query in queries}
+    return ReadBack(len(held), path.stat().st_mtime) if held else None
+
+
+def told(read_back: Mapping[str, ReadBack]) -> str | None:
+    """One sentence on the answers that were read and not asked for, by method; None where there were none."""
+    methods: dict[tuple[int, str], list[str]] = {}
+    for label, one in read_back.items():
+        methods.setdefault((one.answers, _moment(one.at)), []).append(label)
+    if not methods:
+        return None
+    said = [
+        f"{', '.join(labels)}: {count} answer{'s' * (count != 1)}{' each' * (len(labels) > 1)} read from {moment}"
+        for (count, moment), labels in methods.items()
+    ]
+    return f"{'; '.join(said)}; --fresh asks again"
+
+
+def _moment(at: float) -> str:
+    """The time of day, and the day where it is another."""
+    moment, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
+    return f"{moment:%H:%M}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def append(path: Path, answers: Iterable[Answer]) -> None:

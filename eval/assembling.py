@@ -86,10 +86,11 @@ def _unpriced(workspace: Workspace, results: Sequence[MethodResult], methods: Se
     unknown = [result.label for result in results if _unknown(result)]
     if not unknown:
         return []
-    asked = any(workspace.asks(method.scheme) for method in methods if method.label in unknown)
-    who = workspace.llm_name if asked and not workspace.model.priced else "a model that was asked"
+    names = workspace.unpriced(method.scheme for method in methods if method.label in unknown)
+    who = " and ".join(names) or "a model that was asked"
+    has = "have" if len(names) > 1 else "has"
     advice = "name one in a file, and it in RAGINDEX_PRICES; what was indexed without a price stays unknown"
-    return [f"{who} has no price, so money is not known of {', '.join(unknown)}: {advice}"]
+    return [f"{who} {has} no price, so money is not known of {', '.join(unknown)}: {advice}"]
 
 
 def _unknown(result: MethodResult) -> bool:

@@ -81,6 +81,9 @@ def compare(
         list[str] | None, typer.Option(metavar="LABEL:M=V", help="Exit with 8 below it, as 'dense:R@5=0.60'.")
     ] = None,
     strict: Annotated[bool | None, typer.Option("--strict", help="Stop at a question on which a method fails.")] = None,
+    fresh: Annotated[
+        bool | None, typer.Option("--fresh", help="Ask and time every question again, though an earlier run did.")
+    ] = None,
     trace: Annotated[
         bool | None, typer.Option("--trace", help="Record each retrieval that is made now as an MLflow span.")
     ] = None,
@@ -122,6 +125,7 @@ def compare(
         grid=grid or None,
         fail_below=fail_below or None,
         strict=strict,
+        fresh=fresh,
         trace=trace,
         workspace=workspace,
         out=out,

@@ -63,6 +63,7 @@ class Settings(Strict):
     grid: list[str] | None = None
     fail_below: list[str] | None = None
     strict: bool | None = None
+    fresh: bool | None = None
     trace: bool | None = None
     name: str | None = None
     workspace: Path | None = None

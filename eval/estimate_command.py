@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from eval import datasets
-from ragindex import registry
+from ragindex import registry, spending
 from ragindex.console import (
     BudgetOption,
     FormatOption,
@@ -16,10 +16,12 @@ from ragindex.console import (
     dollars,
     emit,
     out,
+    plain,
     table,
 )
 from ragindex.corpus import read
 from ragindex.estimating import Estimate, estimate, estimate_reading
+from ragindex.language import ledger
 from ragindex.language.budget import limited
 from ragindex.language.cache import Cache, NoCache
 from ragindex.language.opened import CALLS
@@ -67,14 +69,21 @@ def estimate_command(
     cache = NoCache() if workspace is None else Cache(workspace / CALLS)
     setting = Setting(cache=cache, budget=limited(budget), seed=seed)
     model = registry.llm(llm)
-    found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
-    if dataset is not None:
-        labelled = {registry.label(scheme): scheme for scheme in schemes}  # type: ignore[arg-type]  # pydantic models
-        asking = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
-        found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **asking)  # type: ignore[arg-type]
+    with ledger.recording() as paid:
+        found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
+        if dataset is not None:
+            labelled = {registry.label(scheme): scheme for scheme in schemes}  # type: ignore[arg-type]  # pydantic models
+            asking = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
+            found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **asking)  # type: ignore[arg-type]
     money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
-    value = {"tasks": [_as_json(one) for one in found], "money": money}
-    emit(value, json, lambda: _show(found, money, sample, llm))
+    value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.as_json(paid)}
+
+    def show() -> None:
+        _show(found, money, sample, llm)
+        if (said := spending.sentence(paid)) is not None:
+            out().print(plain(said), soft_wrap=True)
+
+    emit(value, json, show)
 
 
 def _as_json(one: Estimate) -> dict[str, object]:

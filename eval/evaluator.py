@@ -6,14 +6,14 @@ are kept under that name in the workspace's folder `runs`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import regex
 
 from eval import datasets, gold_classes, latency, metrics, outputs, reader
-from eval.answering import BATCH, answer_all, failure
+from eval.answering import BATCH, MISTAKES, ReadBack, answer_all, failure, read_back, told
 from eval.assembling import assembled
 from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Study, said_of_failed
 from eval.datasets import Dataset
@@ -23,10 +23,10 @@ from eval.methods import Method, chosen, twinned
 from eval.reader import Reader
 from eval.scoring import scores
 from eval.tracking import track
-from ragindex import imports, registry
+from ragindex import imports, plugin_code, registry
 from ragindex.corpus import Corpus
-from ragindex.errors import MissingExtraError, QuestionError, UsageError
-from ragindex.identity import tasks_of
+from ragindex.errors import ContractError, MissingExtraError, QuestionError, RagindexError, UsageError
+from ragindex.identity import broken, reads_k, tasks_of
 from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.language import ledger
 from ragindex.language.budget import Budget, limited
@@ -63,6 +63,7 @@ def compare(
     read: bool = False,
     reader_tokens: int = DEFAULT_TOKENS,
     out: Path | str | None = None,
+    fresh: bool = False,
     tracking: bool = True,
 ) -> Comparison:
     """Build `methods` (by default every one that can be made) over `data`, ask its questions and measure.
@@ -75,12 +76,14 @@ def compare(
     `budget` the most that its calls may cost, in dollars, or one Budget for several comparisons; without `keep_calls`
     no answer of it is kept. `triples` is a file of published extractions (HippoRAG's OpenIE format), used in place of
     asking. With `read`, the language model (or the rules) answers each question from `reader_tokens` tokens of what
-    each method found, and EM and F1 are measured.
+    each method found, and EM and F1 are measured. With `fresh`, questions that an earlier run answered and
+    timed are asked again; answers of language models still come from the call cache, if there is one.
 
     Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError, BudgetError: what is wrong with settings, a
-    service or the engine says nothing of a method. A question on which a method raises anything else is counted as
-    unanswered and scores 0; with `strict` it raises QuestionError. A method that fails on every question is not
-    compared: it stands in `failed`; where that is every method, QuestionError is raised.
+    service or the engine says nothing of a method. An answer that no retriever may give raises ContractError. A
+    question on which a method raises anything else is counted as unanswered and scores 0; with `strict` it raises
+    QuestionError. A method that fails on every question is not compared: it stands in `failed`; where that is every
+    method, QuestionError is raised. A method that was not asked for by name, and is broken, is left out.
     """
     cutoffs, (asked, left_out) = _cutoffs(ks), chosen(methods)
     asked = twinned(variants(asked, grid), with_rerank)
@@ -88,9 +91,9 @@ def compare(
         imports.require_reader(method.scheme for method in asked)
     loading = {"questions": questions, "format": format, "skip_bad": skip_bad, "limit": limit, "seed": seed}
     dataset = None if data is None else _loaded(data, loading)
-    asking = Setting(budget=limited(budget))
+    setting = Setting(budget=limited(budget))
     settings: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "language": language, "seed": seed}
-    settings |= {"asking": asking, "keep_calls": keep_calls}
+    settings |= {"asking": setting, "keep_calls": keep_calls}
     with _opened(workspace, dataset, settings) as opened:
         if dataset is None:
             dataset = _held(opened, loading)
@@ -100,14 +103,18 @@ def compare(
         _require_questions(dataset)
         if triples is not None:
             opened.import_part(imports.TRIPLES, Path(triples))
+        opened.require_prices([method.scheme for method in asked], reads=read)
         reads = reader.opened(opened, reader_tokens) if read else None
-        found = [_measured(opened, method, dataset, Asking(cutoffs, strict, reads), left_out) for method in asked]
+        asking = Asking(cutoffs, strict, reads, fresh)
+        found = [_measured(opened, method, dataset, asking, left_out) for method in asked]
         measured = [one for one in found if one]
         failed = _failed(measured)
         results = _timed(opened, [one for one in measured if not _fails(one[0])], dataset, cutoffs[-1])
         comparison = assembled(opened, dataset, cutoffs, results, left_out, asked, failed)
         if reads is not None:
-            comparison = reader.with_bounds(comparison, opened, dataset, reads)
+            comparison = reader.with_bounds(comparison, opened, dataset, reads, fresh=fresh)
+        said = told(asking.read_back)
+        comparison = replace(comparison, notes=(said, *comparison.notes)) if said else comparison
     study = Study(comparison.dataset.name, (comparison,))
     if out is not None:
         outputs.write(study, Path(out))
@@ -194,11 +201,26 @@ def _folder(workspace: Path | str | Workspace | None, dataset: Dataset | None) -
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How questions are asked: for how many documents, whether a failure ends everything, who reads what is found."""
+    """How questions are asked: for how many documents, whether a failure ends everything, who reads what is found.
+
+    With `fresh`, all are asked again. `read_back` is what was not asked, by label; `asked` the files of this run.
+    """
 
     ks: tuple[int, ...]
     strict: bool
     reader: Reader | None = None
+    fresh: bool = False
+    read_back: dict[str, ReadBack] = field(default_factory=dict)
+    asked: set[Path] = field(default_factory=set)
+
+    def begun(self, kept: Path, label: str, queries: Sequence[Query]) -> bool:
+        """Whether the file is to be asked for again; notes what is read from it. Equal methods have one file."""
+        again = self.fresh and kept not in self.asked
+        held = None if again else read_back(kept, queries)
+        if held is not None and kept not in self.asked:
+            self.read_back[label] = held
+        self.asked.add(kept)
+        return again
 
 
 def _measured(
@@ -206,7 +228,7 @@ def _measured(
 ) -> tuple[MethodResult, Timing] | None:
     """The figures of one method, but for its latency, and how to take that.
 
-    None where the method is left out because an extra is missing and nobody asked for it.
+    None where nobody asked for the method, and it is left out: an extra is missing, or somebody's plugin is broken.
     """
     try:
         with ledger.attributed(method=method.label), ledger.recording() as paid:
@@ -214,13 +236,22 @@ def _measured(
             measured, timing = _asked(workspace, method, dataset, asking)
         timing.tallies.append(paid)
         return measured, timing
-    except MissingExtraError as error:
-        if method.asked_for:
+    except (MissingExtraError, ContractError) as error:
+        _leave_out(method, error, left_out)
+    except MISTAKES as error:
+        if plugin_code.of(type(method.scheme)) is None or isinstance(error, OSError):
             raise
-        left_out.append(f"{method.label}: {error}")
-        return None
+        _leave_out(method, broken(method.label, error), left_out)
     finally:
         workspace.close()  # each method has the whole memory budget
+    return None
+
+
+def _leave_out(method: Method, reason: RagindexError, left_out: list[str]) -> None:
+    """One that nobody asked for by name is left out, and why is said. Raises the reason for one that was asked for."""
+    if method.asked_for:
+        raise reason
+    left_out.append(f"{method.label}: {reason}")
 
 
 def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Asking) -> tuple[MethodResult, Timing]:
@@ -229,7 +260,7 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
     fingerprint = registry.digest([workspace.result_fingerprint(scheme), questions_fingerprint(queries)])
     folder = workspace.folder / "runs" / fingerprint
     traced = traced_where_on(retriever, method.label)  # what is timed is without it
-    answers = _answers(traced, method, queries, asking, folder)
+    answers = _answers(traced, method, dataset, asking, folder)
     failed = {answer.query_id for answer in answers[ks[-1]] if answer.error is not None}
     kept = folder / latency.file_name(ks[-1])
     timing = Timing(method.label, OpenedLater(scheme, workspace), kept, failed, retriever.searches())
@@ -281,21 +312,28 @@ def _timed(
 
 
 def _answers(
-    retriever: Retriever, method: Method, queries: Sequence[Query], asking: Asking, folder: Path
+    retriever: Retriever, method: Method, dataset: Dataset, asking: Asking, folder: Path
 ) -> dict[int, tuple[Answer, ...]]:
     """By k: at the largest alone, unless the method reads k. What is found at the largest is read."""
-    largest, found = asking.ks[-1], {}
-    for k in asking.ks if getattr(method.scheme, "reads_k", False) else (largest,):
+    largest, found, queries = asking.ks[-1], {}, dataset.queries
+    known = {document.id for document in dataset.corpus.documents}
+    for k in asking.ks if reads_k(method.scheme, largest) else (largest,):
         reads = asking.reader if k == largest else None
+        kept = folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl")
+        again = asking.begun(kept, method.label, queries)
+        if again:
+            (folder / latency.file_name(k)).unlink(missing_ok=True)
         found[k] = answer_all(
             retriever,
             queries,
             k,
-            folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl"),
+            kept,
             method.label,
             strict=asking.strict,
             size=1 if tasks_of(method.scheme) else BATCH,
             reader=None if reads is None else reads.read,
+            known=known,
+            fresh=again,
         )
     return found
 

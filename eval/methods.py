@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ragindex import registry
 from ragindex.errors import UsageError
+from ragindex.identity import checked
 from ragindex.interfaces import IndexingScheme
 from ragindex.registry import Written
 
@@ -27,7 +28,7 @@ def chosen(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
         return _registered()
     if not methods:
         raise UsageError("compare needs at least one method. Run: ragindex methods")
-    made = [Method(_label(written), registry.scheme(written), True) for written in methods]
+    made = [Method(_label(written), checked(registry.scheme(written)), True) for written in methods]
     _require_different([method.label for method in made])
     return made, []
 
@@ -65,8 +66,8 @@ def _registered() -> tuple[list[Method], list[str]]:
     made, left_out = [], []
     for name in registry.names("schemes"):
         try:
-            made.append(Method(name, registry.scheme(name), False))
-        except UsageError as error:  # an extra is missing, or a parameter has no default
+            made.append(Method(name, checked(registry.scheme(name)), False))
+        except UsageError as error:  # an extra is missing, a parameter has no default, a plugin is broken
             left_out.append(f"{name}: {error}")
     return made, left_out
 

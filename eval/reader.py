@@ -127,10 +127,12 @@ def _measured(read: Reading | None, accepted: Sequence[str]) -> dict[str, float]
 # ---------------------------------------------------------------- the bounds
 
 
-def bounds(reader: Reader, dataset: Dataset, cutting: Cutting | None, k: int, folder: Path) -> list[MethodResult]:
+def bounds(
+    reader: Reader, dataset: Dataset, cutting: Cutting | None, k: int, folder: Path, *, fresh: bool = False
+) -> list[MethodResult]:
     """What the reader answers from nothing, and from the gold documents: over the questions with accepted answers.
 
-    Nothing where no question has any. Answers are kept under `folder`. Raises as `answer_all` does.
+    Nothing where no question has any. Answers are kept under `folder`; `fresh` asks again. Raises as `answer_all` does.
     """
     gold = dataset.gold or {}
     queries = [query for query in dataset.queries if query.id in gold and gold[query.id].answers]
@@ -143,12 +145,13 @@ def bounds(reader: Reader, dataset: Dataset, cutting: Cutting | None, k: int, fo
         GOLD_PASSAGES: GoldPassages(gold, documents, cutting, reader.language),
     }
     shape = None if cutting is None else [cutting.size, cutting.overlap]
-    return [
-        _bound(
-            label, source, queries, k, folder / digest([label, dataset.fingerprint, shape, k, reader.id]), reader, gold
-        )
-        for label, source in sources.items()
-    ]
+    found = []
+    for label, source in sources.items():
+        kept = folder / digest([label, dataset.fingerprint, shape, k, reader.id])
+        if fresh:
+            (kept / "answers.jsonl").unlink(missing_ok=True)
+        found.append(_bound(label, source, queries, k, kept, reader, gold))
+    return found
 
 
 def _bound(
@@ -177,9 +180,11 @@ def _bound(
     )
 
 
-def with_bounds(comparison: Comparison, workspace: Workspace, dataset: Dataset, reader: Reader) -> Comparison:
+def with_bounds(
+    comparison: Comparison, workspace: Workspace, dataset: Dataset, reader: Reader, *, fresh: bool = False
+) -> Comparison:
     """The comparison, whose methods were read, with its reader, the reader's bounds, and what is to be said of them."""
-    read = bounds(reader, dataset, workspace.cutting, comparison.ks[-1], workspace.folder / "runs")
+    read = bounds(reader, dataset, workspace.cutting, comparison.ks[-1], workspace.folder / "runs", fresh=fresh)
     return replace(
         comparison,
         llm=workspace.llm_name,

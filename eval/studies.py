@@ -115,6 +115,7 @@ def _over(
                 seed=seed,
                 workspace=_workspace(settings.workspace, dataset, several=several),
                 strict=bool(settings.strict),
+                fresh=bool(settings.fresh),
                 grid=settings.grid or [],
                 llm=settings.llm,
                 budget=budget,

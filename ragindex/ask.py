@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from ragindex import opening, reading, registry
+from ragindex import opening, reading, registry, spending
 from ragindex.console import (
     BudgetOption,
     EncoderOption,
@@ -69,14 +69,22 @@ def ask(
             keep_calls=not no_cache,
         ) as opened,
         ledger.attributed("query", method),
+        ledger.recording() as paid,
     ):
+        opened.require_prices([scheme], reads=True)
         retriever = opening.opened(opened, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         found = retriever.retrieve([Query("question", question)], k)[0]
         seen = reading.context(found.hits, found.notes, reader_tokens, reading.counted_by(opened))
         answer, by_rules = _read(opened, question, seen)
         name = opened.llm_name
-    value = _as_json(question, answer, seen, found) | {"llm": name, "rules": by_rules}
-    emit(value, json, lambda: _show(answer, seen, found, called(name)))
+    value = _as_json(question, answer, seen, found) | {"llm": name, "rules": by_rules, "spent": spending.as_json(paid)}
+
+    def show() -> None:
+        _show(answer, seen, found, called(name))
+        if (said := spending.sentence(paid)) is not None:
+            out().print(Text(clean(said), style="dim"))
+
+    emit(value, json, show)
 
 
 def _read(opened: Workspace, question: str, seen: Context) -> tuple[Answered, bool]:

@@ -1,14 +1,14 @@
 """The command line. `compare`, `demo` and other packages' commands come through the entry points ragindex.commands."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import BadParameter
 
-from ragindex import answers, filters, imports, manifest, opening, registry, sources
+from ragindex import answers, filters, imports, manifest, opening, registry, sources, spending
 from ragindex.console import (
     AsOption,
     BudgetOption,
@@ -38,6 +38,7 @@ from ragindex.doctor import findings
 from ragindex.documents import Changed
 from ragindex.errors import RagindexError, UsageError
 from ragindex.interfaces import IndexingScheme
+from ragindex.language import ledger
 from ragindex.language.budget import limited
 from ragindex.language.setting import Setting
 from ragindex.repair_command import repair
@@ -70,7 +71,7 @@ def methods(
     Example: ragindex methods hybrid
     """
     if name is None:
-        rows = [_listed(method) for method in registry.names("schemes")]
+        rows = list(_listed())
         value = [dict(zip(("name", "distribution", "object"), row, strict=True)) for row in rows]
         emit(value, json, lambda: out().print(table(("method", "from", "object"), rows)))
         return
@@ -132,7 +133,8 @@ def index(
         changed = None if corpus is None else opened.replace(corpus, source=named)
         if triples is not None:
             opened.import_part(imports.TRIPLES, triples)
-        opened.sync(schemes)
+        with ledger.recording() as paid:
+            opened.sync(schemes)
         figures, counts = _figures(opened, schemes), opened.counts()
         said = said_of_parts(opened, schemes)
         require_records(opened, schemes)
@@ -143,6 +145,7 @@ def index(
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in figures.items()},
         "notes": said,
         **({} if changed is None else {"changed": _changes(changed)}),
+        "spent": spending.as_json(paid),
     }
     rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in figures.items()]
     flags = f"--workspace {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"  # type: ignore[arg-type]
@@ -152,8 +155,9 @@ def index(
         if changed is not None:
             out().print(plain(f"{data}: {_sentence(changed)}"), soft_wrap=True)
         out().print(table(("part", "seconds", "MB", "search"), rows))
-        for sentence in said:
-            out().print(plain(sentence), soft_wrap=True)
+        for sentence in (*said, spending.sentence(paid)):
+            if sentence:
+                out().print(plain(sentence), soft_wrap=True)
         out().print(f'To ask it: ragindex search "…" {flags}', soft_wrap=True)
 
     emit(value, json, show)
@@ -172,6 +176,7 @@ def search(
     explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
     encoder: EncoderOption = None,
     llm: LlmOption = None,
+    budget: BudgetOption = None,
     store: StoreOption = None,
     seed: SeedOption = None,
     json: JsonOption = None,
@@ -184,15 +189,26 @@ def search(
     scheme = registry.scheme(method)
     if not question.strip():
         raise UsageError("The question is empty. Ask something.")
-    chosen = seed_of(workspace, seed)
-    with Workspace.open(existing(workspace), encoder=encoder, llm=llm, store=store, seed=chosen) as opened:
+    chosen, asking = seed_of(workspace, seed), Setting(budget=limited(budget))
+    with (
+        Workspace.open(
+            existing(workspace), encoder=encoder, llm=llm, store=store, seed=chosen, asking=asking
+        ) as opened,
+        ledger.recording() as paid,
+    ):
+        opened.require_prices([scheme])
         retriever = opening.opened(opened, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
         found = retriever.retrieve([Query("question", question, where)], k)[0]
         unknown = [] if found.hits else _unknown_keys(opened, scheme, wanted)
     for sentence in unknown:
         note(sentence)
-    emit(answers.as_json(question, found), json, lambda: answers.show(found, explain))
+
+    def show() -> None:
+        answers.show(found, explain)
+        _say_spent(paid)
+
+    emit(answers.as_json(question, found) | {"spent": spending.as_json(paid)}, json, show)
 
 
 @app.command()
@@ -203,6 +219,7 @@ def add(
     skip_bad: SkipBadOption = False,
     named: AsOption = "",
     encoder: EncoderOption = None,
+    budget: BudgetOption = None,
     store: StoreOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -214,16 +231,23 @@ def add(
     """
     corpora = [_read(one, workspace, format, skip_bad) for one in data]
     cutting = sources.cutting(manifest.read(workspace), corpora[0], kept=True)
-    with Workspace.open(
-        workspace, encoder=encoder, store=store, cutting=cutting, seed=seed_of(workspace, None)
-    ) as opened:
+    seed, asking = seed_of(workspace, None), Setting(budget=limited(budget))
+    with (
+        Workspace.open(workspace, encoder=encoder, store=store, cutting=cutting, seed=seed, asking=asking) as opened,
+        ledger.recording() as paid,
+    ):
         changed = opened.add(corpora, source=named)
         opened.sync()
         built = bool(opened.manifest.parts)
     if not built:
         note(f"Nothing is built over them yet. Run: ragindex index --workspace {_quoted(workspace)} --methods hybrid")
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
-    emit(value, json, lambda: out().print(_sentence(changed)))
+
+    def show() -> None:
+        out().print(_sentence(changed))
+        _say_spent(paid)
+
+    emit(value | {"spent": spending.as_json(paid)}, json, show)
 
 
 @app.command()
@@ -234,6 +258,7 @@ def remove(
         str | None, typer.Option(metavar="NAME", help="Remove all that came from there, and forget it.")
     ] = None,
     encoder: EncoderOption = None,
+    budget: BudgetOption = None,
     store: StoreOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -243,13 +268,28 @@ def remove(
     """
     if bool(ids) == bool(source):
         raise BadParameter("Missing argument 'IDS...' or --source NAME: one of them.")
-    with Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed_of(workspace, None)) as opened:
+    seed, asking = seed_of(workspace, None), Setting(budget=limited(budget))
+    with (
+        Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed, asking=asking) as opened,
+        ledger.recording() as paid,
+    ):
         there = _files(opened, ids or [])
         changed = opened.remove(ids) if ids else opened.remove_source(source or "")
         opened.sync()
     for file in there:
         note(f"{file} is still there: it comes back when its folder is indexed again.")
-    emit({"removed": changed.removed}, json, lambda: out().print(f"{changed.removed} removed"))
+
+    def show() -> None:
+        out().print(f"{changed.removed} removed")
+        _say_spent(paid)
+
+    emit({"removed": changed.removed, "spent": spending.as_json(paid)}, json, show)
+
+
+def _say_spent(paid: ledger.Tally) -> None:
+    said = spending.sentence(paid)
+    if said:
+        out().print(plain(said), soft_wrap=True)
 
 
 app.command()(repair)
@@ -323,9 +363,17 @@ def _unknown_keys(opened: Workspace, scheme: IndexingScheme, wanted: Iterable[st
     return [f"No document has the metadata key {key!r}. {there}" for key in wanted if key not in known]
 
 
-def _listed(name: str) -> tuple[str, str, str]:
-    point = registry.entry("schemes", name)
-    return name, point.dist.name if point.dist else "", point.value
+def _listed() -> Iterator[tuple[str, str, str]]:
+    """Every method with its distribution and object. Those of others are loaded: a broken one is said and left out."""
+    for name in registry.names("schemes"):
+        try:
+            point = registry.entry("schemes", name)
+            if not registry.is_ours("schemes", name):
+                registry.load("schemes", name)
+        except UsageError as error:
+            note(f"left out: {error}")
+        else:
+            yield name, point.dist.name if point.dist else "", point.value
 
 
 def _read(data: str, workspace: Path, format: str | None, skip_bad: bool) -> Corpus:
@@ -348,7 +396,7 @@ def register(to: typer.Typer) -> None:
             continue
         try:
             to.command(name)(registry.load("commands", name))
-        except (RagindexError, ImportError, AttributeError) as error:
+        except RagindexError as error:
             note(f"The command {name} is left out: {error}")
 
 

@@ -3,10 +3,12 @@
 import importlib.util
 import os
 import platform
+from collections.abc import Iterator
 from importlib.metadata import metadata, version
 
 from ragindex import registry
-from ragindex.errors import RagindexError
+from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError, RagindexError, UsageError
+from ragindex.identity import checked
 
 _EXTRAS = {  # the module that an extra brings, and what needs it
     "neural": ("sentence_transformers", "encoder sentence-transformers"),
@@ -15,6 +17,7 @@ _EXTRAS = {  # the module that an extra brings, and what needs it
     "umap": ("umap", "clustering with UMAP"),
 }
 _LOADED: tuple[registry.Group, ...] = ("schemes", "encoders", "stores")
+_LOADED_OF_OTHERS: tuple[registry.Group, ...] = ("parts", "llms", "corpora", "commands")
 _VARIABLES = {
     "OPENAI_API_KEY": "the key for --encoder openai:NAME",
     "OPENAI_BASE_URL": "default: https://api.openai.com/v1",
@@ -36,6 +39,7 @@ def findings() -> list[tuple[str, str, str]]:
         ("ragindex", "ok", version("ragindex")),
         *(_extra(name) for name in sorted(metadata("ragindex").get_all("Provides-Extra") or []) if name != "dev"),
         *(_loads(group, name) for group in _LOADED for name in registry.names(group)),
+        *(_loads(*one) for one in _of_others()),
         *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
     ]
 
@@ -54,9 +58,33 @@ def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
     what = f"{group.removesuffix('s')} {name}".replace("scheme", "method")
     try:
         registry.load(group, name)
-    except RagindexError as error:
+        if group == "schemes":
+            _made(name)
+    except MissingExtraError as error:
         return (what, "missing", str(error))
+    except RagindexError as error:
+        return (what, "broken", str(error))
     for extra, (module, use) in _EXTRAS.items():
         if use == what and importlib.util.find_spec(module) is None:
             return (what, "missing", _install(extra))
     return (what, "ok", registry.entry(group, name).value)
+
+
+def _made(name: str) -> None:
+    """Raises BrokenPluginError where a method cannot be made; one that needs a parameter cannot be tried."""
+    try:
+        checked(registry.scheme(name))
+    except (BrokenPluginError, NameTakenError):
+        raise
+    except UsageError:
+        return
+
+
+def _of_others() -> Iterator[tuple[registry.Group, str]]:
+    """What else is installed and not ours."""
+    return (
+        (group, name)
+        for group in _LOADED_OF_OTHERS
+        for name in registry.names(group)
+        if not registry.is_ours(group, name)
+    )

@@ -7,7 +7,8 @@ looks like one is left out, whoever quotes it.
     ├── UsageError                2   a parameter, a name or a flag is wrong
     │   ├── UnknownNameError
     │   ├── NameTakenError
-    │   └── MissingExtraError         an optional package is not installed
+    │   ├── MissingExtraError         an optional package is not installed
+    │   └── BrokenPluginError         an installed plugin cannot be loaded or is no plugin
     ├── DataError                 3   a document, a question or a file cannot be read
     ├── WorkspaceError            4   the workspace cannot serve what is asked of it
     │   ├── MissingPartError          a scheme is opened before its parts are made
@@ -21,7 +22,8 @@ looks like one is left out, whoever quotes it.
     │       └── LanguageError         a language model gave no usable answer to one input
     ├── QuestionError             7   a method failed on every question, or on one where that was to stop everything
     ├── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
-    └── BudgetError               9   the next call could cost more than is left of the budget
+    ├── BudgetError               9   the next call could cost more than is left of the budget
+    └── ContractError            10   a method gave an answer that no retriever may give
 """
 
 from pathlib import Path
@@ -55,6 +57,10 @@ class NameTakenError(UsageError):
 
 class MissingExtraError(UsageError):
     """An optional package is missing; the message is the exact install line."""
+
+
+class BrokenPluginError(UsageError):
+    """An installed plugin cannot be loaded, made or asked for its parts, or is not what its group takes."""
 
 
 class DataError(RagindexError):
@@ -137,3 +143,9 @@ class BudgetError(RagindexError):
     """The next call could cost more than is left of `--budget`; all that was done is kept."""
 
     exit_code = 9
+
+
+class ContractError(RagindexError):
+    """A method gave an answer that no retriever may give: it has no score, and the comparison ends."""
+
+    exit_code = 10

@@ -8,7 +8,7 @@ scaled up by the ratio of sample and rules, so a prompt that no answer reaches k
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -167,7 +167,7 @@ def _asked(
 
 def _by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
     counts: dict[str, _Counts] = {}
-    for entry in tally.entries:
+    for entry in (one for one in tally.entries if one.task != ledger.EMBEDDING):
         held = counts.get(entry.task, _Counts())
         read, written = held.read + entry.input_tokens, held.written + entry.output_tokens
         counts[entry.task] = _Counts(held.calls + 1, read, written)
@@ -217,5 +217,5 @@ class CountingRules(OfflineRules):
         )
         written = tokens.in_text(answered, self.model)
         entry = ledger.Entry(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
-        ledger.book(entry, 0.0)
+        ledger.book(replace(entry, replayed=True), 0.0)  # nobody is paid
         return output

@@ -1,9 +1,10 @@
 """Records of a searchable collection as hits. Every part that a flat scheme can search has these fields."""
 
 import json
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -68,6 +69,57 @@ def check(queries: Sequence[Query], k: int) -> None:
     for query in queries:
         if not query.text.strip():
             raise UsageError(f"The question {query.id!r} is empty. Ask something.")
+
+
+class Listed(Protocol):
+    """What of a hit a ranking is judged by."""
+
+    @property
+    def id(self) -> str:
+        """Whose."""
+        ...
+
+    @property
+    def doc_ids(self) -> Sequence[str]:
+        """The documents it stands for."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """Higher is better."""
+        ...
+
+
+def breach(hits: Sequence[Listed], k: int, known: Container[str] | None = None) -> str | None:
+    """How the hits for one question break the contract of a retriever; None where they keep it.
+
+    They are at most k, none comes twice, scores are finite and fall, and each names documents, of those `known`.
+    """
+    if len(hits) > k:
+        return f"it gives {len(hits)} hits and was asked for at most {k}"
+    ids = [hit.id for hit in hits]
+    if len(set(ids)) < len(ids):
+        return f"the hit {next(id for id in ids if ids.count(id) > 1)!r} comes twice"
+    for place, hit in enumerate(hits):
+        wrong = _wrong_score(hit, hits[place - 1] if place else None) or _wrong_documents(hit, known)
+        if wrong is not None:
+            return f"the hit {hit.id!r} {wrong}"
+    return None
+
+
+def _wrong_score(hit: Listed, before: Listed | None) -> str | None:
+    if not math.isfinite(hit.score):
+        return f"has the score {hit.score}, and scores are finite numbers"
+    if before is not None and hit.score > before.score:
+        return f"scores {hit.score}, more than {before.score} of the hit before it: hits are not best first"
+    return None
+
+
+def _wrong_documents(hit: Listed, known: Container[str] | None) -> str | None:
+    if not hit.doc_ids:
+        return "names no document"
+    unknown = [id for id in hit.doc_ids if known is not None and id not in known]
+    return f"names the document {unknown[0]!r}, which the corpus does not hold" if unknown else None
 
 
 def filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:

@@ -1,6 +1,6 @@
 """What a part is: its identity in a workspace, and the order in which parts are built."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,8 +8,8 @@ import regex
 from pydantic import BaseModel
 
 from ragindex import registry
-from ragindex.errors import UsageError
-from ragindex.interfaces import AskingPart, IndexingScheme, Part, SharingPart
+from ragindex.errors import BrokenPluginError, RagindexError, UsageError
+from ragindex.interfaces import AskingPart, IndexingScheme, PaidPlugin, Part, SharingPart
 from ragindex.text import VERSION as ANALYSIS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def part_key(part: Part[Any], means: Means) -> str:
     elif "model" in part.uses:
         own["model"] = means.llm
     if imported is None and isinstance(part, AskingPart):
-        own["prompts"] = [[task.name, task.version, task.hash] for task in part.tasks()]
+        own["prompts"] = [task.identity for task in part.tasks()]
     return f"{regex.sub(r'[^A-Za-z0-9_-]', '-', registry.name_of(model(part)))}-{registry.digest(own)}"
 
 
@@ -64,12 +64,62 @@ def tasks_of(scheme: IndexingScheme) -> tuple["Task[Any]", ...]:
 
     What its parts ask while they are built does not belong here.
     """
-    fields = model(scheme)
     own = scheme.tasks() if isinstance(scheme, AskingPart) else ()
-    values = [getattr(fields, name) for name in type(fields).model_fields]
-    members = [one for value in values for one in (value if isinstance(value, tuple | list) else (value,))]
-    wrapped = [one for one in members if isinstance(one, BaseModel) and hasattr(one, "parts")]
-    return tuple(dict.fromkeys((*own, *(task for one in wrapped for task in tasks_of(cast(IndexingScheme, one))))))
+    return tuple(dict.fromkeys((*own, *(task for base in bases_of(scheme) for task in tasks_of(base)))))
+
+
+def checked(scheme: IndexingScheme) -> IndexingScheme:
+    """The scheme, if it can say its parts and tasks. Raises BrokenPluginError where its own code fails."""
+    try:
+        in_order(scheme.parts())
+        tasks_of(scheme)
+    except RagindexError:
+        raise
+    except Exception as error:
+        raise broken(registry.name_of(model(scheme)), error) from error
+    return scheme
+
+
+def broken(method: str, error: Exception) -> BrokenPluginError:
+    """What is said of a method whose own code failed."""
+    return BrokenPluginError(
+        f"The method {method} is broken: {registry.said_of(error)}. Mend or uninstall it, or leave it out."
+    )
+
+
+def bases_of(scheme: IndexingScheme) -> tuple[IndexingScheme, ...]:
+    """The schemes among a scheme's parameters, alone or in a list, in the order of the parameters."""
+    members = [one for one in parameters_of(model(scheme)) if hasattr(one, "parts")]
+    return tuple(cast(IndexingScheme, one) for one in members)
+
+
+def parameters_of(plugin: BaseModel) -> Iterator[BaseModel]:
+    """The plugins among a plugin's parameters, alone or in a list; not those inside of these."""
+    for name in type(plugin).model_fields:
+        value = getattr(plugin, name)
+        members = value if isinstance(value, tuple | list) else (value,)
+        yield from (one for one in members if isinstance(one, BaseModel))
+
+
+def paid_by(plugin: Any) -> Iterator[PaidPlugin]:
+    """What among a plugin and its parameters, nested ones too, opens something whose requests cost money."""
+    if isinstance(plugin, PaidPlugin):
+        yield plugin
+    for inner in parameters_of(model(plugin)):
+        yield from paid_by(inner)
+
+
+def reads_k(scheme: IndexingScheme, largest: int) -> bool:
+    """Whether the first hits of a scheme can depend on how many are asked for, up to `largest`.
+
+    What the scheme says of itself (`reads_k`) counts. One that says nothing reads k where one of its bases does, and
+    where more than its `reads_k_above` are asked for.
+    """
+    own = getattr(scheme, "reads_k", None)
+    if own is not None:
+        return bool(own)
+    above = getattr(scheme, "reads_k_above", None)
+    return (above is not None and largest > above) or any(reads_k(base, largest) for base in bases_of(scheme))
 
 
 def uses_encoder(part: Part[Any]) -> bool:

@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ragindex.filters import Filter
-from ragindex.types import Query, Retrieval, Usage
+from ragindex.types import Query, Retrieval
 
 if TYPE_CHECKING:
+    from ragindex.language.prices import Prices
     from ragindex.language.setting import Setting
     from ragindex.language.tasks import Language, Task
     from ragindex.workspace import Workspace
@@ -42,8 +43,10 @@ class Retriever(Protocol):
 class IndexingScheme(Protocol):
     """A method: the parts it needs and a retriever over them. A frozen pydantic model.
 
-    A scheme whose algorithm reads k, so that its ten best are not the first ten of its twenty best, says so with an
-    attribute `reads_k = True`; it is then measured once for each k.
+    A scheme is measured once for each k where its ten best may not be the first ten of its twenty best. It says so with
+    an attribute `reads_k = True`, or `reads_k_above = N` where that holds only if more than N are asked for. A scheme
+    over bases says nothing of theirs: they are found among its parameters. `reads_k = False` says that it asks them for
+    as many whatever k is. `relative = True` says that two records can stand in another order under another filter.
     """
 
     version: ClassVar[int]
@@ -434,11 +437,23 @@ class TokenEncoder(Protocol):
 
 
 @runtime_checkable
-class CountingEncoder(Protocol):
-    """An encoder that knows what its calls cost in tokens and money (remote services)."""
+class PayingEncoder(Protocol):
+    """An encoder whose requests cost money (remote services).
 
-    def usage(self, texts: Sequence[str]) -> Usage:
-        """Tokens and money of encoding `texts`."""
+    It books each on the ledger when it is answered (ragindex.language.ledger), and sets money aside for it before it is
+    sent (ragindex.language.budget).
+    """
+
+    texts_a_request: int
+    """So many texts are encoded and kept together: what is paid is not lost when the next request fails."""
+
+
+@runtime_checkable
+class PaidPlugin(Protocol):
+    """What a plugin has besides when requests of what it opens cost money: a language model, an encoder, a reranker."""
+
+    def price_missing(self, prices: "Prices") -> str | None:
+        """What to say where its price is not known: a budget refuses it before anything is paid. None where it is."""
         ...
 
 
@@ -457,8 +472,11 @@ class EncoderPlugin(Protocol):
 
     argument: ClassVar[str]
 
-    def open(self) -> Encoder:
-        """The working encoder; raises MissingExtraError with the install line where a package is missing."""
+    def open(self, setting: "Setting | None" = None) -> Encoder:
+        """The working encoder; raises MissingExtraError with the install line where a package is missing.
+
+        `setting` holds prices and the budget, for encoders that pay.
+        """
         ...
 
 

@@ -12,7 +12,7 @@ from ragindex import registry, tree_view
 from ragindex.console import EncoderOption, JsonOption, WorkspaceOption, emit, existing, out, table
 from ragindex.disk import Disk
 from ragindex.errors import MissingPartError, RagindexError, UnknownNameError, UsageError
-from ragindex.identity import in_order
+from ragindex.identity import checked, in_order
 from ragindex.interfaces import Collection, Part
 from ragindex.manifest import PartRecord
 from ragindex.specs import parse
@@ -192,8 +192,8 @@ def _methods_with(wanted: Callable[[Part[Any]], bool]) -> list[str]:
     found = []
     for method in registry.names("schemes"):
         try:
-            parts = in_order(registry.scheme(method).parts())
-        except (RagindexError, ImportError):  # what cannot be made builds nothing
+            parts = in_order(checked(registry.scheme(method)).parts())
+        except RagindexError:  # what cannot be made builds nothing
             continue
         if any(map(wanted, parts)):
             found.append(method)

@@ -15,7 +15,15 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, ValidationError
 
-from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
+from ragindex import plugin_code
+from ragindex.errors import (
+    BrokenPluginError,
+    MissingExtraError,
+    NameTakenError,
+    RagindexError,
+    UnknownNameError,
+    UsageError,
+)
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LanguagePlugin, Part, StorePlugin
 from ragindex.plugin import Plugin, require_no_secrets
 from ragindex.specs import Spec, parse, render
@@ -30,6 +38,13 @@ _SINGULAR = {
     "llms": "language model",
     "corpora": "corpus",
     "commands": "command",
+}
+_MUST_HAVE: Mapping[str, tuple[tuple[str, ...], ...]] = {  # of the classes in a group: one of these sets of attributes
+    "schemes": (("version", "parts", "open"),),
+    "parts": (("version", "uses", "inputs", "apply", "finish", "open"),),
+    "encoders": (("open",), ("fit", "load")),
+    "stores": (("open", "finishes_by"),),
+    "llms": (("open",),),
 }
 Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
 
@@ -63,15 +78,52 @@ def entry(group: Group, name: str) -> EntryPoint:
 
 
 def load(group: Group, name: str) -> Any:
-    """The object behind a name. Raises MissingExtraError where an import of it fails for want of a package."""
+    """The object behind a name.
+
+    Raises MissingExtraError where an import of it fails for want of a package, BrokenPluginError where it cannot be
+    loaded for any other reason, or is not what the group takes.
+    """
     point = entry(group, name)
     try:
-        return point.load()
+        found = point.load()
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"The {_SINGULAR[group]} {name!r} needs the package {error.name!r}, which is not installed. "
             f"Run: pip install {_install_target(point)}"
         ) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(group, name, point, said_of(error)) from error
+    wrong = _wrong(group, found)
+    if wrong:
+        raise _broken(group, name, point, wrong)
+    return found
+
+
+def said_of(error: BaseException) -> str:
+    """The kind of an error that is not ours, and what it says, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _wrong(group: Group, found: Any) -> str | None:
+    """Why an object is not what the group takes; None where it is."""
+    sets = _MUST_HAVE.get(group)
+    if sets is None:
+        return None if callable(found) else f"a {_SINGULAR[group]} must be a function, and it is {found!r}"
+    if not (isinstance(found, type) and issubclass(found, BaseModel) and found.model_config.get("frozen")):
+        return f"a {_SINGULAR[group]} must be a frozen pydantic model (ragindex.plugin.Plugin), and it is {found!r}"
+    missing = [[name for name in one if not _has(found, name)] for one in sets]
+    return None if not all(missing) else f"a {_SINGULAR[group]} must have {missing[0][0]!r}, and it has none"
+
+
+def _has(plugin: type[BaseModel], name: str) -> bool:
+    return hasattr(plugin, name) or name in plugin.model_fields
+
+
+def _broken(group: Group, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
+    owner = f" of {point.dist.name}" if point.dist else ""
+    return BrokenPluginError(
+        f"The {_SINGULAR[group]} {name!r} ({point.value}{owner}) is broken: {reason}. Mend or uninstall it."
+    )
 
 
 def _install_target(point: EntryPoint) -> str:
@@ -109,6 +161,10 @@ def create(group: Group, written: Written) -> Any:
         return plugin.model_validate(params)
     except ValidationError as error:
         raise UsageError(_explain(spec.name, plugin, error)) from error
+    except RagindexError:  # of a plugin inside
+        raise
+    except Exception as error:
+        raise _broken(group, spec.name, entry(group, spec.name), said_of(error)) from error
 
 
 def _spec(written: str | Mapping[str, Any] | Spec) -> Spec:
@@ -147,6 +203,11 @@ def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
 
 
 # ---------------------------------------------------------------- naming what was made
+
+
+def is_ours(group: Group, name: str) -> bool:
+    """Whether a name stands for nothing but a plugin of this distribution. Imports nothing."""
+    return all(point.module.partition(".")[0] in plugin_code.OURS for point in _table(group).get(name, ()))
 
 
 def name_of(plugin: BaseModel) -> str:
@@ -202,7 +263,10 @@ def digest(value: Any) -> str:
 
 
 def fingerprint(plugin: BaseModel) -> str:
-    """What a plugin's results depend on as far as it knows: its name, version and parameters, nested ones too."""
+    """What a plugin's results depend on as far as it knows: its name, version and parameters, nested ones too.
+
+    And its code, where it is not ours (ragindex.plugin_code).
+    """
     return digest(_with_versions(plugin, None))
 
 
@@ -211,7 +275,9 @@ def _with_versions(value: Any, plain: Any) -> Any:
     if isinstance(value, BaseModel):
         plain = value.model_dump(mode="json")
         fields = {key: _with_versions(getattr(value, key), plain[key]) for key in type(value).model_fields}
-        return {"name": name_of(value), "version": getattr(type(value), "version", 0), "params": fields}
+        source = plugin_code.of(type(value))
+        code = {} if source is None else {"source": source}
+        return {"name": name_of(value), "version": getattr(type(value), "version", 0), "params": fields, **code}
     if isinstance(value, tuple | list):
         return [_with_versions(*pair) for pair in zip(value, plain, strict=True)]
     return plain

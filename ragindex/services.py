@@ -177,12 +177,24 @@ class Trouble:
         return self.message if self.status is None else f"status {self.status}: {self.message}"
 
 
-class TroubleError(Exception):
-    """Carries a Trouble from a request to whoever decides what is told to the user."""
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """What a service counted for one answer, whether or not the answer can be used."""
 
-    def __init__(self, trouble: Trouble) -> None:
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+class TroubleError(Exception):
+    """Carries a Trouble from a request to whoever decides what is told to the user.
+
+    `billed` is what the service counted, where it answered all the same.
+    """
+
+    def __init__(self, trouble: Trouble, billed: Billed | None = None) -> None:
         super().__init__(str(trouble))
-        self.trouble = trouble
+        self.trouble, self.billed = trouble, billed
 
 
 def asked(call: Callable[[], _Given], key: str) -> _Given:

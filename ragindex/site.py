@@ -10,13 +10,11 @@ import pyarrow as pa
 
 from ragindex import meter
 from ragindex.documents import Documents
-from ragindex.encoders.cached import CachedEncoder
 from ragindex.errors import MissingPartError
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, Encoder, Floats, Found, Request, Resident, Schema, Store, TokenEncoder
+from ragindex.interfaces import Collection, Encoder, Found, Request, Resident, Schema, Store
 from ragindex.language.tasks import Language
 from ragindex.readers import Lease
-from ragindex.types import Usage
 
 _LONGEST_REASON = 300
 
@@ -162,42 +160,3 @@ class MeteredCollection:
     def describe(self) -> Mapping[str, str | int | float]:
         """Passed on."""
         return self.inner.describe()
-
-
-@dataclass
-class BuildEncoder:
-    """The encoder while a part is built: keeps what the texts cost when first encoded, and what was paid now."""
-
-    inner: CachedEncoder
-    first: Usage = field(default_factory=Usage)
-    spent: Usage = field(default_factory=Usage)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.inner, TokenEncoder):
-            self.encode_tokens = self.inner.encode_tokens
-            self.encode_queries_with_tokens = self.inner.encode_queries_with_tokens
-
-    @property
-    def id(self) -> str:
-        """The encoder's id."""
-        return self.inner.id
-
-    @property
-    def dimensions(self) -> int:
-        """The length of the vectors."""
-        return self.inner.dimensions
-
-    def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """Through the vector cache."""
-        vectors, first, spent = self.inner.encode_documents_with_usage(texts)
-        self.first += first
-        self.spent += spent
-        return vectors
-
-    def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Passed on."""
-        return self.inner.encode_queries(texts)
-
-    def forget(self, texts: Sequence[str]) -> None:
-        """Passed on."""
-        self.inner.forget(texts)

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from ragindex import revisions
 from ragindex.coverage import Coverage
+from ragindex.encoders.cached import CachedEncoder
 from ragindex.interfaces import Change, Part, SharingPart, Store
 from ragindex.language import ledger
 from ragindex.manifest import PartRecord
 from ragindex.parts import kept_files
 from ragindex.progress import bar
 from ragindex.registry import describe, name_of
-from ragindex.site import BuildEncoder, PartSite
+from ragindex.site import PartSite
 from ragindex.types import Usage
 
 _BATCH = 1024
@@ -36,7 +37,7 @@ class Building:
     part: Part[Any]
     inputs: tuple["Building", ...]
     site: PartSite
-    encoder: BuildEncoder | None
+    encoder: CachedEncoder | None
     encoder_name: str
     coverage: Coverage
     finished_before: float = 0.0
@@ -132,20 +133,15 @@ def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
 
 def _apply(task: Building, change: Change) -> Usage:
     """Apply a batch; what it cost as if nothing had been encoded or asked before."""
-    return _cost(task, lambda: task.part.apply(change, task.site))
+    return _cost(lambda: task.part.apply(change, task.site))
 
 
-def _cost(task: Building, work: Callable[[], None]) -> Usage:
-    if task.encoder is not None:
-        task.encoder.first = task.encoder.spent = Usage()
+def _cost(work: Callable[[], None]) -> Usage:
     start = time.perf_counter()
     with ledger.attributed(phase="index"), ledger.recording() as asked:
         work()
     seconds = time.perf_counter() - start + asked.correction
-    cost = replace(asked.first, seconds=seconds)
-    if task.encoder is None:
-        return cost
-    return cost + replace(task.encoder.first, seconds=task.encoder.first.seconds - task.encoder.spent.seconds)
+    return replace(asked.first, seconds=seconds)
 
 
 def finished(key: str, store: Store) -> tuple[dict[str, int], int]:
@@ -165,7 +161,7 @@ def finished(key: str, store: Store) -> tuple[dict[str, int], int]:
 def _finish(task: Building, corpus: str) -> PartRecord:
     """Make what can only be made whole, and say what readers are to be pinned to."""
     store = task.site.store
-    whole = _cost(task, lambda: task.part.finish(task.site))
+    whole = _cost(lambda: task.part.finish(task.site))
     start = time.perf_counter()
     finish_seconds = task.finished_before + whole.seconds
     cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ragindex import cleaning, disk, durable, imports, journal, mending, readers, registry, revisions, sources, tracing
 from ragindex import manifest as manifests
@@ -17,9 +17,39 @@ from ragindex.disk import Disk
 from ragindex.documents import SCHEMA, Changed, Documents
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.fitting import Encoders
-from ragindex.errors import EngineError, MissingPartError, StoreError, UsageError, WorkspaceError, WriterBusyError
-from ragindex.identity import Means, in_order, model, part_key, parts_of, shares_records, tasks_of, uses_encoder
-from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, Part, Retriever, Store, StorePlugin
+from ragindex.errors import (
+    BrokenPluginError,
+    EngineError,
+    MissingExtraError,
+    MissingPartError,
+    NameTakenError,
+    StoreError,
+    UnknownNameError,
+    UsageError,
+    WorkspaceError,
+    WriterBusyError,
+)
+from ragindex.identity import (
+    Means,
+    in_order,
+    model,
+    paid_by,
+    part_key,
+    parts_of,
+    shares_records,
+    tasks_of,
+    uses_encoder,
+)
+from ragindex.interfaces import (
+    Encoder,
+    ImportingPart,
+    IndexingScheme,
+    PaidPlugin,
+    Part,
+    Retriever,
+    Store,
+    StorePlugin,
+)
 from ragindex.journal import DamagedJournalError, Journal
 from ragindex.language.opened import Model
 from ragindex.language.setting import Setting
@@ -29,7 +59,7 @@ from ragindex.progress import bar
 from ragindex.readers import Lease, State
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
-from ragindex.site import BuildEncoder, PartSite
+from ragindex.site import PartSite
 from ragindex.sources import Asking, Placed
 from ragindex.sync import Building, Synced, bring_up, finished
 from ragindex.text import language_warning
@@ -120,8 +150,8 @@ class Workspace:
             settings = settled(folder, held, language, cutting, plugin)  # somebody else may have made it meanwhile
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
-        encoders = Encoders(folder, chosen, settings.language, seed)
         asked = replace(asking or Setting(), seed=seed)
+        encoders = Encoders(folder, chosen, settings.language, seed, asked)
         asks = Model(folder, registry.llm(llm or held.llm or "offline"), asked, keep_calls)
         return cls(folder, held, plugin, opened, encoders, asks, seed)
 
@@ -247,6 +277,7 @@ class Workspace:
         if self._up_to_date(parts) and not damaged:
             self._clean_later()
             return Synced()
+        self.require_prices(parts)
         with self._writing("ragindex sync") as corpus:
             wanted = corpus.passage_revisions()
             if not len(wanted) and not self.manifest.parts:
@@ -372,6 +403,34 @@ class Workspace:
         asking = [part for part in self.all_parts(scheme) if "model" in part.uses and self._imported(part) is None]
         return bool(tasks_of(scheme) or asking)
 
+    def unpriced(self, plugins: Iterable[IndexingScheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
+        """Of who would be paid for `plugins`, and with `reads` for reading, those without a price.
+
+        What to say of each, by how it is written. Asks nobody.
+        """
+        prices, found = self.model.setting.prices, dict[str, str]()
+        for plugin in self._paid(tuple(plugins), reads):
+            missing = plugin.price_missing(prices)
+            if missing is not None:
+                found[registry.label(model(plugin))] = missing
+        return found
+
+    def require_prices(self, plugins: Iterable[IndexingScheme | Part[Any]], *, reads: bool = False) -> None:
+        """Raises UsageError where there is a budget, and somebody who would be paid for `plugins` has no price."""
+        if self.model.setting.budget is not None:
+            for missing in self.unpriced(plugins, reads=reads).values():
+                raise UsageError(missing)
+
+    def _paid(self, plugins: Sequence[IndexingScheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
+        parts = in_order(part for plugin in plugins for part in parts_of(plugin))
+        yield from (one for plugin in (*plugins, *parts) for one in paid_by(plugin))
+        asking = any("model" in part.uses and self._imported(part) is None for part in parts)
+        asks = reads or asking or any(hasattr(one, "parts") and tasks_of(cast(IndexingScheme, one)) for one in plugins)
+        if asks and isinstance(self.model.plugin, PaidPlugin):
+            yield self.model.plugin
+        if any("encoder" in part.uses for part in parts) and isinstance(self.encoders.plugin, PaidPlugin):
+            yield self.encoders.plugin
+
     def failures(self, scheme: IndexingScheme) -> dict[str, dict[str, str]]:
         """The passages that a scheme's parts could not be made for, with the reason, by the part's name."""
         records = [self._record(part) for part in self.all_parts(scheme)]
@@ -407,7 +466,7 @@ class Workspace:
     def _asked(self, scheme: IndexingScheme) -> dict[str, Any]:
         """What a ranking depends on besides, where a language model is asked: by parts that failed, by the scheme."""
         failed = self.failures(scheme)
-        asked = [[task.name, task.version, task.hash] for task in tasks_of(scheme)]
+        asked = [task.identity for task in tasks_of(scheme)]
         return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": asked} if asked else {})}
 
     def _key(self, part: Part[Any], encoder: str | None) -> str:
@@ -495,12 +554,12 @@ class Workspace:
             if lost or f"{key}.coverage" not in names:  # what is not covered may be left from a part half dropped
                 self._drop(key, names)
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
-            metered = BuildEncoder(encoder) if encoder is not None and "encoder" in part.uses else None
-            site = self._site(part, key, inputs, corpus, metered)
+            used = encoder if "encoder" in part.uses else None
+            site = self._site(part, key, inputs, corpus, used)
             coverage = self._coverage(part, key, names)
             earlier = self.manifest.parts.get(key) if getattr(type(part), "finishes_changes", False) else None
             finished = earlier.finish_seconds if earlier else 0.0
-            tasks[key] = Building(key, part, inputs, site, metered, self.encoders.name, coverage, finished)
+            tasks[key] = Building(key, part, inputs, site, used, self.encoders.name, coverage, finished)
         return list(tasks.values())
 
     def _coverage(self, part: Part[Any], key: str, names: Sequence[str]) -> Coverage:
@@ -513,7 +572,7 @@ class Workspace:
             return Coverage.open(self.store, key, kept, shares=shares_records(part))
 
     def _site(
-        self, part: Part[Any], key: str, inputs: Sequence[Building], corpus: Documents, encoder: BuildEncoder | None
+        self, part: Part[Any], key: str, inputs: Sequence[Building], corpus: Documents, encoder: CachedEncoder | None
     ) -> PartSite:
         def open_inputs() -> tuple[Any, ...]:
             return tuple(task.part.open(task.site.reopened()) for task in inputs)
@@ -667,8 +726,16 @@ class Workspace:
     def _finished_parts(self) -> list[Part[Any]]:
         """Those that are made with this encoder, language model and seed."""
         names = {None, self.encoders.name}
-        held = [(key, registry.part(r.part)) for key, r in self.manifest.parts.items() if r.encoder_name in names]
-        return [part for key, part in held if key == self._key(part, self._pinned_encoder(part))]
+        held = [(key, self._plugin_of(r)) for key, r in self.manifest.parts.items() if r.encoder_name in names]
+        return [part for key, part in held if part and key == self._key(part, self._pinned_encoder(part))]
+
+    def _plugin_of(self, record: PartRecord) -> Part[Any] | None:
+        """A recorded part as a plugin; None, and a warning, where it is broken or not installed any more."""
+        try:
+            return registry.part(record.part)
+        except (UnknownNameError, NameTakenError, MissingExtraError, BrokenPluginError) as error:
+            warnings.warn(f"The part {record.name} stays as it was. {error}", StaleWarning, stacklevel=2)
+            return None
 
     def _texts(self, corpus: Documents, ids: Sequence[str]) -> list[str]:
         texts: list[str] = []

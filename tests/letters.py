@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from ragindex.interfaces import Floats
+from ragindex.language.setting import Setting
 from ragindex.plugin import Plugin
 
 ENCODED: list[str] = []
@@ -19,7 +20,7 @@ class Letters(Plugin):
     argument: ClassVar[str] = "name"
     name: str = "letters"
 
-    def open(self) -> "LettersEncoder":
+    def open(self, setting: Setting | None = None) -> "LettersEncoder":
         return LettersEncoder()
 
 

@@ -223,7 +223,7 @@ class WrittenVectors(Plugin):
     questions: tuple[str, ...]
     cosines: dict[str, dict[str, float]]
 
-    def open(self) -> "WrittenEncoder":
+    def open(self, setting: Setting | None = None) -> "WrittenEncoder":
         return WrittenEncoder(self.questions, self.cosines)
 
 

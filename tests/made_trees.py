@@ -28,7 +28,7 @@ class Compass(Plugin):
     argument: ClassVar[str] = "name"
     name: str = "compass"
 
-    def open(self) -> "CompassEncoder":
+    def open(self, setting: Setting | None = None) -> "CompassEncoder":
         return CompassEncoder()
 
 

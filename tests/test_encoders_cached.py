@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ from ragindex.encoders import cached
 from ragindex.encoders.cached import CachedEncoder, shared_questions
 from ragindex.errors import ServiceError, StoreError
 from ragindex.interfaces import Floats, TokenEncoder, TokenVectors
+from ragindex.language import ledger
+from ragindex.language.ledger import Entry
 from ragindex.types import Usage
 
 
@@ -44,12 +46,18 @@ class Plain:
     encode_queries = encode_documents
 
 
-class Counting(Plain):
-    """A token is a character; a thousand of them cost 1."""
+@dataclass
+class Paying(Plain):
+    """A token is a character; a thousand of them cost 1. A request has four texts."""
 
-    def usage(self, texts: Sequence[str]) -> Usage:
-        tokens = sum(map(len, texts))
-        return Usage(input_tokens=tokens, money=tokens / 1000)
+    texts_a_request: int = 4
+    priced: bool = True
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        vectors, tokens = super().encode_documents(texts), sum(map(len, texts))
+        entry = Entry(ledger.EMBEDDING, self.id, input_tokens=tokens, money=tokens / 1000 if self.priced else None)
+        ledger.book(replace(entry, seconds=0.25), 0.25)
+        return vectors
 
 
 class Tokens(Plain):
@@ -94,8 +102,9 @@ def test_another_encoder_has_its_own(path: Path) -> None:
 
 
 def test_nothing_to_encode(path: Path) -> None:
-    vectors, first, spent = CachedEncoder(Plain(), path).encode_documents_with_usage([])
-    assert (vectors.shape, vectors.dtype, first, spent) == ((0, 4), np.float32, Usage(), Usage())
+    with ledger.recording() as asked:
+        vectors = CachedEncoder(Paying(), path).encode_documents([])
+    assert (vectors.shape, vectors.dtype, asked.entries) == ((0, 4), np.float32, ())
 
 
 def test_questions_are_not_kept(tmp_path: Path) -> None:
@@ -141,20 +150,55 @@ def test_question_time_is_booked(path: Path) -> None:
 
 
 def test_cost_is_told_as_first_paid(path: Path) -> None:
-    _, first, spent = CachedEncoder(Counting(), path).encode_documents_with_usage(["aa", "bbbb", "aa"])
-    assert (spent.input_tokens, spent.money) == (6, 0.006)
-    assert (first.input_tokens, first.money, first.seconds) == pytest.approx((6, 0.006, spent.seconds))
-    assert spent.seconds > 0
+    asked = _encoded(path, ["aa", "bbbb", "aa"])
+    assert asked.first == asked.spent == Usage(0.25, 6, 0, 0.006)
 
-    _, first, spent = CachedEncoder(Counting(), path).encode_documents_with_usage(["bbbb", "c" * 10])
-    assert (spent.input_tokens, spent.money) == (10, 0.01)
+    asked = _encoded(path, ["bbbb", "c" * 10])
+    assert asked.spent == Usage(0.25, 10, 0, 0.01)
     share = 6 * 5 / 8  # bbbb and a separator, of the first batch's eight
-    assert first.input_tokens == round(share + 10)
-    assert first.money == pytest.approx(share / 1000 + 0.01)
-    assert first.seconds > spent.seconds
+    assert asked.first.input_tokens == round(share + 10)
+    assert asked.first.money == pytest.approx(share / 1000 + 0.01)
+    assert asked.correction > 0  # what the kept vector took
 
-    _, again, spent = CachedEncoder(Counting(), path).encode_documents_with_usage(["bbbb", "c" * 10])
-    assert (again, spent) == (first, Usage())
+    again = _encoded(path, ["bbbb", "c" * 10])
+    assert (again.first.input_tokens, again.first.money) == pytest.approx(
+        (asked.first.input_tokens, asked.first.money), abs=1e-9
+    )
+    assert again.spent == Usage()
+
+
+def test_what_was_paid_is_kept_request_by_request(path: Path) -> None:
+    with ledger.recording() as asked, pytest.raises(ServiceError):
+        CachedEncoder(Paying(fails_at="text 7 "), path).encode_documents(_texts(10))
+    inner = Paying()
+    with ledger.recording() as rest:
+        CachedEncoder(inner, path).encode_documents(_texts(10))
+    assert inner.seen == [_texts(10)[4:8], _texts(10)[8:]]
+    whole = sum(map(len, _texts(10)))
+    assert asked.spent.input_tokens + rest.spent.input_tokens == whole
+    assert rest.first.input_tokens == pytest.approx(whole, abs=1)
+
+
+def test_money_that_was_not_known_stays_unknown(path: Path) -> None:
+    with ledger.recording() as asked:
+        CachedEncoder(Paying(priced=False), path).encode_documents(["aa"])
+    assert asked.unpriced == {"plain"}
+    replayed = _encoded(path, ["aa", "b"])
+    assert [entry.money for entry in replayed.entries] == [None, 0.001]
+
+
+def test_vectors_of_an_encoder_that_costs_nothing_are_not_booked(path: Path) -> None:
+    CachedEncoder(Plain(), path).encode_documents(["a"])
+    with ledger.recording() as asked:
+        CachedEncoder(Plain(), path).encode_documents(["a"])
+    assert asked.entries == ()
+    assert asked.correction > 0
+
+
+def _encoded(path: Path, texts: Sequence[str]) -> ledger.Tally:
+    with ledger.recording() as asked:
+        CachedEncoder(Paying(), path).encode_documents(texts)
+    return asked
 
 
 def test_batches_are_committed_one_by_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import openai_server
 import pytest
-from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status
+from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status, usage
 
 from ragindex import registry
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
-from ragindex.errors import ServiceError, UsageError
-from ragindex.interfaces import CountingEncoder, TokenEncoder
-from ragindex.types import Usage
+from ragindex.errors import BudgetError, ServiceError, UsageError
+from ragindex.interfaces import TokenEncoder
+from ragindex.language import ledger
+from ragindex.language.budget import Budget
+from ragindex.language.setting import Setting
 
 TEXTS = ["one red fish", "two", "the blue fish swims"]
 
@@ -64,27 +66,67 @@ def test_blank_texts_are_not_sent(server: OpenAIServer) -> None:
     assert [request.body["input"] for request in server.requests] == [["one"]]
 
 
-def test_usage_is_what_the_service_counted(server: OpenAIServer) -> None:
+def test_what_the_service_counted_is_booked_once_a_request(server: OpenAIServer) -> None:
     encoder = _opened(batch_size=2, price=2.0)
-    assert isinstance(encoder, CountingEncoder)
     assert not isinstance(encoder, TokenEncoder)
-    encoder.encode_documents(TEXTS)
-    assert encoder.usage(TEXTS) == Usage(input_tokens=8, money=8 * 2.0 / 1e6)
-    characters = sum(map(len, TEXTS))
-    assert encoder.usage(["x" * characters]) == Usage(input_tokens=8, money=8 * 2.0 / 1e6)  # as long, as many
-    assert _opened().usage(["x" * 40]).input_tokens == 10
+    with ledger.recording() as asked:
+        encoder.encode_documents(TEXTS)
+    assert [(entry.task, entry.input_tokens, entry.estimated) for entry in asked.entries] == [
+        ("embedding", 4, False),
+        ("embedding", 4, False),
+    ]
+    assert asked.spent.money == pytest.approx(8 * 2.0 / 1e6)
 
 
-def test_usage_belongs_to_the_thread_that_encoded(server: OpenAIServer) -> None:
+def test_the_list_of_prices_counts_where_no_price_is_given(server: OpenAIServer) -> None:
+    with ledger.recording() as asked:
+        _opened(model="text-embedding-3-small").encode_documents(TEXTS)
+        _opened(model="unheard-of").encode_documents(TEXTS)
+    assert [entry.money for entry in asked.entries] == [pytest.approx(8 * 0.02 / 1e6), None]
+
+
+def test_an_answer_that_cannot_be_used_is_paid_all_the_same(server: OpenAIServer) -> None:
+    server.faults.append(embedding([float("nan")] * NATIVE))
+    with ledger.recording() as asked, pytest.raises(ServiceError):
+        _opened(price=2.0).encode_documents(TEXTS)
+    assert (asked.spent.input_tokens, asked.spent.money) == (8, pytest.approx(8 * 2.0 / 1e6))
+
+
+def test_what_the_service_does_not_count_is_estimated(server: OpenAIServer) -> None:
+    server.faults.append(usage(None))
+    with ledger.recording() as asked:
+        _opened(price=2.0).encode_documents(["four letters and more"])
+    assert [(entry.input_tokens, entry.estimated) for entry in asked.entries] == [(6, True)]
+
+
+def test_what_is_encoded_in_threads_is_booked_where_it_was_asked(server: OpenAIServer) -> None:
     encoder = _opened()
     batches = [[f"{'word ' * n}{n}"] for n in range(1, 9)]
 
     def counted(batch: list[str]) -> int:
-        encoder.encode_documents(batch)
-        return encoder.usage(batch).input_tokens
+        with ledger.recording() as asked:
+            encoder.encode_documents(batch)
+        return asked.spent.input_tokens
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(counted, batches)) == [n + 1 for n in range(1, 9)]
+
+
+def test_a_budget_stops_before_the_request_that_would_pass_it(server: OpenAIServer) -> None:
+    budget = Budget(100.0)
+    encoder = OpenAICompatible(model="small", dimensions=NATIVE, batch_size=1, price=1e6).open(Setting(budget=budget))
+    with ledger.recording() as asked, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is used up"):
+        encoder.encode_documents([f"a b c d e f {n}" for n in range(50)])  # seven tokens each
+    assert asked.spent.money == budget.spent == 7.0 * len(server.requests)
+    assert 80 < budget.spent <= 100
+
+
+def test_a_budget_needs_a_price_before_anything_is_paid(server: OpenAIServer) -> None:
+    with pytest.raises(
+        UsageError, match=r"A budget needs the price of small.* Or give it here: openai\(model=\"small\""
+    ):
+        OpenAICompatible(model="small").open(Setting(budget=Budget(1.0)))
+    assert server.requests == []
 
 
 def test_id_names_model_dimensions_and_address(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,14 +149,6 @@ def test_nothing_found_is_nothing_asked(tmp_path: Path) -> None:
     assert (found.hits, tally.entries) == ((), ())
 
 
-def test_it_reads_k_where_its_base_does() -> None:
-    assert [registry.scheme(f"rerank(base={base})").reads_k for base in ("bm25", "hybrid", "composed")] == [
-        False,
-        False,
-        True,
-    ]
-
-
 # ---------------------------------------------------------------- a language model
 
 

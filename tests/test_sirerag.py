@@ -270,7 +270,7 @@ def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer
 class Signs(Compass):
     """As Compass; a sentence about X points along the first axis, others along the last."""
 
-    def open(self) -> CompassEncoder:
+    def open(self, setting: Setting | None = None) -> CompassEncoder:
         return SignsEncoder()
 
 

@@ -50,6 +50,21 @@ def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+def test_the_contract_finds_out_that_it_reads_k(site: Path, tmp_path: Path) -> None:
+    said = "    reads_k: ClassVar[bool] = True\n"
+    assert said in blocks("python")[0]
+    silent = blocks("python")[0].replace(said, "").replace("SharedNames(Plugin)", "Silent(Plugin)")
+    (tmp_path / "silent_names.py").write_text(silent.replace("settings: SharedNames", "settings: Any"))
+    test = tmp_path / "test_silent.py"
+    test.write_text(
+        "from ragindex.testing import check_cutoffs\nfrom silent_names import Silent\n\n\n"
+        "def test_cutoffs(tmp_path):\n    check_cutoffs(Silent(), tmp_path, 'lsa')\n"
+    )
+    done = run(site, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test), cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "it reads k, and must say reads_k = True" in done.stdout
+
+
 def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()
@@ -68,3 +83,8 @@ def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     assert [method["label"] for method in found["methods"]] == ["bm25", "shared-names", "shared-names(seeds=1)"]
     assert [method["metrics"]["R@2"] for method in found["methods"]] == [1.0, 1.0, 1.0]
     assert found["methods"][1]["index"]["parts"].keys() == {"passages", "names"}
+    again = run(site, *command, "--k", "1,2", "--json", "-", cwd=tmp_path)
+    told = json.loads(again.stdout)["notes"][0]
+    assert re.search(r"bm25, shared-names, shared-names\(seeds=1\): 2 answers each read from \d\d:\d\d; --fresh", told)
+    answered = {path.name for path in tmp_path.rglob("answers-*.jsonl")}
+    assert answered == {"answers-1.jsonl", "answers-2.jsonl"}  # shared-names reads k, and is asked for each

@@ -16,6 +16,7 @@ from openai_server import KEY, OpenAIServer
 from ragindex import interfaces, registry, testing
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Floats
+from ragindex.language.setting import Setting
 from ragindex.parts import token_vectors
 from ragindex.parts.token_segments import Places, Scores, asked, compressed, maxsim, restored
 from ragindex.parts.token_vectors import TokenIndex, TokenVectors
@@ -263,7 +264,7 @@ def test_what_a_crash_left_is_cleared_away(tmp_path: Path) -> None:
 class Spelt(Letters):
     """A token a letter: another corpus does not change it, as it changes lsa. Registered nowhere."""
 
-    def open(self) -> "SpeltEncoder":
+    def open(self, setting: Setting | None = None) -> "SpeltEncoder":
         return SpeltEncoder()
 
 

@@ -182,15 +182,18 @@ def test_an_encoder_without_a_price_has_no_money(
     priced = CachedEncoder(OpenAICompatible(model="heard-of", price=1e6).open(), tmp_path / "vectors.sqlite")
     for encoder, money in ((unpriced, None), (priced, 2.0)):
         for _ in range(2):  # the second time from the file
-            _, first, _ = encoder.encode_documents_with_usage(["two words"])
-            assert (first.input_tokens, first.money) == (2, money)
+            with ledger.recording() as tally:
+                encoder.encode_documents(["two words"])
+            assert (tally.first.input_tokens, tally.first.money) == (2, money)
         with ledger.recording() as tally:
             encoder.encode_queries(["two words"])
         assert tally.first.money == money
     own = tmp_path / "prices.yaml"
     own.write_text("models:\n  unheard-of: {input: 500000.0, output: 0.0}\n")
     monkeypatch.setenv("RAGINDEX_PRICES", str(own))
-    assert OpenAICompatible(model="unheard-of").open().usage(["two words"]).money == pytest.approx(1.0)
+    with ledger.recording() as tally:
+        OpenAICompatible(model="unheard-of").open().encode_documents(["two words"])
+    assert tally.first.money == pytest.approx(1.0)
 
 
 def test_kept_calls_without_a_price_have_a_dash(server: OpenAIServer, tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
@@ -19,10 +18,11 @@ from ragindex.encoders.common import encodable
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.hiding import secrets_in
 from ragindex.language import ledger, tokens
-from ragindex.language.budget import Booking
+from ragindex.language.budget import set_aside
 from ragindex.language.cache import Answer, Cache, CallCache, NoCache, Origin
 from ragindex.language.limits import Limits
 from ragindex.language.opened import CALLS
+from ragindex.language.prices import Prices
 from ragindex.language.setting import Setting
 from ragindex.language.tasks import Task
 from ragindex.plugin import Plugin
@@ -88,6 +88,10 @@ class Endpoint(Plugin):
             raise ValueError("an address in small letters, without a slash at the end")
         return base_url
 
+    def price_missing(self, prices: Prices) -> str | None:
+        """What to say where neither `search_price` nor the list names one."""
+        return None if self.search_price is not None else prices.missing(self.model)
+
     def tasks(self) -> tuple[Task[Any], ...]:
         """Nothing of the workspace's language model."""
         return ()
@@ -100,8 +104,9 @@ class Endpoint(Plugin):
         if not self.base_url:
             raise UsageError(f"endpoint:{self.model} needs the address of its service: set {_URL}, as http://…/v1.")
         setting = workspace.model.setting
-        if setting.budget is not None and self.search_price is None:
-            setting.prices.require(self.model)
+        missing = self.price_missing(setting.prices)
+        if setting.budget is not None and missing is not None:
+            raise UsageError(missing)
         kept = isinstance(setting.cache, NoCache) and workspace.model.keep_calls
         cache = Cache(workspace.folder / CALLS) if kept else setting.cache
         limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock)
@@ -126,8 +131,17 @@ class EndpointScoring:
         text = json.dumps([self.plugin.base_url, self.plugin.version, body], ensure_ascii=False)
         key = hashlib.sha256(f"{TASK} {text}".encode()).hexdigest()
         with self.cache.claimed(key):
-            kept = self.cache.get(key)
-            answer = kept or self._pay(body, key)
+            answer = self.cache.get(key)
+            if answer is None:
+                answer = self._pay(body, start)
+                origin = Origin(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url)
+                self.cache.put(key, origin, answer)
+                return read(answer.text).said
+        self._book(answer, time.perf_counter() - start, replayed=True)
+        return read(answer.text).said
+
+    def _book(self, answer: Answer, now: float, *, replayed: bool = False) -> float:
+        """Record an answer that took `now` seconds here; its money, as far as is known."""
         entry = ledger.Entry(
             TASK,
             self.plugin.model,
@@ -135,41 +149,42 @@ class EndpointScoring:
             estimated=answer.estimated,
             money=answer.money,
             seconds=answer.seconds,
-            replayed=kept is not None,
+            replayed=replayed,
         )
-        ledger.book(entry, time.perf_counter() - start)
-        return read(answer.text).said
+        ledger.book(entry, now)
+        return answer.money or 0.0
 
-    def _pay(self, body: Mapping[str, Any], key: str) -> Answer:
+    def _pay(self, body: Mapping[str, Any], began: float) -> Answer:
+        """A paid answer that can be read, asked for again where that may help.
+
+        Each attempt is booked that was answered, money set aside for it before it is sent.
+        """
         count = tokens.in_text("\n".join([body["query"], *body["documents"]]), self.plugin.model)
         searches = math.ceil(len(body["documents"]) / _PASSAGES_A_SEARCH)
-        with self._set_aside(self._money(round(_CAUTION * count.tokens), searches)) as booking:
-            start = time.perf_counter()
-            text = self._sent(body)
-            seconds, said = time.perf_counter() - start, read(text)
-            read_tokens = count.tokens if said.tokens is None else said.tokens
-            money = self._money(read_tokens, searches if said.searches is None else said.searches)
-            booking.pay(money or 0.0)
-            answer = Answer(
-                text, "stop", "", "json", read_tokens, 0, 0, said.tokens is None, money, seconds, time.time()
-            )
-            self.cache.put(
-                key, Origin(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url), answer
-            )
-        return answer
+        most = self._money(round(_CAUTION * count.tokens), searches)
+
+        def attempt() -> Answer:
+            with set_aside(self.setting.budget, most) as booking:
+                start = time.perf_counter()
+                text = self._sent(body)
+                said, seconds = read(text), time.perf_counter() - start
+                scored = said.scored(len(body["documents"]))
+                if scored or said.billed:
+                    read_tokens = count.tokens if said.tokens is None else said.tokens
+                    money = self._money(read_tokens, searches if said.searches is None else said.searches)
+                    estimated = said.tokens is None
+                    answer = Answer(text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time())
+                    booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
+                if not scored:
+                    raise TroubleError(Trouble(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}"))
+            return answer
+
+        return self._retried(attempt)
 
     def _money(self, read_tokens: int, searches: float) -> float | None:
         if self.plugin.search_price is not None:
             return searches * self.plugin.search_price / 1e3
         return self.setting.prices.money(self.plugin.model, read_tokens, 0, 0)
-
-    @contextmanager
-    def _set_aside(self, most: float | None) -> Iterator[Booking]:
-        if self.setting.budget is None:
-            yield Booking()
-            return
-        with self.setting.budget.reserved(most or 0.0) as booking:
-            yield booking
 
     # ------------------------------------------------------------ the request
 
@@ -198,17 +213,13 @@ class EndpointScoring:
         return client(self._address[0], self._key, self.plugin.timeout)
 
     def _sent(self, body: Mapping[str, Any]) -> str:
-        """The body of an answer that can be read, asked for again where that may help."""
+        """The body of an answer."""
+        with self.limits.slot(0):
+            text = asked(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
+        secrets = (self._key, *secrets_in(self._address[0]))
+        return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 
-        def attempt() -> str:
-            with self.limits.slot(0):
-                text = asked(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
-            secrets = (self._key, *secrets_in(self._address[0]))
-            text = redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
-            if not read(text).scored(len(body["documents"])):
-                raise TroubleError(Trouble(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}"))
-            return text
-
+    def _retried(self, attempt: Callable[[], Answer]) -> Answer:
         def wait(trouble: Trouble, seconds: float) -> None:
             ledger.count(TASK, "sent again")
             if trouble.status == 429 and trouble.retry_after is not None:
@@ -234,6 +245,11 @@ class Scored:
     said: Said
     tokens: int | None
     searches: float | None
+
+    @property
+    def billed(self) -> bool:
+        """Whether the service says that it counted anything."""
+        return self.tokens is not None or self.searches is not None
 
     def scored(self, count: int) -> bool:
         """Whether one of `count` passages has a score."""

@@ -32,11 +32,6 @@ class Rerank(Plugin):
     reranker: RerankerField | None = None
     depth: int = Field(default=50, ge=1)
 
-    @property
-    def reads_k(self) -> bool:
-        """Where the base does."""
-        return bool(getattr(self.base, "reads_k", False))
-
     def parts(self) -> tuple[Part[Any], ...]:
         """Those of the base."""
         parts: tuple[Part[Any], ...] = self.base.parts()

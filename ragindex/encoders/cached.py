@@ -21,13 +21,14 @@ from filelock import FileLock
 from ragindex import durable, meter
 from ragindex.encoders import pruning, token_spans
 from ragindex.errors import StoreError
-from ragindex.interfaces import CountingEncoder, Encoder, Floats, TokenEncoder, TokenVectors
+from ragindex.interfaces import Encoder, Floats, PayingEncoder, TokenEncoder, TokenVectors
 from ragindex.language import claims, ledger
 from ragindex.types import Usage
 
 _Made = TypeVar("_Made")
 _Cost: TypeAlias = tuple[float, float, float, float | None]
-_BATCH = 512  # texts encoded and committed together
+"""Seconds, input tokens, output tokens, money; None where the price was not known."""
+_BATCH = 512  # texts encoded and committed together, by encoders that cost nothing
 _ASKED = 500  # keys in one question to SQLite
 _SUM = 4  # bytes of a checksum
 _PATIENCE = 60.0  # seconds to wait for another process's commit
@@ -56,7 +57,7 @@ def shared_questions() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A text's vector and its share of what its batch first cost: seconds, input tokens, output tokens, money."""
+    """A text's vector and its share of what its batch first cost."""
 
     vector: Floats
     cost: _Cost
@@ -72,16 +73,16 @@ class CachedEncoder:
     encode_tokens: Callable[[Sequence[str]], list[TokenVectors]]
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]]
 
-    def __init__(self, encoder: Encoder, path: Path) -> None:
-        self._encoder, self._path = encoder, path
+    def __init__(self, encoder: Encoder, path: Path, id: str | None = None) -> None:
+        self._encoder, self._path, self._id = encoder, path, id or encoder.id
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
 
     @property
     def id(self) -> str:
-        """The encoder's id."""
-        return self._encoder.id
+        """The encoder's id, or the one given: what is kept is kept under it."""
+        return self._id
 
     @property
     def dimensions(self) -> int:
@@ -119,23 +120,15 @@ class CachedEncoder:
         return vectors, tokens
 
     def _asked(self, encode: Callable[[Sequence[str]], _Made], texts: Sequence[str]) -> _Made:
-        """Seconds are booked on `ragindex.meter`, tokens and money on the ledger."""
-        start = time.perf_counter()
-        vectors = _metered(encode)(texts)
-        if isinstance(self._encoder, CountingEncoder):
-            seconds, paid = time.perf_counter() - start, self._encoder.usage(texts)
-            entry = ledger.Entry(ledger.EMBEDDING, self.id, input_tokens=paid.input_tokens, money=paid.money)
-            ledger.book(replace(entry, seconds=seconds), seconds)
-        return vectors
+        """Seconds are booked on `ragindex.meter`; what it costs is booked by who pays."""
+        return _metered(encode)(texts)
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """(len(texts), dimensions); only texts that are not in the file are encoded. Raises StoreError."""
-        return self.encode_documents_with_usage(texts)[0]
+        """(len(texts), dimensions); only texts that are not in the file are encoded.
 
-    def encode_documents_with_usage(self, texts: Sequence[str]) -> tuple[Floats, Usage, Usage]:
-        """Vectors, what these texts (each once) cost when first encoded, and what was paid now.
-
-        Every batch of 512 is committed before the next is encoded. Of all who encode for the file with this encoder,
+        What is in the file is booked as replayed, with what it first cost. Every batch is committed before the next is
+        encoded, and of an encoder that pays a batch is a request: what was paid is kept.
+        Of all who encode for the file with this encoder,
         in whichever process, one does so at a time, and looks first at what the others have made. Raises StoreError
         where the file fails.
         """
@@ -146,19 +139,37 @@ class CachedEncoder:
             pruning.unmark(connection, self.id, list(wanted))
             rows = self._held(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
-            spent = Usage()
-            for start in range(0, len(missing), _BATCH):
-                batch = missing[start : start + _BATCH]
+            held = [row.cost for row in rows.values()]
+            size = self._encoder.texts_a_request if isinstance(self._encoder, PayingEncoder) else _BATCH
+            for start in range(0, len(missing), size):
+                batch = missing[start : start + size]
                 with claims.held(self._path, turn):
-                    rows.update(self._held(connection, batch))
+                    found = self._held(connection, batch)
+                    held += [row.cost for row in found.values()]
+                    rows.update(found)
                     left = {key: wanted[key] for key in batch if key not in rows}
                     if left:
-                        made, paid = self._encoded(left)
+                        made = self._encoded(left)
                         self._keep(connection, made)
                         rows.update(made)
-                        spent += paid
-        vectors = np.stack([rows[key].vector for key in keys]) if keys else self._none()
-        return vectors, _sum(rows[key].cost for key in wanted), spent
+        self._replay(_sum(held))
+        return np.stack([rows[key].vector for key in keys]) if keys else self._none()
+
+    def _replay(self, first: Usage) -> None:
+        """Say what kept vectors first cost: on the ledger, where they cost more than time."""
+        if not (first.input_tokens or first.output_tokens or first.money is None or first.money):
+            ledger.took(first.seconds, 0.0)
+            return
+        entry = ledger.Entry(
+            ledger.EMBEDDING,
+            self.id,
+            input_tokens=first.input_tokens,
+            output_tokens=first.output_tokens,
+            money=first.money,
+            seconds=first.seconds,
+            replayed=True,
+        )
+        ledger.book(entry, 0.0)
 
     def forget(self, texts: Sequence[str]) -> None:
         """These texts are in a part no more: `pruning` removes their vectors first, unless they are asked for again."""
@@ -181,17 +192,16 @@ class CachedEncoder:
                     rows[key] = _Row(np.frombuffer(vector, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
         return rows
 
-    def _encoded(self, batch: Mapping[bytes, str]) -> tuple[dict[bytes, _Row], Usage]:
+    def _encoded(self, batch: Mapping[bytes, str]) -> dict[bytes, _Row]:
         texts = list(batch.values())
         start = time.perf_counter()
-        vectors = self._encoder.encode_documents(texts)
-        seconds = time.perf_counter() - start
-        counted = self._encoder.usage(texts) if isinstance(self._encoder, CountingEncoder) else Usage()
-        paid = Usage(seconds, counted.input_tokens, counted.output_tokens, counted.money)
+        with ledger.recording() as asked:
+            vectors = self._encoder.encode_documents(texts)
+        paid = replace(asked.spent, seconds=time.perf_counter() - start)
         whole = sum(len(text) + 1 for text in texts)
         shares = ((len(text) + 1) / whole for text in texts)
         rows = (_Row(vector, _share(paid, share)) for vector, share in zip(vectors, shares, strict=True))
-        return dict(zip(batch, rows, strict=True)), paid
+        return dict(zip(batch, rows, strict=True))
 
     def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -19,6 +19,8 @@ from ragindex import durable, registry
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, StoreError
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
+from ragindex.language.setting import Setting
+from ragindex.plugin_code import sourced
 from ragindex.progress import bar
 
 _GROWN, _SHRUNK = 1.5, 0.5
@@ -27,12 +29,16 @@ _GROWN, _SHRUNK = 1.5, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """An encoder's fit: its id, the passages it was made for, and what it took."""
+    """An encoder's fit: its id, the passages it was made for, and what it took.
+
+    `fit` is the id that the encoder itself gives; `id` names the code too, of an encoder that is not ours.
+    """
 
     id: str
     size: int
     seconds: float
     bytes: int
+    fit: str = ""
 
 
 @dataclass(slots=True)
@@ -43,6 +49,7 @@ class Encoders:
     plugin: EncoderPlugin | FittedEncoderPlugin
     language: str
     seed: int
+    setting: Setting = field(default_factory=Setting)
     _opened: dict[str, CachedEncoder] = field(default_factory=dict)
 
     @property
@@ -60,6 +67,7 @@ class Encoders:
         current = self._current()
         if (
             current is not None
+            and current.id == sourced(self.plugin, current.fit or current.id)
             and _SHRUNK * current.size < size < _GROWN * current.size
             and not self.damage(current.id)
         ):
@@ -72,13 +80,14 @@ class Encoders:
             with bar(f"fitting {self.name}", None):
                 self.plugin.fit(texts(), self.language, self.seed, partial)
             durable.seal(partial)
-            id = self.plugin.load(partial).id
+            fitted = self.plugin.load(partial).id
+            id = sourced(self.plugin, fitted)
             if self.damage(id):
                 self._opened.pop(id, None)
                 durable.place(partial, self._place(id))
             shutil.rmtree(partial, ignore_errors=True)
             taken = sum(file.stat().st_size for file in self._place(id).iterdir())
-            fit = Fit(id, size, time.perf_counter() - start, taken)
+            fit = Fit(id, size, time.perf_counter() - start, taken, fitted)
             durable.write(self._pointer(), durable.sealed(asdict(fit)))
 
     @contextmanager
@@ -113,13 +122,14 @@ class Encoders:
             raise MissingPartError(f"The encoder {self.name} has not been fitted to this corpus. Run: ragindex index")
         key = id if fitted and id else ""
         if key not in self._opened:
-            self._opened[key] = CachedEncoder(self._load(key), vectors(self.folder))
+            encoder = self._load(key)
+            self._opened[key] = CachedEncoder(encoder, vectors(self.folder), sourced(self.plugin, encoder.id))
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:
         (self.folder / "caches").mkdir(exist_ok=True)
         if not isinstance(self.plugin, FittedEncoderPlugin):
-            return self.plugin.open()
+            return self.plugin.open(replace(self.setting, workspace=self.folder))
         wrong = durable.damage(self._place(id))
         if wrong is not None:
             seed = ["--seed", str(self.seed)] if self.seed else []

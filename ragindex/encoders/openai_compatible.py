@@ -2,10 +2,11 @@
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from threading import Lock, local
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,11 +15,14 @@ from pydantic import Field
 from ragindex.encoders.common import encodable, of_length_one
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import Floats
-from ragindex.language.prices import load
+from ragindex.language import ledger, tokens
+from ragindex.language.budget import set_aside
+from ragindex.language.prices import Prices
+from ragindex.language.setting import Setting
+from ragindex.language.tokens import Count
 from ragindex.plugin import Plugin
 from ragindex.registry import digest
 from ragindex.services import Trouble, TroubleError, address, asked, client, retrying, secret, without_credentials
-from ragindex.types import Usage
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
 _KEY_VARIABLES = ("EMBEDDING_API_KEY", "OPENAI_API_KEY")
@@ -32,15 +36,15 @@ _TOO_LONG = (
 )
 _TOO_LONG_STATUSES = frozenset({400, 413, 422})
 _SHORTEST = 64  # characters: what is too long even so is not too long
-_CHARACTERS_A_TOKEN = 4.0  # before the service has said how many there are
+_CAUTION = 1.2  # an estimate of tokens may be this much too low before a request goes over what was set aside for it
 _log = logging.getLogger(__name__)
 
 
 class OpenAICompatible(Plugin):
     """`openai:MODEL` at EMBEDDING_BASE_URL with EMBEDDING_API_KEY, falling back to OPENAI_BASE_URL, OPENAI_API_KEY.
 
-    `price` is money for a million tokens; without it the list of prices counts, and a model that it does not list has
-    no money. Requests that time out, lose their connection or get 408, 409, 429 or 5xx
+    `price` is dollars for a million tokens; without it the model's price in the list of prices counts, where it has
+    one. Requests that time out, lose their connection or get 408, 409, 429 or 5xx
     are sent again up to `retries` times, after what Retry-After says or a growing wait.
     """
 
@@ -55,35 +59,47 @@ class OpenAICompatible(Plugin):
     timeout: float = Field(default=60.0, gt=0)
     price: float | None = Field(default=None, ge=0)
 
-    def open(self) -> "OpenAIEncoder":
-        """A client; sends nothing yet. Raises UsageError where no key is set or the address is none."""
-        key, base_url = secret(_KEY_VARIABLES), address(_URL_VARIABLES)
+    def price_missing(self, prices: Prices) -> str | None:
+        """What to say where neither `price` nor the list names one."""
+        missing = None if self.price is not None else prices.missing(self.model)
+        return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=0.00)"
+
+    def open(self, setting: Setting | None = None) -> "OpenAIEncoder":
+        """A client; sends nothing yet.
+
+        Raises UsageError where no key is set or the address is none, and with a budget for a model without a price.
+        """
+        setting = setting or Setting()
+        missing = self.price_missing(setting.prices)
+        if setting.budget is not None and missing is not None:
+            raise UsageError(missing)
+        key, base_url = secret(_KEY_VARIABLES, setting.workspace), address(_URL_VARIABLES)
         if key is None:
             raise UsageError(f"The encoder openai:{self.model} needs a key: set {' or '.join(_KEY_VARIABLES)}.")
-        return OpenAIEncoder(self, base_url, key)
+        return OpenAIEncoder(self, base_url, key, setting)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """The vectors of one request and what the service says it counted."""
+class _Answered:
+    """The vectors of one request, or why there are none, and the tokens that the service counted, if it says so."""
 
-    vectors: Floats
-    tokens: int
+    vectors: Floats | str
+    tokens: int | None
 
 
 class OpenAIEncoder:
-    """A client of one endpoint. Thread-safe.
+    """A client of one endpoint. Thread-safe. Each request that was answered is booked on the ledger, once.
 
     A text that the service refuses as too long is cut to half its characters until it fits; how many were is in
     `truncated`, and logged. Blank texts are not sent: their vectors are zero.
     """
 
-    def __init__(self, plugin: OpenAICompatible, base_url: str, key: str) -> None:
+    def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: Setting) -> None:
         self._plugin, self._key, self._where = plugin, key, without_credentials(base_url)
         self._client, self._rng = client(base_url, key, plugin.timeout), Random()  # noqa: S311  # jitter, no result
-        self._lock, self._last, self._prices = Lock(), local(), load()
+        self._setting, self._lock = setting, Lock()
         self._dimensions = plugin.dimensions
-        self._characters = self._tokens = 0
+        self.texts_a_request = plugin.batch_size
         self.truncated = 0
 
     @property
@@ -109,29 +125,14 @@ class OpenAIEncoder:
         ]
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         if sent:
-            vectors[sent] = np.concatenate([answer.vectors for answer in answers])
-        self._last.texts, self._last.tokens = list(texts), sum(answer.tokens for answer in answers)
+            vectors[sent] = np.concatenate(answers)
         return vectors
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """As `encode_documents`."""
         return self.encode_documents(texts)
 
-    def usage(self, texts: Sequence[str]) -> Usage:
-        """Tokens and money of `texts`: as the service counted them where this thread encoded just these last.
-
-        For other texts an estimate, from the characters a token has had so far.
-        """
-        if getattr(self._last, "texts", None) == list(texts):
-            tokens = self._last.tokens
-        else:
-            ratio = self._characters / self._tokens if self._tokens else _CHARACTERS_A_TOKEN
-            tokens = round(sum(map(len, texts)) / ratio)
-        given = self._plugin.price
-        money = self._prices.money(self._plugin.model, tokens, 0, 0) if given is None else tokens * given / 1e6
-        return Usage(input_tokens=tokens, money=money)
-
-    def _encode(self, texts: list[str]) -> _Answer:
+    def _encode(self, texts: list[str]) -> Floats:
         """One request, or several where something is too long."""
         try:
             return self._ask(texts)
@@ -139,14 +140,13 @@ class OpenAIEncoder:
             if len(texts) == 1:
                 return self._encode_cut(texts[0])
         half = len(texts) // 2
-        first, second = self._encode(texts[:half]), self._encode(texts[half:])
-        return _Answer(np.concatenate([first.vectors, second.vectors]), first.tokens + second.tokens)
+        return np.concatenate([self._encode(texts[:half]), self._encode(texts[half:])])
 
-    def _encode_cut(self, text: str) -> _Answer:
+    def _encode_cut(self, text: str) -> Floats:
         size = len(text) // 2
         while True:
             try:
-                answer = self._ask([text[:size]])
+                vectors = self._ask([text[:size]])
                 break
             except _TooLongError:
                 if size <= _SHORTEST:
@@ -155,9 +155,9 @@ class OpenAIEncoder:
         with self._lock:
             self.truncated += 1
         _log.warning("%s: a text of %d characters was too long and was cut to %d", self.id, len(text), size)
-        return answer
+        return vectors
 
-    def _ask(self, texts: list[str]) -> _Answer:
+    def _ask(self, texts: list[str]) -> Floats:
         """One request, sent again where that may help."""
         options: dict[str, Any] = {} if self._plugin.dimensions is None else {"dimensions": self._plugin.dimensions}
 
@@ -167,22 +167,57 @@ class OpenAIEncoder:
             )
             return response.http_response.text
 
+        most = self._most(texts)
+
+        def attempt() -> Floats:
+            with set_aside(self._setting.budget, most) as booking:
+                start = time.perf_counter()
+                body = asked(send, self._key)
+                answered = _answered(body, len(texts), self._dimensions)
+                booking.pay(self._book(answered, texts, time.perf_counter() - start))
+            if isinstance(answered.vectors, str):
+                raise self._failure(Trouble(answered.vectors), answered=True)
+            with self._lock:
+                self._dimensions = answered.vectors.shape[1]
+            return answered.vectors
+
         try:
-            body = retrying(lambda: asked(send, self._key), self._plugin.retries, self._rng)
+            return retrying(attempt, self._plugin.retries, self._rng)
         except TroubleError as error:
             raise self._failure(error.trouble) from None
-        return self._read(body, texts)
 
-    def _read(self, body: str, texts: list[str]) -> _Answer:
-        try:
-            answer = _answer(body, len(texts), self._dimensions)
-        except ValueError as error:
-            raise self._failure(Trouble(str(error)), answered=True) from None
-        with self._lock:
-            self._dimensions = answer.vectors.shape[1]
-            self._characters += sum(map(len, texts))
-            self._tokens += answer.tokens
-        return answer
+    def _most(self, texts: Sequence[str]) -> float | None:
+        """What a request could cost, on the safe side; only where somebody asks for it."""
+        if self._setting.budget is None:
+            return None
+        count = self._counted(texts)
+        return self._money(round(count.tokens * _CAUTION) if count.estimated else count.tokens)
+
+    def _counted(self, texts: Sequence[str]) -> Count:
+        counts = [tokens.in_text(text, self._plugin.model) for text in texts]
+        return Count(sum(count.tokens for count in counts), any(count.estimated for count in counts))
+
+    def _money(self, read: int) -> float | None:
+        if self._plugin.price is not None:
+            return read * self._plugin.price / 1e6
+        return self._setting.prices.money(self._plugin.model, read, 0, 0)
+
+    def _book(self, answered: _Answered, texts: Sequence[str], seconds: float) -> float:
+        """What was paid. An answer that cannot be used is paid too, where the service says what it counted."""
+        if answered.tokens is None and isinstance(answered.vectors, str):
+            return 0.0
+        count = self._counted(texts) if answered.tokens is None else Count(answered.tokens, False)
+        money = self._money(count.tokens)
+        entry = ledger.Entry(
+            ledger.EMBEDDING,
+            self.id,
+            input_tokens=count.tokens,
+            estimated=count.estimated,
+            money=money,
+            seconds=seconds,
+        )
+        ledger.book(entry, seconds)
+        return money or 0.0
 
     def _failure(self, trouble: Trouble, answered: bool = False) -> ServiceError:
         """What the caller is told; never the key."""
@@ -209,12 +244,22 @@ def _says_too_long(message: str) -> bool:
 # ---------------------------------------------------------------- what the service answered
 
 
-def _answer(body: str, count: int, dimensions: int | None) -> _Answer:
-    """The vectors in the order of the inputs. Raises ValueError with what was expected and what was got."""
+def _answered(body: str, count: int, dimensions: int | None) -> _Answered:
+    """What came back, with the vectors in the order of the inputs, or with what was expected and what was got."""
     try:
         parsed = json.loads(body)
     except ValueError:
-        raise ValueError(f"expected JSON, got {body[:80]!r}") from None
+        return _Answered(f"expected JSON, got {body[:80]!r}", None)
+    usage = parsed.get("usage") if isinstance(parsed, Mapping) else None
+    counted = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
+    credible = isinstance(counted, int) and not isinstance(counted, bool) and counted > 0
+    try:
+        return _Answered(_of_body(parsed, body, count, dimensions), counted if credible else None)
+    except ValueError as error:
+        return _Answered(str(error), counted if credible else None)
+
+
+def _of_body(parsed: Any, body: str, count: int, dimensions: int | None) -> Floats:
     data = parsed.get("data") if isinstance(parsed, Mapping) else None
     if not isinstance(data, list) or not all(isinstance(item, Mapping) for item in data):
         raise ValueError(f"expected a list of embeddings as 'data', got {body[:80]!r}")
@@ -224,10 +269,7 @@ def _answer(body: str, count: int, dimensions: int | None) -> _Answer:
     if sorted(map(str, places)) != sorted(map(str, range(count))):
         raise ValueError(f"expected each index from 0 to {count - 1} once, got {places[:20]}")
     ordered = sorted(data, key=lambda item: int(item["index"]))  # the index says whose it is, the order does not
-    vectors = _vectors([item.get("embedding") for item in ordered], dimensions)
-    usage = parsed.get("usage")
-    tokens = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    return _Answer(vectors, tokens if isinstance(tokens, int) else 0)
+    return _vectors([item.get("embedding") for item in ordered], dimensions)
 
 
 def _vectors(rows: Sequence[Any], dimensions: int | None) -> Floats:

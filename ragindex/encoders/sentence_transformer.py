@@ -16,6 +16,7 @@ from pydantic import Field
 from ragindex.encoders.common import encodable, of_length_one
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, TokenVectors
+from ragindex.language.setting import Setting
 from ragindex.plugin import Plugin
 from ragindex.registry import digest, require
 
@@ -39,7 +40,7 @@ class SentenceTransformers(Plugin):
     query_prompt: str | None = None
     document_prompt: str | None = None
 
-    def open(self) -> "SentenceTransformerEncoder":
+    def open(self, setting: Setting | None = None) -> "SentenceTransformerEncoder":
         """The model, loaded. Raises MissingExtraError without the extra, UsageError where there is no such model."""
         module = require("sentence_transformers", "neural", f"The encoder sentence-transformers:{self.model}")
         folder = Path(self.model).expanduser()

@@ -68,6 +68,16 @@ class Budget:
         )
 
 
+@contextmanager
+def set_aside(budget: Budget | None, most: float | None) -> Iterator[Booking]:
+    """`Budget.reserved`; without a budget nothing is set aside. None: what the call could cost is not known."""
+    if budget is None:
+        yield Booking()
+        return
+    with budget.reserved(most or 0.0) as booking:
+        yield booking
+
+
 def limited(to: float | Budget | None) -> Budget | None:
     """A budget of so many dollars, None without one; a budget that is there already goes on."""
     return to if to is None or isinstance(to, Budget) else Budget(to)

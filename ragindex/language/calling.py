@@ -3,22 +3,21 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from random import Random
 from typing import Any
 
 from ragindex.errors import LanguageError, ServiceError
 from ragindex.language import ledger, tokens
-from ragindex.language.budget import Booking
+from ragindex.language.budget import set_aside
 from ragindex.language.cache import Answer, Origin
 from ragindex.language.chat import HINT, Chat, Reply, Request
 from ragindex.language.limits import Limits
 from ragindex.language.openai_compatible import OpenAICompatibleChat
 from ragindex.language.setting import Setting
 from ragindex.language.tasks import Message, Task
-from ragindex.services import Trouble, TroubleError, retrying
+from ragindex.services import Billed, Trouble, TroubleError, retrying
 
 _CAUTION = 1.2  # an estimate of tokens may be this much too low before a call goes over what was set aside for it
 
@@ -41,7 +40,13 @@ class Calls:
         key = self._key(task, request)
         with cache.claimed(key):
             kept = None if (found := cache.get(key)) in unwanted else found
-            answer = self._pay(task, request, key) if kept is None else kept
+            if kept is None:
+                return self._pay(task, request, key, start), False
+        self._book(task, kept, time.perf_counter() - start, replayed=True)
+        return kept, True
+
+    def _book(self, task: Task[Any], answer: Answer, now: float, *, replayed: bool = False) -> float:
+        """Record an answer that took `now` seconds here; its money, as far as is known."""
         money = answer.money
         if money is None:
             money = self._money(answer.input_tokens, answer.cached_tokens, answer.output_tokens)
@@ -54,10 +59,10 @@ class Calls:
             estimated=answer.estimated,
             money=money,
             seconds=answer.seconds,
-            replayed=kept is not None,
+            replayed=replayed,
         )
-        ledger.book(entry, time.perf_counter() - start)
-        return answer, kept is not None
+        ledger.book(entry, now)
+        return money or 0.0
 
     def _key(self, task: Task[Any], request: Request) -> str:
         """Everything the answer depends on; not how the endpoint wants to be asked, as a replay asks nobody."""
@@ -72,14 +77,10 @@ class Calls:
         text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def _pay(self, task: Task[Any], request: Request, key: str) -> Answer:
-        needed = self._needed(request)
-        with self._set_aside(request, needed) as booking:
-            reply = self._reply(task, request, needed + request.max_tokens)
-            answer = self._counted(request, reply)
-            booking.pay(answer.money or 0.0)
-            origin = Origin(task.name, task.version, self._chat.provider, self._chat.model, self._chat.base_url)
-            self._setting.cache.put(key, origin, answer)
+    def _pay(self, task: Task[Any], request: Request, key: str, start: float) -> Answer:
+        answer = self._answer(task, request, start)
+        origin = Origin(task.name, task.version, self._chat.provider, self._chat.model, self._chat.base_url)
+        self._setting.cache.put(key, origin, answer)
         return answer
 
     def _needed(self, request: Request) -> int:
@@ -90,21 +91,25 @@ class Calls:
         count = tokens.in_messages(messages, self._chat.model)
         return round(count.tokens * _CAUTION) if count.estimated else count.tokens
 
-    @contextmanager
-    def _set_aside(self, request: Request, needed: int) -> Iterator[Booking]:
-        if self._setting.budget is None:
-            yield Booking()
-            return
-        with self._setting.budget.reserved(self._money(needed, 0, request.max_tokens) or 0.0) as booking:
-            yield booking
+    def _answer(self, task: Task[Any], request: Request, start: float) -> Answer:
+        """A paid answer. Each attempt is booked that was answered, money set aside for it before it is sent."""
+        needed = self._needed(request)
+        most = self._money(needed, 0, request.max_tokens)
 
-    def _reply(self, task: Task[Any], request: Request, most: int) -> Reply:
-        def attempt() -> Reply:
-            with self._limits.slot(most) as used:
-                reply = self._chat.send(request)
-                if reply.input_tokens is not None and reply.output_tokens is not None:
-                    used(reply.input_tokens + reply.output_tokens)
-                return reply
+        def attempt() -> Answer:
+            with set_aside(self._setting.budget, most) as booking:
+                try:
+                    with self._limits.slot(needed + request.max_tokens) as used:
+                        reply = self._chat.send(request)
+                        if reply.input_tokens is not None and reply.output_tokens is not None:
+                            used(reply.input_tokens + reply.output_tokens)
+                except TroubleError as error:
+                    if error.billed is not None:
+                        booking.pay(self._book(task, self._unusable(error.billed), 0.0))
+                    raise
+                answer = self._counted(request, reply)
+                booking.pay(self._book(task, answer, time.perf_counter() - start))
+            return answer
 
         def wait(trouble: Trouble, seconds: float) -> None:
             ledger.count(task.name, "sent again")
@@ -138,6 +143,12 @@ class Calls:
         kind = "refusal" if "content_filter" in trouble.code else "rejected"
         ledger.count(task.name, kind)
         return LanguageError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
+
+    def _unusable(self, billed: Billed) -> Answer:
+        """What was paid for and is no answer."""
+        read, cached, written = billed.input_tokens, billed.cached_tokens, billed.output_tokens
+        money = self._money(read, cached, written)
+        return Answer("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
 
     def _counted(self, request: Request, reply: Reply) -> Answer:
         """The reply with its tokens and money; what the server did not count is counted here."""

@@ -17,7 +17,7 @@ from ragindex.hiding import secrets_in
 from ragindex.language.accepting import Accepted, Structure, memory, stepped_down
 from ragindex.language.schema import closed
 from ragindex.language.tasks import Message
-from ragindex.services import Trouble, TroubleError, asked, client, redacted, secret, without_credentials
+from ragindex.services import Billed, Trouble, TroubleError, asked, client, redacted, secret, without_credentials
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -191,26 +191,33 @@ def read_reply(body: str, structure: Structure, seconds: float, hidden: Callable
     except (ValueError, RecursionError):
         raise TroubleError(Trouble(f"expected JSON, got {hidden(body)[:_LONGEST_SHOWN]!r}")) from None
     said = parsed if isinstance(parsed, Mapping) else {}
+    usage = said.get("usage")
+    billed = _billed(usage if isinstance(usage, Mapping) else {})
     choices = said.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise TroubleError(_error_inside(said, hidden(body), hidden))
-    text, usage = hidden(_text(message.get("content"))), said.get("usage")
+        raise TroubleError(_error_inside(said, hidden(body), hidden), billed if billed.input_tokens else None)
+    text = hidden(_text(message.get("content")))
     counts = usage if isinstance(usage, Mapping) else {}
-    details = counts.get("prompt_tokens_details")
-    read = _count(counts.get("prompt_tokens"), 1)
-    cached = _count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
     return Reply(
         text=text,
         finish=hidden(str(choice.get("finish_reason") or "")),
         refusal=hidden(_text(message.get("refusal"))),
         structure=structure,
-        input_tokens=read,
-        cached_tokens=min(cached or 0, read or 0),
+        input_tokens=billed.input_tokens or None,
+        cached_tokens=billed.cached_tokens,
         output_tokens=_count(counts.get("completion_tokens"), 1 if text else 0),
         seconds=seconds,
     )
+
+
+def _billed(counts: Mapping[str, Any]) -> Billed:
+    """What the server counted; 0 where it did not, or not credibly."""
+    details = counts.get("prompt_tokens_details")
+    read = _count(counts.get("prompt_tokens"), 1) or 0
+    cached = _count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
+    return Billed(read, min(cached or 0, read), _count(counts.get("completion_tokens"), 0) or 0)
 
 
 def _error_inside(said: Mapping[str, Any], body: str, hidden: Callable[[str], str]) -> Trouble:

@@ -1,4 +1,6 @@
-"""What was asked of language models and what it cost. Methods book nothing themselves and cannot forget to.
+"""What was asked of language models, encoders and rerankers, and what it cost. Methods book nothing themselves.
+
+Who sends a paid request books it here when it is answered, once: not who asked for it, nor who keeps the answer.
 
 `attributed` says whose calls follow; `recording` collects them. Both travel into threads that copy the context.
 """
@@ -18,7 +20,7 @@ from ragindex.types import Usage
 
 Phase: TypeAlias = Literal["", "index", "query"]
 EMBEDDING = "embedding"
-"""The task of calls of encoders that count what they cost; language models have others."""
+"""The task of requests of encoders; language models have others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,13 @@ class Tally:
 
     @property
     def calls(self) -> int:
-        """Calls of language models, paid or replayed; rules are not among them."""
-        return sum(not entry.rule for entry in self.entries)
+        """Calls of language models and rerankers, paid or replayed; rules and encoders are not among them."""
+        return sum(not entry.rule and entry.task != EMBEDDING for entry in self.entries)
 
     @property
     def replayed(self) -> int:
-        """Calls answered from the cache."""
-        return sum(entry.replayed for entry in self.entries)
+        """Those of `calls` that were answered from the cache."""
+        return sum(entry.replayed and entry.task != EMBEDDING for entry in self.entries)
 
     @property
     def rules(self) -> int:
@@ -187,7 +189,7 @@ def book(entry: Entry, now: float) -> None:
     booked = replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
     for tally in _tallies.get():
         tally._add(booked)
-    _took(entry.seconds if entry.replayed else now, now)
+    took(entry.seconds if entry.replayed else now, now)
 
 
 def count(task: str, stage: str) -> None:
@@ -196,7 +198,8 @@ def count(task: str, stage: str) -> None:
         tally._count(task, stage)
 
 
-def _took(first: float, now: float) -> None:
+def took(first: float, now: float) -> None:
+    """Record work that took `first` seconds when it was first done, and `now` seconds here."""
     for lane in _lanes.get():
         lane.take(first, now)
 
@@ -225,7 +228,7 @@ class Lanes:
 
     def close(self) -> None:
         """Book the time of the whole: as many at once as there are workers, each the next input when it is free."""
-        _took(
+        took(
             _together([lane.first for lane in self.lanes], self.workers),
             _together([lane.now for lane in self.lanes], self.workers),
         )

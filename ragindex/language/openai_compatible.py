@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, field_validator
 from ragindex.errors import UsageError
 from ragindex.language.chat import OpenAIChat
 from ragindex.language.limits import Limits
+from ragindex.language.prices import Prices
 from ragindex.language.setting import Setting
 from ragindex.plugin import Plugin
 from ragindex.services import address, require_bare
@@ -76,6 +77,10 @@ class OpenAICompatibleChat(Plugin):
         if taken:
             raise ValueError(f"without {taken[0]}, which the framework sets")
         return extra
+
+    def price_missing(self, prices: Prices) -> str | None:
+        """What to say where the list of prices does not name the model."""
+        return prices.missing(self.model)
 
     def open(self, setting: Setting | None = None) -> "ModelLanguage":
         """Sends nothing yet, and needs no key before the first request.

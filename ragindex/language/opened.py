@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex import registry
+from ragindex import plugin_code, registry
 from ragindex.interfaces import LanguagePlugin
 from ragindex.language.cache import Cache, CallCache, NoCache
 from ragindex.language.setting import Setting
@@ -41,13 +41,7 @@ class Model:
             return self.setting.cache
         return Cache(self.folder / CALLS)
 
-    @property
-    def priced(self) -> bool:
-        """Whether its calls have a price: rules cost nothing, and a model is in the list of prices or is not."""
-        name = getattr(self.plugin, "model", None)
-        return not isinstance(name, str) or self.setting.prices.money(name, 0, 0, 0) is not None
-
     @cached_property
     def id(self) -> str:
         """What answers depend on; needs no key and no cache."""
-        return self.plugin.open(replace(self.setting, budget=None)).id
+        return plugin_code.sourced(self.plugin, self.plugin.open(replace(self.setting, budget=None)).id)

@@ -52,12 +52,18 @@ class Prices:
 
     def require(self, model: str) -> None:
         """Raises UsageError with the line to add where the model has no price."""
+        missing = self.missing(model)
+        if missing is not None:
+            raise UsageError(missing)
+
+    def missing(self, model: str) -> str | None:
+        """What to say of a model without a price, and the line to add; None for one that has a price."""
         if model in self.models:
-            return
+            return None
         own = os.environ.get(VARIABLE)
         where = own or f"a file named in {VARIABLE}"
         name = model if model.replace("-", "").replace(".", "").replace("/", "").isalnum() else json.dumps(model)
-        raise UsageError(
+        return (
             f"A budget needs the price of {model}, which is not listed. Add to {where}, in dollars for a million "
             f"tokens, under the line 'models:' this one: '  {name}: {{input: 0.00, cached: 0.00, output: 0.00}}'"
         )

@@ -10,6 +10,7 @@ import regex
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, UndefinedError
 from pydantic import BaseModel, RootModel
 
+from ragindex import plugin_code
 from ragindex.encoders.common import encodable
 from ragindex.errors import DataError, UsageError
 from ragindex.registry import digest
@@ -71,6 +72,13 @@ class Task(Generic[Output]):
     def hash(self) -> str:
         """16 hexadecimal digits of the prompt's text: part of every cache key and of what is made with the task."""
         return digest(_text(self.prompt))
+
+    @property
+    def identity(self) -> list[str | int]:
+        """What of a task a result depends on: name, version, prompt, and its code where that is not ours."""
+        code = (one for one in (self.output, self.rule, self.read) if one is not None)
+        source = plugin_code.of(*code)
+        return [self.name, self.version, self.hash, *([] if source is None else [source])]
 
 
 class Language(Protocol):

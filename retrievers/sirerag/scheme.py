@@ -10,7 +10,7 @@ from ragindex.interfaces import IndexingScheme, Part, Retriever
 from ragindex.parts.tree_pool import TreePool
 from ragindex.plugin import Plugin
 from ragindex.registry import PartField, label, of_class
-from ragindex.tree_search import Nodes, above
+from ragindex.tree_search import Nodes, above, reads_k
 from ragindex.workspace import Workspace
 from retrievers.sirerag.lifting import Lifted
 
@@ -30,9 +30,14 @@ class SiReRAG(Plugin):
     depth: int = Field(default=200, ge=1)
 
     @property
-    def reads_k(self) -> bool:
-        """Where the base does; and `lifted` looks among no fewer leaves than k."""
-        return bool(getattr(self.base, "reads_k", False))
+    def reads_k(self) -> bool | None:
+        """See `tree_search.reads_k`."""
+        return reads_k(self.base) if self.ranking == "pool" else None
+
+    @property
+    def reads_k_above(self) -> int | None:
+        """`lifted` looks among `depth` nodes; where k is larger, among k."""
+        return self.depth if self.ranking == "lifted" else None
 
     def parts(self) -> tuple[Part[Any], ...]:
         """What the base needs to search the pool."""

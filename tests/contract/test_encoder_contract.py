@@ -12,7 +12,8 @@ import pytest
 
 from ragindex import registry
 from ragindex.encoders.lsa import Lsa
-from ragindex.interfaces import CountingEncoder, Encoder, EncoderPlugin, TokenEncoder
+from ragindex.interfaces import Encoder, EncoderPlugin, PayingEncoder, TokenEncoder
+from ragindex.language import ledger
 
 CORPUS = [
     "Glass\nGlass is made from sand, soda and lime in a furnace that never cools.",
@@ -179,11 +180,12 @@ def test_tokens(encoder: Encoder) -> None:
     assert {"sand", "quarry", "river"} <= words
 
 
-def test_usage(encoder: Encoder) -> None:
-    if not isinstance(encoder, CountingEncoder):
-        assert not hasattr(encoder, "usage")
+def test_what_is_paid_is_booked_once(encoder: Encoder) -> None:
+    with ledger.recording() as asked:
+        encoder.encode_documents(CORPUS)
+        encoder.encode_queries(CORPUS)
+    if not isinstance(encoder, PayingEncoder):
+        assert asked.entries == ()
         return
-    encoder.encode_documents(CORPUS)
-    used = encoder.usage(CORPUS)
-    assert used.input_tokens == sum(len(text.split()) for text in CORPUS)
-    assert (used.seconds, used.output_tokens) == (0.0, 0)
+    assert {entry.task for entry in asked.entries} == {ledger.EMBEDDING}
+    assert asked.spent.input_tokens == 2 * sum(len(text.split()) for text in CORPUS)

@@ -102,7 +102,7 @@ class Hashed(Plugin):
     argument: ClassVar[str] = "salt"
     salt: str = "a"
 
-    def open(self) -> "HashedEncoder":
+    def open(self, setting: Setting | None = None) -> "HashedEncoder":
         return HashedEncoder(self.salt)
 
 

@@ -1,0 +1,478 @@
+"""Plugins that are not ours: known by their code, broken without breaking others, held to the contract."""
+
+import importlib
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from command_line import make_desk, ragindex
+from letters import LettersEncoder
+from made_language import PROMPT, Echo, by_rule
+
+from baselines.bm25 import BM25
+from eval import methods
+from eval.comparison import Comparison
+from eval.datasets import Dataset, Gold
+from eval.evaluator import compare
+from ragindex import doctor, plugin_code, registry, testing
+from ragindex.corpus import Corpus
+from ragindex.encoders.fitting import Encoders
+from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError
+from ragindex.identity import Means, part_key
+from ragindex.interfaces import Part, Retriever
+from ragindex.language.setting import Setting
+from ragindex.language.tasks import Task
+from ragindex.plugin import Plugin
+from ragindex.types import Hit, Query, Retrieval
+from ragindex.workspace import StaleWarning, Workspace
+
+QUERIES = tuple(Query(f"q{n}", text) for n, text in enumerate(testing.QUESTIONS))
+GOLD = {query.id: Gold(frozenset({"d06"})) for query in QUERIES}
+DATA = Dataset("tiny", Corpus("tiny", "jsonl", testing.DOCUMENTS, 0, (), True), QUERIES, GOLD, "0123456789abcdef")
+
+
+def compared(folder: Path, wanted: Sequence[Any] | None, **options: Any) -> Comparison:
+    return compare(DATA, wanted, workspace=folder, ks=(1, 20), tracking=False, **options)
+
+
+# ---------------------------------------------------------------- a folder of installed plugins
+
+
+@dataclass
+class Installed:
+    """A folder on the import path, with distributions as pip would leave them."""
+
+    folder: Path
+
+    def distribution(self, name: str, entry_points: str, files: Mapping[str, str]) -> None:
+        info = self.folder / f"{name}-1.0.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+        for file, code in files.items():
+            self.write(file, code)
+        self.reload()
+
+    def write(self, file: str, code: str) -> None:
+        (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / file).write_text(code)
+
+    def reload(self, *names: str) -> None:
+        """As a new process would see it."""
+        for name in [one for one in sys.modules if one.partition(".")[0] in names]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        plugin_code._distributions.cache_clear()
+        registry._table.cache_clear()
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file may be written twice in one second
+    yield Installed(folder)
+    for name in [one for one in sys.modules if one.startswith("another_")]:
+        del sys.modules[name]
+    plugin_code._distributions.cache_clear()
+    registry._table.cache_clear()
+
+
+TURNED = """
+from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from baselines.bm25 import BM25
+from ragindex.plugin import Plugin
+from ragindex.types import Retrieval
+
+class Turned(Plugin):
+    version: ClassVar[int] = 1
+    def parts(self): return BM25().parts()
+    def open(self, workspace): return TurnedRetriever(BM25().open(workspace))
+
+@dataclass
+class TurnedRetriever:
+    base: Any
+    def retrieve(self, queries, k):
+        from another_turned import order
+        return [Retrieval(order.ordered(one.hits)[:k]) for one in self.base.retrieve(queries, 24)]
+"""
+ORDERED = "def ordered(hits): return hits\n"
+REVERSED = (
+    "from dataclasses import replace\n"
+    "def ordered(hits): return tuple(replace(hit, score=-hit.score) for hit in reversed(hits))\n"
+)
+
+
+# ---------------------------------------------------------------- what was edited is other code
+
+
+def test_edited_code_is_asked_again_and_what_is_read_is_said(installed: Installed, tmp_path: Path) -> None:
+    points = "[ragindex.schemes]\nturned = another_turned.scheme:Turned\n"
+    files = {"__init__.py": "", "scheme.py": TURNED, "order.py": ORDERED}
+    installed.distribution("another-turned", points, {f"another_turned/{name}": code for name, code in files.items()})
+    first = compared(tmp_path / "w", ["turned", "bm25"])
+    installed.reload("another_turned")
+    second = compared(tmp_path / "w", ["turned", "bm25"])
+    assert second.methods[0].metrics == first.methods[0].metrics
+    assert first.notes == ()
+    assert "turned, bm25: 5 answers each read from" in second.notes[0]
+    installed.write("another_turned/order.py", REVERSED)  # a module that is imported when a question comes
+    installed.reload("another_turned")
+    third = compared(tmp_path / "w", ["turned", "bm25"])
+    assert third.methods[0].metrics["R@1"] != first.methods[0].metrics["R@1"]
+    assert third.methods[1].metrics == first.methods[1].metrics
+    assert third.notes[0].startswith("bm25: 5 answers read from")
+
+
+def thing(module: str) -> type:
+    """A class of a module, as a new process would have it."""
+    return type("Thing", (), {"__module__": importlib.import_module(module).__name__})
+
+
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        ("another_a/__init__.py", True),
+        ("another_a/left/__init__.py", True),
+        ("another_a/left/b.py", True),
+        ("another_a/right.py", True),  # imported inside a function
+        ("another_c.py", True),  # another package of the same distribution
+        ("another_beside.py", True),  # a file that no distribution claims
+        ("another_a/unused.py", False),
+        ("another_other.py", False),  # of another distribution
+    ],
+)
+def test_every_module_that_is_imported_counts_and_no_other(installed: Installed, file: str, counts: bool) -> None:
+    files = {
+        "another_a/__init__.py": "from .left import b",
+        "another_a/left/__init__.py": "",
+        "another_a/left/b.py": "import another_c\nimport another_beside as x\ndef f():\n    from ..right import d",
+        "another_a/right.py": "import numpy, os, another_other",
+        "another_a/unused.py": "",
+        "another_c.py": "",
+    }
+    installed.distribution("another-a", "", files)
+    installed.distribution("another-other", "", {"another_other.py": ""})
+    installed.write("another_beside.py", "")
+    before = plugin_code.of(thing("another_a"))
+    installed.reload("another_a", "another_c", "another_beside")
+    assert plugin_code.of(thing("another_a")) == before
+    edited = "# edited\n" + (installed.folder / file).read_text()
+    installed.write(file, edited)
+    loaded = file.startswith(("another_a/__init__", "another_a/left", "another_c", "another_beside"))
+    if loaded:  # what runs is what was there when it was loaded
+        assert plugin_code.of(thing("another_a")) == before
+    installed.reload("another_a", "another_c", "another_beside")
+    assert (plugin_code.of(thing("another_a")) != before) == counts
+
+
+def test_ours_are_known_by_their_version_alone() -> None:
+    for group in ("schemes", "parts", "encoders", "stores", "llms"):
+        for name in (one for one in registry.names(group) if one != "spoilt"):  # type: ignore[arg-type]
+            assert plugin_code.of(registry.load(group, name)) is None  # type: ignore[arg-type]
+    assert "source" not in str(registry._with_versions(BM25(), None))
+
+
+def test_code_of_a_session_is_never_another_sessions() -> None:
+    typed: dict[str, Any] = {"__name__": "another_session", "Plugin": Plugin}
+    sys.modules["another_session"] = ModuleType("another_session")
+    exec("class Typed(Plugin): pass", typed)  # as a notebook does
+    here = plugin_code.of(typed["Typed"])
+    assert here is not None
+    mark = plugin_code._SESSION
+    try:
+        plugin_code._SESSION = "another session"
+        assert plugin_code.of(typed["Typed"]) != here
+    finally:
+        plugin_code._SESSION = mark
+
+
+class Encoder(Plugin):
+    """A foreign encoder: this file is not ours."""
+
+    argument: ClassVar[str] = "name"
+    name: str = "x"
+
+    def open(self, setting: Setting | None = None) -> LettersEncoder:
+        return LettersEncoder()
+
+
+class FittedEncoder(Plugin):
+    """One that learns nothing, but could."""
+
+    argument: ClassVar[str] = "name"
+    name: str = "x"
+
+    def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
+        (folder / "fit").write_text("fitted")
+
+    def load(self, folder: Path) -> LettersEncoder:
+        return LettersEncoder()
+
+
+class Asking(Plugin):
+    """A foreign part that asks a foreign task."""
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Any] = frozenset({"model", "prompts"})
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        return ()
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        return (Task("echo", 1, PROMPT, Echo, rule=by_rule),)
+
+
+def test_parts_encoders_and_tasks_are_known_by_their_code_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def named() -> list[str]:
+        (tmp_path / "caches").mkdir(exist_ok=True)
+        fitted = Encoders(tmp_path, FittedEncoder(), "english", 0)
+        fitted.prepare(lambda: ["a"], 1)
+        assert fitted.building().id == fitted.open(fitted.building().id).id
+        return [
+            part_key(Asking(), Means(None, "rules", 0)),  # type: ignore[arg-type]
+            str(Asking().tasks()[0].identity),
+            Encoders(tmp_path, Encoder(), "english", 0).building().id,
+            fitted.building().id,
+        ]
+
+    before, same = named(), named()
+    assert before == same
+    monkeypatch.setattr(plugin_code, "_code", lambda name, file: edited)
+    edited = plugin_code._Code("another", Path(__file__))
+    edited.hash = "edited"
+    assert all(one != other for one, other in zip(named(), before, strict=True))
+
+
+def test_vectors_of_an_edited_encoder_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(
+        LettersEncoder,
+        "encode_documents",
+        lambda self, texts: seen.extend(texts) or np.eye(len(texts), self.dimensions, dtype=np.float32),
+    )
+    (tmp_path / "caches").mkdir()
+    for _ in range(2):
+        Encoders(tmp_path, Encoder(), "english", 0).building().encode_documents(["a"])
+        assert seen == ["a"]
+    edited = plugin_code._Code("another", Path(__file__))
+    edited.hash = "edited"
+    monkeypatch.setattr(plugin_code, "_code", lambda name, file: edited)
+    Encoders(tmp_path, Encoder(), "english", 0).building().encode_documents(["a"])
+    assert seen == ["a", "a"]
+
+
+# ---------------------------------------------------------------- broken ones
+
+
+BROKEN = {  # how a plugin is broken: its code, and what is said of it
+    "raises": ("raise ValueError('no such luck')", "ValueError: no such luck"),
+    "syntax": ("def (", "SyntaxError: "),
+    "leaves": ("import sys\nsys.exit('bye')", "SystemExit: bye"),
+    "lacks": ("", "AttributeError: .*Broken"),
+    "imports": ("from ragindex.types import Nothing", "ImportError: cannot import name 'Nothing'"),
+    "function": ("def Broken(): pass", "a method must be a frozen pydantic model"),
+    "plain": ("class Broken: pass", "a method must be a frozen pydantic model"),
+    "thawed": (
+        "from pydantic import BaseModel\nclass Broken(BaseModel): pass",
+        "a method must be a frozen pydantic model",
+    ),
+    "poor": (
+        "from ragindex.plugin import Plugin\nclass Broken(Plugin):\n    version = 1\n    def open(self, w): ...",
+        "PydanticUserError|a method must have 'parts', and it has none",
+    ),
+    "parts": (
+        "from typing import ClassVar\nfrom ragindex.plugin import Plugin\nclass Broken(Plugin):\n"
+        "    version: ClassVar[int] = 1\n    def open(self, w): ...\n    def parts(self): return self.nothing",
+        "AttributeError: .*nothing",
+    ),
+    "default": (
+        "from typing import ClassVar, Any\nfrom pydantic import Field\nfrom ragindex.plugin import Plugin\n"
+        "class Broken(Plugin):\n    version: ClassVar[int] = 1\n    a: Any = Field(default_factory=lambda: 1 / 0)\n"
+        "    def open(self, w): ...\n    def parts(self): return ()",
+        "ZeroDivisionError: division by zero",
+    ),
+    "building": (
+        "from typing import ClassVar\nfrom ragindex.plugin import Plugin\n"
+        "from ragindex.parts.passages import Passages\n"
+        "class Part(Plugin):\n    version: ClassVar[int] = 1\n    uses: ClassVar = frozenset()\n"
+        "    def inputs(self): return (Passages(),)\n    def apply(self, change, site): raise KeyError('gone')\n"
+        "    def finish(self, site): ...\n    def open(self, site): ...\n"
+        "class Broken(Plugin):\n    version: ClassVar[int] = 1\n    def open(self, w): ...\n"
+        "    def parts(self): return (Part(),)",
+        "KeyError: 'gone'",
+    ),
+}
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """No other methods than these."""
+    real = registry.entry_points
+    monkeypatch.setattr(
+        registry,
+        "entry_points",
+        lambda group: [one for one in real(group=group) if group != "ragindex.schemes" or one.name in names],
+    )
+    registry._table.cache_clear()
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_method_is_named_and_the_others_are_compared(
+    how: str, installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = BROKEN[how]
+    name = f"another_{how}"
+    installed.distribution(f"another-{how}", f"[ragindex.schemes]\n{how} = {name}:Broken\n", {f"{name}.py": code})
+    only(monkeypatch, "bm25", how)
+    comparison = compared(tmp_path / "w", None)
+    assert [method.label for method in comparison.methods] == ["bm25"]
+    (left_out,) = comparison.left_out
+    assert left_out.startswith(f"{how}: The method ")
+    with pytest.raises(BrokenPluginError, match=said):
+        compared(tmp_path / "w", ["bm25", how])
+    assert re.search(said, left_out)
+    found = {what: (state, detail) for what, state, detail in doctor.findings()}
+    if how != "building":  # which shows only when it is built
+        assert found[f"method {how}"][0] == "broken"
+    assert found["method bm25"][0] == "ok"
+
+
+def test_the_commands_go_on_without_a_broken_one(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_desk(tmp_path, monkeypatch)
+    groups = ("schemes", "parts", "encoders", "stores", "llms", "corpora", "commands")
+    points = "".join(f"[ragindex.{group}]\nunhappy = another_unhappy:Broken\n" for group in groups)
+    installed.distribution("another-unhappy", points, {"another_unhappy.py": "raise ValueError('no such luck')"})
+    said = "'unhappy' (another_unhappy:Broken of another-unhappy) is broken: ValueError: no such luck."
+    listed = ragindex("methods")
+    assert (listed.code, "bm25" in listed.out, "unhappy" in listed.out) == (0, True, False)
+    assert f"left out: The method {said} Mend or uninstall it." in " ".join(listed.err.split())
+    assert "The command unhappy is left out" in listed.err
+    looked = ragindex("doctor", "--json", "-")
+    states = {row["what"]: row["state"] for row in looked.json}
+    assert {what: state for what, state in states.items() if what.endswith(" unhappy")} == {
+        f"{kind} unhappy": "broken" for kind in ("method", "part", "encoder", "store", "llm", "corpora", "command")
+    }
+    assert ragindex("index", "notes", "--workspace", "w", "--methods", "bm25").code == 0
+    for arguments in (("methods", "unhappy"), ("search", "x", "--workspace", "w", "--method", "unhappy")):
+        done = ragindex(*arguments)
+        assert (done.code, said in done.err) == (2, True)
+
+
+def test_a_name_that_two_claim_does_not_break_the_list(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_desk(tmp_path, monkeypatch)
+    installed.distribution("another-bm25", "[ragindex.schemes]\nbm25 = another_bm25:Other\n", {"another_bm25.py": ""})
+    listed = ragindex("methods")
+    assert (listed.code, "hybrid" in listed.out) == (0, True)
+    assert "The method name 'bm25' is claimed by" in listed.err
+
+
+def test_what_needs_a_package_is_missing_and_not_broken(installed: Installed) -> None:
+    installed.distribution(
+        "another-needy",
+        "[ragindex.schemes]\nneedy = another_needy:Needy\n",
+        {"another_needy.py": "import no_such_package"},
+    )
+    with pytest.raises(MissingExtraError, match="needs the package 'no_such_package'"):
+        registry.scheme("needy")
+    assert any(one.startswith("needy: The method 'needy' needs the package") for one in methods.chosen(None)[1])
+
+
+def test_a_workspace_goes_on_when_a_plugin_in_it_breaks(installed: Installed, tmp_path: Path) -> None:
+    part = (
+        "from typing import ClassVar\nfrom ragindex.plugin import Plugin\n"
+        "from ragindex.parts.passages import Passages\n"
+        "class Kept(Plugin):\n    version: ClassVar[int] = 1\n    uses: ClassVar = frozenset()\n"
+        "    def inputs(self): return (Passages(),)\n    def apply(self, change, site): ...\n"
+        "    def finish(self, site): ...\n    def open(self, site): ...\n"
+    )
+    points = "[ragindex.parts]\nkept = another_kept:Kept\n"
+    installed.distribution("another-kept", points, {"another_kept.py": part})
+    with Workspace.open(tmp_path / "w", cutting=None) as workspace:
+        workspace.add(testing.DOCUMENTS)
+        workspace.sync([BM25(), registry.part("kept")])
+        installed.write("another_kept.py", "raise ValueError('no such luck')")
+        installed.reload("another_kept")
+        workspace.add(testing.ADDED)
+        with pytest.warns(StaleWarning, match=r"The part kept stays as it was\. .*ValueError: no such luck"):
+            workspace.sync()
+        found = BM25().open(workspace).retrieve([Query("q", "emperor penguins")], 3)[0]
+    assert "x2" in [hit.id for hit in found.hits]
+
+
+# ---------------------------------------------------------------- answers that no retriever may give
+
+
+class Spoilt(Plugin):
+    """BM25 whose hits are spoilt in one way."""
+
+    version: ClassVar[int] = 1
+    how: str
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return BM25().parts()
+
+    def open(self, workspace: Workspace) -> Retriever:
+        return SpoiltRetriever(BM25().open(workspace), SPOILT[self.how][0])
+
+
+@dataclass(frozen=True)
+class SpoiltRetriever:
+    base: Retriever
+    spoil: Callable[[tuple[Hit, ...]], tuple[Hit, ...]]
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        return [replace(one, hits=self.spoil(one.hits)) for one in self.base.retrieve(queries, k)]
+
+
+def last(**changed: Any) -> Callable[[tuple[Hit, ...]], tuple[Hit, ...]]:
+    return lambda hits: (*hits[:-1], replace(hits[-1], **changed))
+
+
+SPOILT: dict[str, tuple[Callable[[tuple[Hit, ...]], tuple[Hit, ...]], str]] = {
+    "NaN": (last(score=math.nan), "has the score nan, and scores are finite numbers"),
+    "infinite": (lambda hits: (replace(hits[0], score=math.inf), *hits[1:]), "has the score inf"),
+    "minus infinity": (last(score=-math.inf), "has the score -inf"),
+    "twice": (lambda hits: (hits[0], *hits[:-1]), "comes twice"),
+    "turned": (lambda hits: hits[::-1], "of the hit before it: hits are not best first"),
+    "unknown": (last(doc_ids=("nobody",)), "names the document 'nobody', which the corpus does not hold"),
+    "none": (last(doc_ids=()), "names no document"),
+    "many": (lambda hits: (*hits, *(replace(hits[-1], id=f"{n}") for n in range(100))), "was asked for at most"),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_what_the_contract_forbids_is_an_error_of_the_method_and_no_score(how: str, tmp_path: Path) -> None:
+    said = SPOILT[how][1]
+    with pytest.raises(
+        ContractError, match=rf"^spoilt breaks the contract of a retriever: .*{said}.* \(the question q"
+    ):
+        compared(tmp_path / "w", ["bm25", {"name": "spoilt", "label": "spoilt", "params": {"how": how}}])
+    with pytest.raises(AssertionError, match=said):
+        testing.check_hits(Spoilt(how=how), tmp_path, "lsa")
+
+
+@pytest.fixture(autouse=True)
+def _spoilt_is_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    real = registry.entry_points
+    point = EntryPoint("spoilt", f"{__name__}:Spoilt", "ragindex.schemes")
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: [*real(group=group), *([point] if group == point.group else [])]
+    )
+    registry._table.cache_clear()
+    yield
+    registry._table.cache_clear()

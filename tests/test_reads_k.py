@@ -1,0 +1,141 @@
+"""Whether the first hits depend on how many are asked for: found from the bases of every scheme, and by asking."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import Field
+
+from eval.datasets import Dataset, Gold
+from eval.evaluator import compare
+from ragindex import registry, testing
+from ragindex.corpus import Corpus
+from ragindex.identity import reads_k
+from ragindex.interfaces import IndexingScheme, Part, Retriever
+from ragindex.plugin import Plugin
+from ragindex.ranking import reciprocal_rank_fusion
+from ragindex.types import Hit, Query, Retrieval
+from ragindex.workspace import Workspace
+
+
+class Wrapper(Plugin):
+    """Passes on what its base finds, and says nothing of k."""
+
+    version: ClassVar[int] = 1
+    base: registry.SchemeField
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        base: IndexingScheme = self.base
+        return base.parts()
+
+    def open(self, workspace: Workspace) -> Retriever:
+        base: IndexingScheme = self.base
+        return base.open(workspace)
+
+
+class Several(Wrapper):
+    """The same over the first of many, the bases in a list."""
+
+    base: registry.SchemeField = Field(default_factory=lambda: registry.scheme("bm25"))
+    bases: tuple[registry.SchemeField, ...] = ()
+
+
+class Silent(Wrapper):
+    """Fuses as many hits of two bases as are asked for: the five best are not the first five of the twenty best."""
+
+    def open(self, workspace: Workspace) -> "SilentRetriever":
+        return SilentRetriever(registry.scheme("bm25").open(workspace), registry.scheme("dense").open(workspace))
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return tuple(part for name in ("bm25", "dense") for part in registry.scheme(name).parts())
+
+
+@dataclass(frozen=True)
+class SilentRetriever:
+    one: Retriever
+    other: Retriever
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        pairs = zip(self.one.retrieve(queries, k), self.other.retrieve(queries, k), strict=True)
+        return [Retrieval(self._fused([first.hits, second.hits])[:k]) for first, second in pairs]
+
+    def _fused(self, rankings: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
+        known = {hit.id: hit for ranking in rankings for hit in ranking}
+        fused = reciprocal_rank_fusion([[hit.id for hit in ranking] for ranking in rankings])
+        return tuple(replace(known[id], score=score) for id, score in fused)
+
+
+@pytest.mark.parametrize("name", registry.names("schemes"))
+def test_a_wrapper_that_says_nothing_reads_k_where_its_base_does(name: str) -> None:
+    base = registry.scheme(name)
+    for k in (20, 1000):
+        of_base = reads_k(base, k)
+        assert reads_k(Wrapper(base=base), k) == of_base
+        assert reads_k(Wrapper(base=Wrapper(base=base)), k) == of_base
+        assert reads_k(Several(bases=(registry.scheme("bm25"), base)), k) == of_base
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("bm25", False),
+        ("composed", True),
+        ("colbert", True),
+        ("hybrid", False),
+        ("hybrid(depth=19)", True),  # 20 are asked for, and so many ranks are fused
+        ("hybrid(bases=[bm25, composed])", True),
+        ("hybrid(bases=[bm25, rerank(base=composed)])", True),
+        ("rerank(base=bm25)", False),
+        ("rerank(base=composed)", True),
+        ("rerank(base=hybrid(depth=10))", True),
+        ("ircot(base=composed)", False),  # it asks for base_k whatever k is
+        ("rerank(base=ircot(base=composed))", False),
+        ("raptor", False),
+        ("raptor(base=composed)", True),
+        ("raptor(base=dense, mode=traversal)", False),
+        ("raptor(base=hybrid)", True),  # of a summary's documents the order hangs on what else was found
+        ("sirerag", False),
+        ("sirerag(base=composed)", True),
+        ("sirerag(base=hybrid)", True),
+        ("sirerag(base=hybrid, ranking=lifted)", False),
+        ("sirerag(ranking=lifted, depth=10)", True),
+        ("gear.naive", True),
+        ("gear.naive(base_k=15)", False),
+        ("gear", False),
+        ("griever", True),
+    ],
+)
+def test_what_each_of_ours_does(written: str, expected: bool) -> None:
+    assert reads_k(registry.scheme(written), 20) == expected
+
+
+def test_a_wrapper_over_a_base_that_reads_k_is_measured_once_for_each(tmp_path: Path) -> None:
+    scheme = Wrapper(base=registry.scheme("composed(candidate_factor=1)"))
+    corpus = Corpus("tiny", "jsonl", testing.DOCUMENTS, 0, (), True)
+    queries = tuple(Query(f"q{n}", text) for n, text in enumerate(testing.QUESTIONS))
+    gold = {query.id: Gold(frozenset({"d06"})) for query in queries}
+    data = Dataset("tiny", corpus, queries, gold, "0123456789abcdef")
+    result = compare(data, [scheme], ks=(2, 20), workspace=tmp_path, tracking=False).methods[0]
+    assert set(result.answers) == {2, 20}
+    with Workspace.open(tmp_path) as workspace:
+        found = workspace.retriever(scheme).retrieve(queries, 2)
+    assert [[hit.id for hit in one.hits] for one in result.answers[2]] == [
+        [hit.id for hit in one.hits] for one in found
+    ]
+    assert [one.hits[:2] for one in result.answers[20]] != [one.hits for one in result.answers[2]]
+
+
+def test_the_contract_finds_a_scheme_that_reads_k_and_says_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="it reads k, and must say reads_k = True"):
+        testing.check_cutoffs(Silent(base=registry.scheme("bm25")), tmp_path, "lsa")
+
+
+def test_a_fusion_of_fewer_ranks_than_are_asked_for_depends_on_k(tmp_path: Path) -> None:
+    scheme = registry.scheme("hybrid(depth=1)")
+    workspace = testing.build(scheme, tmp_path, "lsa")
+    few, many = (testing.ask(scheme.open(workspace), k) for k in (1, 20))
+    assert [one.hits[0].score for one in few] != [one.hits[0].score for one in many]
+    assert reads_k(scheme, 20)
+    assert not reads_k(scheme, 1)
