@@ -1,7 +1,7 @@
 """Build alternative retrieval schemes over one corpus, use one, and compare them.
 
     workspace = ragindex.Workspace.open("my-index")
-    workspace.add(ragindex.read("my-documents").documents)
+    workspace.add(ragindex.read("my-documents"))
     retriever = workspace.retriever("hybrid")
     hits = retriever.retrieve([ragindex.Query("1", "Who wrote the report?")], k=5)[0].hits
 

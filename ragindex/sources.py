@@ -124,8 +124,8 @@ def require_free(owners: Mapping[str, str], earlier: Known, known: Known, placed
         theirs = owners.get(document.id, placed.source)
         if theirs != placed.source:
             raise WorkspaceError(
-                f"The id {document.id!r} of {_place(known[placed.source], document.id)} is that of "
-                f"{_place(known[theirs], document.id)}, which the workspace {asking.folder} holds. "
+                f"The id {document.id!r} of {_place(known, placed.source, document.id)} is taken by "
+                f"{_place(known, theirs, document.id)} in the workspace {asking.folder}. "
                 f"Nothing was written. {_way_out(known, placed.source, theirs, earlier, asking)}"
             )
 
@@ -249,15 +249,16 @@ def _new(known: Known, corpus: Corpus, name: str, asking: Asking) -> str:
     if name and (_NAME.fullmatch(name) is None or name in (".", "..")):
         raise UsageError(f"--as must be a name of letters, digits, and . + - _ between them. Got {name!r} instead.")
     first = next((other for other, source in known.items() if source.root and not source.prefix), None)
+    free = _free(known, PurePath(corpus.root).name if corpus.format == "folder" else corpus.name)
     if name or first is None:
-        return name or _free(known, corpus.name)
+        return name or free
     held = known[first]
     moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(held) else ""
     lost = f", which is not there any more{moved}" if moved else ""
     raise WorkspaceError(
         f"The workspace {asking.folder} holds the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
         f"which their ids begin with, or another --workspace. Nothing was written. "
-        f"Run: {asking.command(corpus.root, _free(known, corpus.name))}"
+        f"Run: {asking.command(corpus.root, free)}"
     )
 
 
@@ -275,9 +276,10 @@ def _free(known: Known, name: str) -> str:
     return free
 
 
-def _place(source: Source, id: str) -> str:
+def _place(known: Known, name: str, id: str) -> str:
+    source = known[name]
     if not source.root:
-        return "a document that a program added"
+        return f"the documents that a program added as {name!r}"
     return str(Path(source.root, id.removeprefix(source.prefix))) if source.format == "folder" else source.root
 
 

@@ -211,18 +211,75 @@ def test_filters(built: Path) -> None:
 def test_add_and_remove() -> None:
     ragindex("index", "notes", "--workspace", "w", "--methods", "bm25")
     write(Path(), {"new/mill.txt": "A mill grinds."})
-    assert ragindex("add", "new", "--workspace", "w").out == "1 added, 0 changed, 0 as they were\n"
+    assert ragindex("add", "new", "--as", "new", "--workspace", "w").out == "1 added, 0 changed, 0 as they were\n"
     assert ragindex("add", "new", "--workspace", "w", "--json", "-").json == {
         **{"added": 0, "changed": 0, "unchanged": 1},
         "spent": {"input_tokens": 0, "output_tokens": 0, "money": 0.0},
     }
     asked = ("search", "mill", "--workspace", "w", "--method", "bm25", "--json", "-")
-    assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["mill.txt#0"]
-    assert failed(2, "remove", "mill.txt", "hil.md", "--workspace", "w") == (
+    assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["new/mill.txt#0"]
+    assert failed(2, "remove", "new/mill.txt", "hil.md", "--workspace", "w") == (
         "The workspace w holds no document 'hil.md'. Nothing was removed."
     )
-    assert ragindex("remove", "mill.txt", "--workspace", "w", "--json", "-").json["removed"] == 1
+    assert failed(2, "remove", "notes/rivers/orla.md", "--workspace", "w") == (
+        "The workspace w holds no document 'notes/rivers/orla.md'. Nothing was removed. "
+        "The id of that file is 'rivers/orla.md'."
+    )
+    assert ragindex("remove", "new/mill.txt", "--workspace", "w", "--json", "-").json["removed"] == 1
     assert ragindex(*asked).json["hits"] == []
+
+
+def test_a_file_of_a_remembered_folder_replaces_its_document() -> None:
+    ragindex("index", "notes", "--workspace", "w", "--methods", "bm25")
+    write(Path("notes"), {"rivers/orla.md": "# Orla\n\nThe Orla has twelve gorges."})
+    assert ragindex("add", "notes/rivers/orla.md", "--workspace", "w").out == "0 added, 1 changed, 0 as they were\n"
+    asked = ("search", "gorges", "--workspace", "w", "--method", "bm25", "--json", "-")
+    assert [(hit["id"], hit["text"][-15:]) for hit in ragindex(*asked).json["hits"]] == [
+        ("rivers/orla.md#0", "twelve gorges.")
+    ]
+
+
+def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
+    ragindex("index", "notes", "--workspace", "w", "--methods", "bm25")
+    done = ragindex("remove", "hill.md", "quill.txt", "--workspace", "w")
+    assert done.out == "2 removed\n"
+    assert done.err.splitlines() == [
+        f"{Path.cwd()}/notes/{name} is still there: it comes back when its folder is indexed again."
+        for name in ("hill.md", "quill.txt")
+    ]
+    Path("notes/quill.txt").unlink()
+    Path("notes/rivers/sarn.md").unlink()
+    again = ragindex("index", "./notes/", "--workspace", "w", "--methods", "bm25", "--json", "built.json")
+    assert again.out.splitlines()[:2] == [
+        "2 documents, 2 passages in w",
+        "./notes/: 1 added (hill.md), 0 changed, 1 removed (rivers/sarn.md), 1 as they were",
+    ]
+    value = json.loads(Path("built.json").read_text(encoding="utf-8"))["changed"]
+    assert value == {"added": 1, "changed": 0, "removed": 1, "unchanged": 1}
+
+
+def test_two_folders_with_one_file_name() -> None:
+    write(Path("two"), {"a/index.md": "Slate is of a.", "b/index.md": "Copper is of b."})
+    ragindex("index", "two/a", "--workspace", "w", "--methods", "bm25")
+    for command in ("add", "index", "compare"):
+        flags = ("--questions", "questions.txt") if command == "compare" else ()
+        said = failed(4, command, "two/b", "--workspace", "w", *flags)
+        assert f"{Path.cwd()}/two/a" in said
+        assert f"{Path.cwd()}/two/b --as b --workspace w" in said
+    assert ragindex("add", "two/b", "--as", "b", "--workspace", "w").code == 0
+    write(Path(), {"copper.csv": "question,documents\nWhat is copper?,index.md\n"})
+    flags = ("--questions", "copper.csv", "--methods", "bm25", "--k", "1", "--workspace", "w", "--json", "-")
+    value = ragindex("compare", "two/b", *flags).json
+    assert (value["dataset"]["documents"], value["methods"][0]["metrics"]["R@1"]) == (2, 1.0)
+    assert value["notes"] == ["one document that the workspace holds besides is searched too"]
+    assert ragindex("index", "two/a", "--workspace", "w", "--methods", "bm25", "--json", "-").json["documents"] == 2
+    assert ragindex("remove", "--source", "b", "--workspace", "w").out == "1 removed\n"
+    assert ragindex("index", "--workspace", "w", "--methods", "bm25", "--json", "-").json["documents"] == 1
+
+
+def test_several_paths_at_once() -> None:
+    paths = ("notes/hill.md", "notes/rivers", "notes/rivers/sarn.md", "./notes")  # the first makes notes the root
+    assert ragindex("add", *paths, "--workspace", "w").out == "4 added, 0 changed, 0 as they were\n"
 
 
 def test_documents_that_nothing_is_built_over() -> None:
@@ -238,9 +295,9 @@ def test_documents_that_nothing_is_built_over() -> None:
 def test_the_seed_of_the_workspace_is_kept() -> None:
     ragindex("index", "notes", "--workspace", "w", "--methods", "dense", "--seed", "5")
     write(Path(), {"new/mill.txt": "A mill grinds slate."})
-    assert ragindex("add", "new", "--workspace", "w").code == 0
+    assert ragindex("add", "new", "--as", "new", "--workspace", "w").code == 0
     asked = ragindex("search", "slate", "--workspace", "w", "--method", "dense", "--json", "-")
-    assert "mill.txt#0" in [hit["id"] for hit in asked.json["hits"]]
+    assert "new/mill.txt#0" in [hit["id"] for hit in asked.json["hits"]]
     shown = ragindex("compare", "--workspace", "w", "--questions", "questions.txt", "--methods", "dense", "--json", "-")
     assert shown.json["seed"] == 5
 

@@ -137,6 +137,9 @@ def test_the_title_of_markdown(tmp_path: Path, text: str, title: str) -> None:
         ("/a/file/name.html", "stem", "/a/file/name.html"),
         ("<ul><li>1</li><li>2</li></ul><div>a</div><div>b</div>", "stem", "1\n2\n\na\nb"),
         ("<div>" * 20_000 + "deep", "stem", "deep"),
+        ("<!doctype html><title>Valid</title><p>body", "Valid", "body"),
+        ("<html><head><title>Valid</title><body><p>body", "Valid", "body"),
+        ("<head><meta charset=utf-8><title>Valid</title>body", "Valid", "body"),
     ],
 )
 def test_html(tmp_path: Path, markup: str, title: str, text: str) -> None:

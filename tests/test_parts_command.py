@@ -47,9 +47,16 @@ def test_the_list(folder: Path) -> None:
     done = ragindex("parts", "--workspace", folder)
     rows = [line.split() for line in done.out.splitlines()]
     assert rows[0] == ["part", "encoder", "records", "MB", "seconds"]
-    assert [row[0] for row in rows[1:]] == ["extractions", "name_vectors", "passages", "same_as", "triples", "vectors"]
+    assert [row[0] for row in rows[1:7]] == ["extractions", "name_vectors", "passages", "same_as", "triples", "vectors"]
     assert rows[2][1:6] == ["lsa", "9", "entities,", "5", "predicates"]
     assert [row[-3] for row in rows[3:6]] == ["3", "3", "5"]
+    assert rows[7] == ["source", "documents", "ids", "begin", "with", "format", "from"]
+    assert [row[0] for row in rows[8:]] == ["program"]
+
+
+def test_the_list_names_the_sources(folder: Path) -> None:
+    row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3}
+    assert ragindex("parts", "--workspace", folder, "--json", "-").json["sources"] == [row]
 
 
 def test_the_list_as_json(folder: Path) -> None:

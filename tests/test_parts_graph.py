@@ -184,7 +184,7 @@ def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
     held, reader = list(folders.iterdir()), Workspace.open(tmp_path / "w")
     for documents in ([C], [B]):
-        workspace.remove([one.id for one in (A, B, C) if one.id in workspace.documents.ids() and one is not A])
+        workspace.remove([one.id for one in (A, B, C) if one.id in workspace.documents.sources() and one is not A])
         workspace.add(documents)
         workspace.sync()
     assert answers(workspace) == first
