@@ -88,7 +88,7 @@ def _by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _gold(line: Mapping[str, Any]) -> Gold:
-    grades, equal = line["gold"], line.get("twins", {})
+    grades, equal = line["gold"], line["twins"]
     return Gold(frozenset(grades), tuple(line["answers"]), line["kind"], line["source_id"], grades, equal)
 
 

@@ -64,8 +64,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with partial.open("wb") as file:
             yield file
         place(partial, path)
-    finally:
+    except BaseException:
         partial.unlink(missing_ok=True)
+        raise
 
 
 def write(path: Path, content: bytes) -> None:

@@ -96,4 +96,5 @@ def _check_parts(space: Workspace, manifest: manifests.Manifest, names: list[str
 
 def in_flight(folder: Path) -> Any:
     """What the workspace has written down of an unfinished sync, for messages."""
-    return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json") if path.name != "workspace.json"}
+    found = [path for path in folder.glob("*.json") if not path.name.startswith("workspace.")]
+    return {path.name: json.loads(path.read_text()) for path in found}
