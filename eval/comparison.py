@@ -285,9 +285,14 @@ def best_first(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[Metho
 
 def said_of_failed(failed: Sequence[MethodResult]) -> str:
     """A sentence for each method that failed on every question, with its first reason."""
-    return " ".join(
-        f"{method.label} failed on every question, and is not compared: {_reason(method)}." for method in failed
-    )
+    return " ".join(f"{method.label} {failed_on(method)}, and is not compared: {_reason(method)}." for method in failed)
+
+
+def failed_on(method: MethodResult) -> str:
+    """`failed on every question`, of a method that did: at some k, or of those that have gold documents or answers."""
+    unread = {one.query_id for one in method.final if one.reading is not None and one.reading.error}
+    whole = len(method.failures.keys() | unread) == len(method.final)
+    return f"failed on every question{'' if whole else ' with gold'}"
 
 
 def _reason(method: MethodResult) -> str:

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from eval import verdict
-from eval.comparison import LATENCY, Comparison, MethodResult, Study
+from eval.comparison import LATENCY, Comparison, MethodResult, Study, failed_on
 from eval.sections.table import metrics_shown
 from ragindex.console import plain
 from ragindex.language.offline import called
@@ -177,7 +177,7 @@ def _many(count: int, what: str) -> str:
 def _troubles(comparison: Comparison) -> list[str]:
     shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
     lines = [
-        f"[bold red]{plain(method.label)} answered NOT ONE QUESTION and is not compared:[/] {plain(_reasons(method))}"
+        f"[bold red]{plain(method.label)} {failed_on(method)} and is not compared:[/] {plain(_reasons(method))}"
         for method in comparison.failed
     ]
     lines += [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])

@@ -235,7 +235,7 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert [method.label for method in comparison.methods] == ["bm25"]
     assert comparison.pairs == ()
     assert (len(failed.failures), failed.metrics, failed.latency.total) == (3, {}, Percentiles(None, None))
-    assert "answered NOT ONE QUESTION and is not compared: ValueError: nothing" in " ".join(shown(comparison).split())
+    assert "failed on every question and is not compared: ValueError: nothing" in " ".join(shown(comparison).split())
     sentence = verdict.sentence(comparison)
     assert sentence.startswith("bm25 reaches ")
     assert "failed on every question, and is not compared: ValueError: nothing is known" in sentence
@@ -243,6 +243,14 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert [one["label"] for one in value["failed"]] == [failed.label]
     assert results.read(tmp_path / "o").comparisons[0].failed[0].failures == failed.failures
     assert "failed on every question, and is not compared" in (tmp_path / "o" / "report.html").read_text()
+
+
+def test_failing_on_every_question_with_gold_is_no_score_either(tmp_path: Path) -> None:
+    """The one question that is answered counts for nothing: the mean would be of failures alone."""
+    scheme = Scripted(fails_on=(QUESTIONS[1],))
+    comparison = run(tmp_path, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), ks=(3,))
+    assert [method.label for method in comparison.methods] == ["bm25"]
+    assert "failed on every question with gold, and is not compared" in verdict.sentence(comparison)
 
 
 def test_strict_stops_at_a_question_on_which_a_method_fails(tmp_path: Path) -> None:

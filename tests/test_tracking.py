@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from eval.comparison import Comparison, Study
+from eval.comparison import NOT_TIMED, Answer, Comparison, Study
 from eval.datasets import Dataset, Gold
 from eval.evaluator import compare
 from eval.tracking import TrackingWarning, metric_name, track
 from ragindex.corpus import Corpus
-from ragindex.types import Document, Query
+from ragindex.types import Document, Query, Usage
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +79,32 @@ def test_a_parent_run_with_a_child_a_method(
         assert Path(copied).read_text().splitlines()[0] == "q1 Q0 a 1 1 words,%20again"
         stored = client.download_artifacts(parent_id, "comparison.json", str(working_folder))
         assert json.loads(Path(stored).read_text()) == comparison.to_json()
+
+
+def test_a_method_that_failed_is_a_failed_run_and_unknown_money_no_metric(
+    comparison: Comparison, working_folder: Path
+) -> None:
+    method = comparison.method("bm25")
+    errors = tuple(Answer(answer.query_id, (), "ValueError: no") for answer in method.final)
+    nothing = {"metrics": {}, "per_query": {}, "latency": NOT_TIMED, "ci95": {}, "answers": {2: errors}}
+    broken = replace(method, label="broken", spent=Usage(1.0, 10, 5, None), **nothing)
+    assert track(Study("two", (replace(comparison, failed=(broken,)),))) is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri="sqlite:///mlflow.db")
+        experiment = client.get_experiment_by_name("ragindex")
+        assert experiment is not None
+        runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert {name: run.info.status for name, run in runs.items()} == {
+        **{"two": "FINISHED", "bm25": "FINISHED", "words, again": "FINISHED"},
+        "broken": "FAILED",
+    }
+    logged = runs["broken"].data.metrics
+    assert (logged["unanswered"], logged["usage/spent/input_tokens"]) == (2, 10)
+    assert not [name for name in logged if name.startswith(("retrieval/", "latency/")) or name == "usage/spent/money"]
+    assert runs["bm25"].data.metrics["usage/spent/money"] == 0
 
 
 def test_a_study_is_one_parent_run(
