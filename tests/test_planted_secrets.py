@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,25 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tracing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`--trace` is meant to last as long as the process; here it ends with the test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow.tracing
+        from mlflow.tracking import fluent
+        from mlflow.tracking._tracking_service import utils
+    monkeypatch.setattr(utils, "_tracking_uri", None)
+    monkeypatch.setattr(fluent, "_active_experiment_id", None)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "")
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID")  # which is set, and put back in the end
+    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
+    yield
+    autolog(disable=True)
+    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tracing: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     tracked = commands.track
     folder = make_desk(tmp_path, monkeypatch)
     monkeypatch.setattr(commands, "track", tracked)
@@ -120,7 +139,6 @@ def test_nothing_that_is_written_or_told_holds_it(server: OpenAIServer, desk: Pa
         ragindex("cache", "--workspace", "c"),
         ragindex("cache", "--workspace", "c", "--export", "calls.jsonl"),
     ]  # fmt: skip
-    autolog(disable=True)
     assert [done.code for done in told] == [0] * 8, [done.err for done in told]
     assert len(server.requests) > 5
     assert {"mlflow.db", "results", "result.json"} <= {one.name for one in desk.iterdir()}
@@ -139,7 +157,6 @@ def test_a_server_that_repeats_what_it_was_sent(number: int, server: OpenAIServe
                  "--methods", f"ircot,rerank(base=bm25, reranker=endpoint(model=small, {quick}))", "--trace",
                  "--llm", f"openai(model=small, {quick})", "--json", "result.json"),
     ]  # fmt: skip
-    autolog(disable=True)
     assert told[0].code == 6
     assert server.requests
     assert leaks(desk, *told) == []
@@ -283,7 +300,6 @@ def test_a_tracker_with_a_password(how: str, desk: Path, monkeypatch: pytest.Mon
         "compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--methods", "bm25", "--trace",
         "--out", "results", "--json", "result.json",
     )  # fmt: skip
-    autolog(disable=True)
     assert done.code == 0
     assert "not recorded in MLflow" in done.err
     assert leaks(desk, done) == []
@@ -323,7 +339,6 @@ def test_an_error_of_anybody_in_results_and_traces(desk: Path, monkeypatch: pyte
         "compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--methods", "bm25,dense", "--trace",
         "--out", "results", "--json", "result.json",
     )  # fmt: skip
-    autolog(disable=True)
     assert any(b"ValueError" in file.read_bytes() for file in Path("results").rglob("*.jsonl"))
     assert b"ValueError" in Path("mlflow.db").read_bytes()
     assert leaks(desk, done) == []
