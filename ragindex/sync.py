@@ -168,7 +168,7 @@ def _finish(task: Building, corpus: str) -> PartRecord:
     collections, size = finished(task.key, store)
     seconds = time.perf_counter() - start
     states = (store.open(f"{task.key}.{kind}", version) for kind, version in collections.items())
-    files = kept_files.size(task.site.folder, [name for one in states for name in kept_files.holding(one)])
+    holding = sorted(name for one in states for name in kept_files.holding(one) if (task.site.folder / name).is_dir())
     return PartRecord(
         name=task.name,
         part=describe(task.part),  # type: ignore[arg-type]
@@ -180,11 +180,11 @@ def _finish(task: Building, corpus: str) -> PartRecord:
         collections=collections,
         seconds=cost.seconds + seconds,
         finish_seconds=finish_seconds,
-        bytes=size + files,
+        bytes=size + kept_files.size(task.site.folder, holding),
         input_tokens=cost.input_tokens,
         output_tokens=cost.output_tokens,
         money=cost.money,
         failed=task.site.failures,
         notes=tuple(task.site.notes),
-        files=tuple(sorted(path.name for path in task.site.folder.iterdir() if path.is_dir())),
+        files=tuple(holding),
     )

@@ -59,7 +59,7 @@ from ragindex.progress import bar
 from ragindex.readers import Lease, State
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
-from ragindex.site import PartSite
+from ragindex.site import MeteredCollection, PartSite
 from ragindex.sources import Asking, Placed
 from ragindex.sync import Building, Synced, bring_up, finished
 from ragindex.text import language_warning
@@ -183,14 +183,18 @@ class Workspace:
 
     @property
     def documents(self) -> Documents:
-        """The documents as they are now, indexed or not; to be read."""
-        version = self.store.version("documents")
+        """The documents as they are now, indexed or not; to be read, and there as long as somebody does."""
+        lease, version = None, self.store.version("documents")
+        while version is not None and lease is None:
+            held = readers.take(self.folder, State({"documents": version}))
+            newest = self.store.version("documents")
+            lease, version = (held if newest == version else None), newest  # else a writer has gone on meanwhile
         if version is None:
             raise StoreError(
                 f"The store of the workspace {self.folder} has lost its documents. "
                 f"Run: ragindex index DATA --workspace {self.folder}"
             )
-        return Documents(self.store.open("documents", version), self.cutting)
+        return Documents(MeteredCollection(self.store.open("documents", version), lease), self.cutting)
 
     @mending.advising
     def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:

@@ -132,6 +132,25 @@ def test_what_the_index_lacks_is_scored_by_the_same_statistics(tmp_path: Path) -
     assert alone.search([Match("fen", 9)])[0].scores.tolist() == found.scores.tolist()
 
 
+def test_filters_see_every_record_that_the_index_of_text_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LanceDB's search of that index goes by the indexes of ids and keywords alone, which may be older."""
+    monkeypatch.setattr(module, "_LOOKUPS_FROM", 1)
+    for name in ("_FEW_UNLIKE", "_MANY_UNLIKE"):
+        monkeypatch.setattr(lance_upkeep, name, 0)
+    collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
+    for letter, count in (("r", 100), ("s", 8)):
+        collection.upsert(records({f"{letter}{n:03d}": f"oak {letter} {n}" for n in range(count)}))
+        collection.finish()
+    wanted = ("r001", "s001", "s007")
+    for where, ids in (
+        (Ids(wanted), list(wanted)),
+        (Not(Ids(wanted)), [f"r{n:03d}" for n in range(100) if n != 1] + [f"s{n:03d}" for n in (0, *range(2, 7))]),
+        (Terms("tags", ("none",)), []),
+    ):
+        assert sorted(collection.search([Match("oak", 200, (), where)])[0].ids) == ids
+    assert len(collection.search([Match("s", 200, (), Terms("tags", ("all",)))])[0].ids) == 8
+
+
 # ---------------------------------------------------------------- what one more record writes
 
 

@@ -133,6 +133,19 @@ def test_a_reader_that_a_writer_overtakes_reads_the_newer_state(
     assert len(ids(BM25().open(reader))) == 6
 
 
+def test_documents_that_are_being_read_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of no finished sync, which no manifest names."""
+    monkeypatch.setattr("ragindex.stores.lance_upkeep._DELETED", 0.0)  # every sync writes all records anew
+    writer = made(tmp_path)
+    reader = opened(tmp_path)
+    writer.add([Document("later", "Oak", "oak")])
+    documents = iter(reader.documents)
+    found = [next(documents).id]
+    writer.remove(["d1"])
+    more(writer, 1, 2)
+    assert sorted(found + [one.id for one in documents]) == sorted([*FIVE, "later"])
+
+
 def test_a_refit_goes_once_nobody_reads_what_was_made_with_it(tmp_path: Path) -> None:
     writer = opened(tmp_path)
     writer.add([Document(f"d{number}", "Slate", f"slate barge {number}") for number in range(12)])

@@ -77,17 +77,19 @@ def _write_anew(table: Any) -> None:
 # ---------------------------------------------------------------- indexes
 
 
-def build_lookups(table: Any, schema: Schema) -> None:
-    """Indexes of ids and keywords: a filter then takes as long in a large collection as in a small one."""
+def build_lookups(table: Any, schema: Schema, lacking: float = _LACKING) -> None:
+    """Indexes of ids and keywords, made anew where they lack more than a share of the records: a filter then takes as
+    long in a large collection as in a small one.
+    """
     for column, kind in (("id", BTree()), *((keyword, LabelList()) for keyword in schema.keywords)):
-        if _unindexed(table, column) > _LACKING * table.count_rows():
+        if _unindexed(table, column) > lacking * table.count_rows():
             table.create_index(column, config=kind, replace=True)
 
 
 def build_searches(table: Any, folder: Path, schema: Schema) -> None:
     """The indexes of text and of vectors, made anew where they lack many records."""
     if schema.text and table.count_rows():
-        build_words(table, folder)
+        build_words(table, folder, schema)
     if (
         schema.dimensions
         and table.count_rows() >= _ANN_FROM
@@ -97,14 +99,19 @@ def build_searches(table: Any, folder: Path, schema: Schema) -> None:
         table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=count), replace=True)
 
 
-def build_words(table: Any, folder: Path) -> None:
-    """The index of text, with its statistics beside it."""
+def build_words(table: Any, folder: Path, schema: Schema) -> None:
+    """The index of text, with its statistics beside it.
+
+    A search in it goes by the lookups alone where there are any, so these must know all records that it knows.
+    """
     now = lance_files.version(folder, table.version)
     if lance_words.exists(folder, now):
         made_from = lance_files.version(folder, now.indexes[lance_words.INDEX].made_from)
         most = min(max(_FEW_UNLIKE, int(_UNLIKE * now.rows)), _MANY_UNLIKE)
         if lance_words.unlike(now, made_from) <= most:
             return
+    if any(index.columns == ["id"] for index in table.list_indices()):
+        build_lookups(table, schema, 0)
     analysed = FTS(
         base_tokenizer="whitespace",
         lower_case=False,

@@ -331,14 +331,12 @@ class LanceCollection:
         settings = self.store.settings
         with _engine(f"look at the collection {self.name}"):
             held = self._image is not None or self.store.fits(self)
-            size = int(self.table.stats()["total_bytes"])
-        beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
-        kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
-        search = f"exact, {kept}from memory" if held else beyond
-        with _engine(f"look at the files of the collection {self.name}"):
             now = lance_files.version(self._folder, self.version)
             bases = [lance_files.version(self._folder, one.made_from) for one in lance_words.bases(now)]
             size = sum(lance_files.needed(self._folder, [now, *bases]).values())
+        beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
+        kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
+        search = f"exact, {kept}from memory" if held else beyond
         return {"search": search, "bytes": size}
 
     @property
