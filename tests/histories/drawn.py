@@ -13,6 +13,8 @@ from histories.faults import HOWS
 from histories.fresh import Fresh, room
 from histories.left import BrokenError
 from histories.played import History, Setting, Step
+from ragindex import registry
+from ragindex.identity import in_order, model
 
 SHORTEST, LONGEST = 8, 13
 _WORDS = ("Emma", "Tom", "", "")
@@ -60,8 +62,10 @@ def _round(rng: random.Random, chosen: Setting) -> list[Step]:
     if rng.random() < 0.45:
         drawn.append(_one(rng, chosen, _OTHERS))
     drawn.append(_one(rng, chosen, {"sync": 1}))
-    if "death" in drawn[-1][1] and rng.random() < 0.75:
+    if "death" in drawn[-1][1] and rng.random() < 0.8:
         drawn.append(_moved(rng, drawn[0]))
+        if rng.random() < 0.7:
+            drawn.append(("sync", {"methods": list(chosen.methods)}))
     if rng.random() < 0.25:
         drawn.append(_one(rng, chosen, {"read": 1}))
     return drawn
@@ -104,6 +108,15 @@ def _deadly(rng: random.Random, share: float) -> dict[str, Any]:
     return {"death": _death(rng)} if rng.random() < share else {}
 
 
+def _killing(rng: random.Random, chosen: Setting) -> dict[str, Any]:
+    """At any write, or where a part's data and what is said of them may part."""
+    if rng.random() < 0.6:
+        return _deadly(rng, 0.6)
+    parts = in_order(part for method in chosen.methods for part in made.METHODS[method].parts())
+    name = registry.name_of(model(rng.choice(parts)))
+    return {"death": [rng.choice((f"upsert {name}.records", f"append journal {name}")), rng.choice(HOWS)]}
+
+
 def _asked(rng: random.Random, chosen: Setting) -> list[str] | None:
     methods = rng.choice((None, chosen.methods, chosen.methods, rng.sample(chosen.methods, 1)))
     return None if methods is None else list(methods)
@@ -115,7 +128,7 @@ _DRAWN: dict[str, Callable[[random.Random, Setting], dict[str, Any]]] = {
     "put": lambda rng, chosen: {"documents": _documents(rng, 1, 3), **_short(rng)},
     "remove": lambda rng, chosen: {"names": rng.sample(made.NAMES, rng.randint(1, 3)), **_short(rng)},
     "replace": lambda rng, chosen: {"documents": _documents(rng, 0, 5), **_short(rng)},
-    "sync": lambda rng, chosen: {"methods": _asked(rng, chosen), **_deadly(rng, 0.5)},
+    "sync": lambda rng, chosen: {"methods": _asked(rng, chosen), **_killing(rng, chosen)},
     "encode": lambda rng, chosen: {"encoder": rng.choice(("hashed", "hashed", "other", "lsa"))},
     "budget": lambda rng, chosen: {"memory_gib": rng.choice((0.0, 1.0))},
     "reopen": lambda rng, chosen: {},

@@ -37,7 +37,8 @@ class Killed(History):
         if not death:
             return super()._dying(work, death)
         name, given = work
-        share = math.log(min(int(death[0]), _DRAWN_UP_TO)) / math.log(_DRAWN_UP_TO)
+        at = death[0] if isinstance(death[0], int) else len(death[0])
+        share = math.log(min(at, _DRAWN_UP_TO)) / math.log(_DRAWN_UP_TO)
         asked = {
             **{"folder": str(self.folder), "setting": asdict(self.setting), "encoder": self.encoder},
             **{"memory_gib": self.memory_gib, "name": name, "given": given},
