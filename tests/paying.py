@@ -34,7 +34,8 @@ def reranks(url: str, path: Path) -> Callable[[Sequence[str]], object]:
 
 
 def embeds(url: str, path: Path) -> Callable[[Sequence[str]], object]:
-    encoder = CachedEncoder(OpenAIEncoder(OpenAICompatible(model="small", dimensions=8), url, KEY), path)
+    plugin = OpenAICompatible(model="small", dimensions=8)
+    encoder = CachedEncoder(OpenAIEncoder(plugin, url, KEY, Setting(prices=PRICES, clock=QUICK)), path)
     return lambda texts: [encoder.encode_documents([text]) for text in texts]
 
 

@@ -114,8 +114,9 @@ def test_settings_of_the_environment(server: OpenAIServer, monkeypatch: pytest.M
         plugin.open()
 
 
-def test_a_password_in_the_address(server: OpenAIServer) -> None:
-    language = opened(server, base_url=server.url.replace("127", "me:pass%20word@127"), retries=0)
+def test_a_password_in_the_address(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("127", "me:pass%20word@127"))
+    language = opened(server, base_url=None, retries=0)
     with pytest.raises(ServiceError, match="refuses the key") as caught:
         language.run(ECHO, TEXT)
     assert server.requests[0].headers["authorization"] == "Basic bWU6cGFzcyB3b3Jk"
