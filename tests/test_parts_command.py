@@ -51,7 +51,9 @@ def test_the_list(folder: Path) -> None:
     assert rows[2][1:6] == ["lsa", "9", "entities,", "5", "predicates"]
     assert [row[-3] for row in rows[3:6]] == ["3", "3", "5"]
     assert rows[7] == ["source", "documents", "ids", "begin", "with", "format", "from"]
-    assert [row[0] for row in rows[8:]] == ["program"]
+    assert (rows[8][0], rows[9]) == ("program", ["on", "disk", "MB"])
+    assert [row[0] for row in rows[10:14]] == ["parts", "documents", "fits", "serving"]
+    assert rows[-1][:3] == ["the", "whole", "folder"]
 
 
 def test_the_list_names_the_sources(folder: Path) -> None:
