@@ -86,7 +86,8 @@ def _unpriced(workspace: Workspace, results: Sequence[MethodResult], methods: Se
     unknown = [result.label for result in results if _unknown(result)]
     if not unknown:
         return []
-    names = workspace.unpriced(method.scheme for method in methods if method.label in unknown)
+    reads = any(answer.reading is not None for result in results for answer in result.final)
+    names = workspace.unpriced((method.scheme for method in methods if method.label in unknown), reads=reads)
     who = " and ".join(names) or "a model that was asked"
     has = "have" if len(names) > 1 else "has"
     advice = "name one in a file, and it in RAGINDEX_PRICES; what was indexed without a price stays unknown"

@@ -307,6 +307,19 @@ def test_handing_on(tmp_path: Path) -> None:
     assert {k: other.get(k) for k in answers if k != key(7)} == {k: a for k, a in answers.items() if k != key(7)}
 
 
+@pytest.mark.parametrize("end", ["", "-wal", ".claims"])
+def test_an_export_over_the_cache_itself_is_refused(end: str, tmp_path: Path) -> None:
+    """It would empty the file that it reads, and drop the locks that SQLite holds on it."""
+    cache, link = Cache(tmp_path / "calls.sqlite"), tmp_path / "link"
+    cache.put(key(1), ORIGIN, ANSWER)
+    Path(f"{cache.path}.claims").touch()
+    link.symlink_to(f"{cache.path}{end}")
+    for path in (link, Path(f"{cache.path}{end}")):
+        with pytest.raises(DataError, match="expected a file beside the call cache; found a file of the call cache"):
+            export_calls(cache, path)
+    assert Cache(cache.path).get(key(1)) == ANSWER
+
+
 def vars_of(value: Any) -> list[Any]:
     return [getattr(value, name) for name in value.__slots__]
 

@@ -1,6 +1,7 @@
 """Kept calls as JSON Lines, so that a study can be handed on and replayed for nothing."""
 
 import json
+import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -42,6 +43,9 @@ def export_calls(cache: Cache, path: Path) -> int:
     """
     query = f"SELECT {', '.join((*COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
     written, last = 0, ""
+    own = [Path(f"{os.path.realpath(cache.path)}{end}") for end in ("", "-wal", "-shm", ".claims", ".lock")]
+    if path.exists() and any(file.exists() and file.samefile(path) for file in own):
+        raise DataError("a file beside the call cache", "a file of the call cache itself", path=path)
     try:
         with path.open("w", encoding="utf-8") as file:
             while True:
