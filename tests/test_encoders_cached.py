@@ -184,7 +184,7 @@ def test_money_that_was_not_known_stays_unknown(path: Path) -> None:
         CachedEncoder(Paying(priced=False), path).encode_documents(["aa"])
     assert asked.unpriced == {"plain"}
     replayed = _encoded(path, ["aa", "b"])
-    assert [entry.money for entry in replayed.entries] == [None, 0.001]
+    assert [entry.money for entry in replayed.entries] == [0.001, None]
 
 
 def test_vectors_of_an_encoder_that_costs_nothing_are_not_booked(path: Path) -> None:
