@@ -15,6 +15,7 @@ from letters import ENCODED, Letters
 from made_extractions import openie, spelt
 from test_near_pairs import plainly
 
+from ragindex.durable import MendedWarning
 from ragindex.errors import StoreError
 from ragindex.parts import encoded_names, near_pairs, phrase_graph
 from ragindex.parts.encoded_names import Coder, distinct
@@ -285,5 +286,6 @@ def test_files_that_are_lost(lost: str, tmp_path: Path) -> None:
         opened(Workspace.open(tmp_path / "w", encoder=Letters()))
     shutil.rmtree(folder)
     workspace.add([B])
-    workspace.sync()
+    with pytest.warns(MendedWarning, match="it was made again"):
+        workspace.sync()
     assert opened(workspace).passages.to_pylist() == ["A", "B"]

@@ -400,7 +400,7 @@ def test_an_endpoint_has_an_address_that_counts(monkeypatch: pytest.MonkeyPatch,
     assert registry.label(one) == ENDPOINT
     monkeypatch.setenv("RERANK_BASE_URL", "https://other.example/v1")
     assert registry.fingerprint(registry.scheme(ENDPOINT)) != registry.fingerprint(one)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="without user, password"):
+    with pytest.raises(UsageError, match="must hold no user, password, key or token"):
         registry.scheme('rerank(reranker=endpoint(model=x, base_url="https://me:secret@one.example/v1"))')
 
 
