@@ -42,7 +42,7 @@ def clean(folder: Path, store: Store, manifest: Manifest) -> tuple[Manifest, boo
     for key in now.parts:
         _clean_files(folder, store, key, needed, left)
     fitting.remove_all_but(folder, frozenset().union(*(one.encoders for one in needed)))
-    if not journal.unfinished(folder):  # a sync that was cut short goes on with the vectors that it has
+    if not journal.begun_within(folder, _KEEP_BEGUN):  # a sync that was cut short goes on with the vectors that it has
         pruning.prune(fitting.vectors(folder), sum(part.bytes for part in manifest.parts.values()))
     stays = any(one.parts - now.parts or one.collections.items() - now.collections.items() for one in read)
     return manifest.model_copy(update={"outdated": outdated}), stays

@@ -8,6 +8,7 @@ interrupted sync has touched.
 
 import json
 import os
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,6 +75,12 @@ class Journal:
 def unfinished(folder: Path) -> set[str]:
     """The keys of the parts that a sync has begun to change and not finished."""
     return {path.stem for path in (folder / _FOLDER).glob("*.jsonl")}
+
+
+def begun_within(folder: Path, seconds: float) -> bool:
+    """Whether an unfinished sync has written to a journal in the last so many seconds."""
+    since = time.time() - seconds
+    return any(path.stat().st_mtime > since for path in (folder / _FOLDER).glob("*.jsonl"))
 
 
 def finish(folder: Path, keys: Iterable[str]) -> None:

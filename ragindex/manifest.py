@@ -159,8 +159,8 @@ def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
     if isinstance(found, int) and found < FORMAT:
         raise WorkspaceError(
             f"The workspace {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
-            f"Build it in another folder, into which you may copy {folder / 'caches'} first, to pay for nothing again. "
-            f"Run: ragindex index {_earlier_data(value)} --workspace {shlex.quote(f'{folder}-{FORMAT}')}"
+            f"Build it in another folder. Run: ragindex index {_earlier_data(value)} "
+            f"--workspace {shlex.quote(f'{folder}-{FORMAT}')}"
         )
 
 

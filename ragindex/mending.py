@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import count
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ragindex import durable, imports
 from ragindex.errors import DamagedError, EngineError, StoreError
@@ -21,6 +22,13 @@ from ragindex.manifest import Manifest
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 CALLS, VECTORS = "calls.sqlite", Path("caches", "vectors.sqlite")
+
+
+@runtime_checkable
+class _SettingAside(Protocol):
+    def set_aside(self, name: str) -> Path | None:
+        """Move a collection's files out of the way; where they lie now."""
+        ...
 
 
 class _InFolder(Protocol):
@@ -118,8 +126,9 @@ def _collections(folder: Path, manifest: Manifest, store: Store, drop: Callable[
             found.removed.append(f"The part {part}: {wrong}")
             drop(part)
         else:
-            store.drop(kind)
-            found.lost.append(f"The documents of {folder}: {wrong}. Run: {_indexing(folder, manifest)}")
+            aside = store.set_aside(kind) if isinstance(store, _SettingAside) else None  # never removed: nothing else
+            kept = f" What is left of them was moved to {aside}." if aside else ""  # may hold them
+            found.lost.append(f"The documents of {folder}: {wrong}.{kept} Run: {_indexing(folder, manifest)}")
 
 
 def _indexing(folder: Path, manifest: Manifest) -> str:
@@ -134,13 +143,17 @@ def _names(manifest: Manifest, store: Store) -> Sequence[str]:
 
 
 def _pinned(manifest: Manifest, name: str) -> int | None:
+    """None for the documents: a sync pins readers to the newest, where the one they are pinned to is gone."""
     part, _, kind = name.rpartition(".")
     record = manifest.parts.get(part)
-    return manifest.documents_version if not part else record.collections.get(kind) if record else None
+    return record.collections.get(kind) if record else None
 
 
 def _unreadable(store: Store, name: str, pinned: int | None) -> str | None:
-    """Why a collection cannot be read whole, at its newest version and at the one that readers are pinned to."""
+    """Why a collection cannot be read whole, at its newest version and at the one that readers are pinned to.
+
+    Raises StoreError where that is not told by the engine's own files: a server that does not answer is not damage.
+    """
     try:
         newest = store.version(name)
         if newest is None:
@@ -148,10 +161,10 @@ def _unreadable(store: Store, name: str, pinned: int | None) -> str | None:
         for version in sorted({newest, *([pinned] if pinned else [])}):
             collection = store.open(name, version)
             vectors = ("vector",) if collection.schema.dimensions else ()
-            count = sum(len(batch) for batch in collection.scan((*collection.fields(), *vectors)))
-            if count != collection.count():
-                return f"the collection {name} holds {collection.count()} records, and {count} could be read"
-    except StoreError as error:
+            read = sum(len(batch) for batch in collection.scan((*collection.fields(), *vectors)))
+            if read != collection.count():
+                return f"the collection {name} holds {collection.count()} records, and {read} could be read"
+    except EngineError as error:
         return str(error).removesuffix(".")
     return None
 
@@ -159,12 +172,10 @@ def _unreadable(store: Store, name: str, pinned: int | None) -> str | None:
 def _databases(folder: Path, found: Findings) -> None:
     vectors, calls = folder / VECTORS, folder / CALLS
     if (wrong := _broken(vectors)) is not None:
-        _remove(vectors)
-        found.removed.append(f"The cache of vectors {vectors} {wrong}: its texts are encoded again")
+        aside = _moved(vectors)
+        found.removed.append(f"The cache of vectors {vectors} {wrong}: its texts are encoded again. It lies at {aside}")
     if (wrong := _broken(calls)) is not None:
-        aside = calls.with_name(f"{calls.name}.damaged")
-        calls.replace(aside)
-        _remove(calls)
+        aside = _moved(calls)
         found.removed.append(
             f"The cache of calls {calls} {wrong} and was moved to {aside}: its calls are paid again, except those of "
             f"an export. To add one: ragindex cache --workspace {shlex.quote(str(folder))} --import FILE"
@@ -179,10 +190,17 @@ def _broken(path: Path) -> str | None:
             [(said,), *_] = connection.execute("PRAGMA integrity_check(1)").fetchall()
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise StoreError(f"The file {path} could not be looked at: {error}. Nothing of it was changed.") from error
         return f"is broken ({error})"
     return None if said == "ok" and tables else f"is broken ({said})"
 
 
-def _remove(path: Path) -> None:
+def _moved(path: Path) -> Path:
+    """Move a database out of the way with the files that SQLite keeps beside it: they may hold its newest rows."""
+    names = (path.with_name(f"{path.name}.damaged{f'-{number}' if number else ''}") for number in count())
+    aside = next(name for name in names if not name.exists())
     for end in ("", "-wal", "-shm"):
-        Path(f"{path}{end}").unlink(missing_ok=True)
+        if Path(f"{path}{end}").exists():
+            Path(f"{path}{end}").replace(f"{aside}{end}")
+    return aside

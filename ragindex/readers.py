@@ -93,8 +93,8 @@ def read(folder: Path) -> list[State] | None:
                 continue
             except (OSError, ValueError, KeyError, TypeError):
                 return None
-        elif path.suffix == ".partial" and path.stat().st_mtime < time.time() - _BEING_MADE:
-            path.unlink(missing_ok=True)
+        elif path.suffix == ".partial":
+            _remove_if_old(path)
     return states
 
 
@@ -153,6 +153,12 @@ def _held(path: Path) -> bool:
     except OSError:
         return True
     return False
+
+
+def _remove_if_old(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # put in its place meanwhile
+        if path.stat().st_mtime < time.time() - _BEING_MADE:
+            path.unlink()
 
 
 def _lock(descriptor: int) -> None:

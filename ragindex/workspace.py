@@ -400,6 +400,7 @@ class Workspace:
                 imported_from={**self.manifest.imported_from, name: str(Path(file).resolve())},
                 parts={key: record for key, record in self.manifest.parts.items() if key not in replaced},
                 outdated=self.manifest.outdated | dict.fromkeys(sorted(replaced), time.time()),
+                leftover=True,
             )
 
     def asks(self, scheme: IndexingScheme) -> bool:
@@ -636,6 +637,7 @@ class Workspace:
             if key not in made
             and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
         }
+        outdated |= dict.fromkeys(_made_from(outdated.keys(), self.manifest.parts) - made.keys() - outdated.keys(), now)
         parts = {key: record for key, record in self.manifest.parts.items() if key not in outdated}
         self._opened.clear()
         self._save(
@@ -650,6 +652,7 @@ class Workspace:
             parts={**parts, **made},
             finished_by=dict(self.store_plugin.finishes_by),
             outdated=outdated,
+            leftover=True,  # until it is cleaned: a crash before that leaves something
             libraries=manifests.libraries(),
         )
         journal.finish(self.folder, made)
@@ -686,7 +689,7 @@ class Workspace:
                 for key, record in self.manifest.parts.items()
             }
             self._opened.clear()
-            self._save(parts=made, finished_by=dict(self.store_plugin.finishes_by))
+            self._save(parts=made, finished_by=dict(self.store_plugin.finishes_by), leftover=True)
 
     def _drop(self, key: str, names: Sequence[str]) -> None:
         record = self.manifest.parts.get(key)
@@ -724,8 +727,8 @@ class Workspace:
         """The finished parts that are made from the imported files of `manifest`, with any encoder."""
         imported, encoders = (manifest or self.manifest).imports, {None, *self.manifest.encoders.values()}
         means = [Means(encoder, self.model.id, self.seed, imported) for encoder in encoders]
-        parts = [registry.part(record.part) for record in self.manifest.parts.values()]
-        return {part_key(part, one) for part in parts for one in means} & self.manifest.parts.keys()
+        parts = [self._plugin_of(record) for record in self.manifest.parts.values()]
+        return {part_key(part, one) for part in parts if part for one in means} & self.manifest.parts.keys()
 
     def _finished_parts(self) -> list[Part[Any]]:
         """Those that are made with this encoder, language model and seed."""
@@ -755,6 +758,15 @@ class Workspace:
         message = language_warning([document.text for document in documents[::step]], self.language)
         if message is not None:
             warnings.warn(message, LanguageWarning, stacklevel=3)
+
+
+def _made_from(keys: Iterable[str], parts: Mapping[str, PartRecord]) -> set[str]:
+    """The parts that are made from those of `keys`, and from what is made from them."""
+    found, sources = set[str](), set(keys)
+    while new := {key for key, record in parts.items() if not sources.isdisjoint(record.inputs)} - found:
+        found |= new
+        sources |= new
+    return found
 
 
 def _first(folder: Path, store: Store, settings: Settings, seed: int) -> Manifest:

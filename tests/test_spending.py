@@ -105,10 +105,10 @@ def test_every_command_says_what_was_billed(till: Till, desk: Path) -> None:
     answered = ragindex("ask", "Which hill?", *where, *PAID, "--method", "dense", "--json", "-")
     assert till.kinds == {"/v1/chat/completions", "/v1/embeddings"}
     checked(till, answered.json["spent"])
-    added = ragindex("add", "more", *where, "--json", "-")
+    added = ragindex("add", "more", "--as", "more", *where, "--json", "-")
     assert till.kinds == {"/v1/chat/completions", "/v1/embeddings"}
     checked(till, added.json["spent"])
-    checked(till, ragindex("remove", "mill.txt", *where, "--json", "-").json["spent"])
+    checked(till, ragindex("remove", "more/mill.txt", *where, "--json", "-").json["spent"])
     assert ragindex("questions", "notes", "--out", "drafts.csv").code == 0
     assert till.receipts == []  # questions are drafted by rule
 
@@ -214,7 +214,7 @@ LIMITED = {
         ("index", "notes", "--methods", "bm25"),
     ),
     "added documents": (
-        ("add", "more", "--encoder", "openai:vectors"),
+        ("add", "more", "--as", "more", "--encoder", "openai:vectors"),
         ("index", "notes", "--methods", "dense", "--encoder", "openai:vectors"),
     ),
 }

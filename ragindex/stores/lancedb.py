@@ -137,6 +137,16 @@ class LanceStore:
             for mapped in self._mapped(name):
                 mapped.unlink(missing_ok=True)
 
+    def set_aside(self, name: str) -> Path | None:
+        """Move a collection's files to the folder `damaged`; where they lie now, None where there are none."""
+        place = self.folder.parent / "damaged" / f"{name}-{time.time_ns()}.lance"
+        with _engine(f"move the collection {name}"):
+            if not self.place(name).exists():
+                return None
+            place.parent.mkdir(exist_ok=True)
+            self.place(name).replace(place)
+        return place
+
     def clean(self, name: str, kept: Set[int]) -> None:
         """Remove all versions but `kept` and the newest, with the files that only they need."""
         with _engine(f"clean the collection {name}"):
