@@ -1,5 +1,6 @@
 """A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve."""
 
+import shlex
 import time
 import warnings
 from collections import Counter
@@ -66,6 +67,10 @@ from ragindex.text import language_warning
 from ragindex.types import Document, Usage
 
 _SAMPLE = 200
+
+
+_INDEXING = "ragindex index or compare"
+"""Who may make the collection of documents anew where it was lost."""
 
 
 class StaleWarning(UserWarning):
@@ -247,7 +252,7 @@ class Workspace:
         brought up to date.
         """
         (given,) = sources.corpora(documents, source)
-        with self._writing("ragindex index or compare") as corpus:
+        with self._writing(_INDEXING) as corpus:
             (placed,) = self._placed(corpus, [given], source, "index")
             changed = self._bring_in(corpus, [placed])
             kept = {document.id for document in placed.documents}
@@ -500,7 +505,15 @@ class Workspace:
     def _writing(self, owner: str) -> Iterator[Documents]:
         with self.store.lease(owner):
             self._reload()
+            if owner != _INDEXING and self.manifest.documents and self.store.version("documents") is None:
+                raise self._lost()  # an empty collection in their place would be taken for a corpus without documents
             yield Documents(self.store.create("documents", SCHEMA), self.cutting)
+
+    def _lost(self) -> StoreError:
+        return StoreError(
+            f"The store of the workspace {self.folder} has lost its documents. "
+            f"Run: ragindex index DATA --workspace {shlex.quote(str(self.folder))}"
+        )
 
     def _save(self, **changes: Any) -> None:
         changed = self.manifest.model_copy(update=changes)

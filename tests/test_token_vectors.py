@@ -346,7 +346,7 @@ def test_files_that_are_gone(tmp_path: Path) -> None:
     (name,) = segments(workspace)
     (folder,) = (workspace.folder / "parts").glob(f"token_vectors-*/{name}")
     shutil.rmtree(folder)
-    with pytest.raises(StoreError, match="The token vectors in .* cannot be read"):
+    with pytest.raises(StoreError, match="The token vectors of .* cannot be read"):
         workspace.open_part(PART)
 
 

@@ -96,8 +96,9 @@ class LanceStore:
             else:
                 table = self.connection.create_table(name, schema=arrow_schema(schema))
                 collection = LanceCollection(self, name, table)
-        if collection.schema != schema:
-            raise StoreError(f"The collection {name} was made with {collection.schema}, but {schema} is asked for.")
+            held = collection.schema
+        if held != schema:
+            raise StoreError(f"The collection {name} was made with {held}, but {schema} is asked for.")
         return collection
 
     def open(self, name: str, version: int) -> "LanceCollection":
@@ -226,7 +227,8 @@ class LanceCollection:
     def schema(self) -> Schema:
         """Kept in the table's own metadata."""
         if self._schema is None:
-            stored: dict[str, Any] = json.loads(self.table.schema.metadata[b"ragindex"])
+            with _engine(f"read the schema of the collection {self.name}"):
+                stored: dict[str, Any] = json.loads(self.table.schema.metadata[b"ragindex"])
             lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
             self._schema = Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
         return self._schema
