@@ -14,7 +14,7 @@ from ragindex import cli
 
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
-    *("demo", "report", "questions", "cache", "ask", "estimate", "parts"),
+    *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts"),
 )
 
 
