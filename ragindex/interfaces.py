@@ -267,6 +267,11 @@ class Collection(Protocol):
         """What `Store.open` needs to read the records as they are now; rises with every write."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """Tells this collection from one of the same name that was dropped: their versions may have equal numbers."""
+        ...
+
     def fields(self) -> tuple[str, ...]:
         """The names of all fields beside `id` and `vector`, the `meta.KEY` fields that came with records included."""
         ...
@@ -445,7 +450,11 @@ class PayingEncoder(Protocol):
     """
 
     texts_a_request: int
-    """So many texts are encoded and kept together: what is paid is not lost when the next request fails."""
+    """At most so many texts go into one request."""
+
+    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
+        """The rows of `texts` in order, those of a request as soon as it is answered: they are kept before the next."""
+        ...
 
 
 @runtime_checkable

@@ -51,7 +51,8 @@ class Source(BaseModel, frozen=True, extra="forbid"):
 
 
 class PartRecord(BaseModel, frozen=True, extra="forbid"):
-    """A finished part: what it is, at which corpus, and the collection versions that readers are pinned to.
+    """A finished part: what it is, at which corpus, and the collection versions that readers are pinned to, with the
+    collections' identities.
 
     `finish_seconds` is the share of `seconds` that `finish` took: the last time, or ever where each makes only what has
     changed. `failed` are passages that could not be made, with the reason; `notes` what a reader of the figures should
@@ -66,6 +67,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     inputs: tuple[str, ...]
     corpus: str
     collections: dict[str, int]
+    identities: dict[str, str]
     seconds: float
     bytes: int
     finish_seconds: float = 0.0
@@ -94,6 +96,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     sources: dict[str, Source] = {}
     corpus: str = ""
     documents_version: int = 0
+    documents_identity: str = ""
     documents: int = 0
     passages: int = 0
     encoder: dict[str, Any] = {}
@@ -193,6 +196,20 @@ def write(folder: Path, manifest: Manifest) -> None:
             durable.write(folder / name, content)
     except OSError as error:
         raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
+
+
+def settle(folder: Path) -> None:
+    """Bring the copy up to the manifest: a crash between the two writes has left it a state behind.
+
+    Raises StoreError where the disk does not let it, WorkspaceError where the manifest cannot be read.
+    """
+    content = _content(folder / _FILE)
+    if content is None or durable.unsealed(content) is None or content == _content(folder / _COPY):
+        return
+    try:
+        durable.write(folder / _COPY, content)
+    except OSError as error:
+        raise StoreError(f"{_COPY} could not be written in {folder}: {error.strerror or error}.") from error
 
 
 @cache

@@ -42,7 +42,7 @@ class Lease:
 
     def __init__(self, descriptor: int | None, path: Path | None) -> None:
         if descriptor is not None:
-            weakref.finalize(self, _release, descriptor, path, os.getpid())
+            weakref.finalize(self, _release, descriptor, path)
 
 
 def state(manifest: Manifest) -> State:
@@ -69,7 +69,7 @@ def take(folder: Path, read: State) -> Lease:
         partial.rename(path)  # the lock goes with the file
     except OSError:
         if descriptor is not None:
-            _release(descriptor, path.with_suffix(".partial"), os.getpid())
+            _release(descriptor, path.with_suffix(".partial"))
         return _of_all(leases)
     return Lease(descriptor, path)
 
@@ -166,9 +166,9 @@ def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _release(descriptor: int, path: Path | None, process: int) -> None:
-    """A forked child has a copy of the lease: closing its own leaves that of the parent as it is."""
+def _release(descriptor: int, path: Path | None) -> None:
+    """A forked child has a copy of the lease: it holds until parent and child have both let go."""
     os.close(descriptor)
-    if path is not None and os.getpid() == process:
+    if path is not None:
         with contextlib.suppress(OSError):
-            path.unlink()
+            _held(path)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ragindex import meter
 from ragindex.documents import Documents
-from ragindex.errors import MissingPartError
+from ragindex.errors import MissingPartError, StoreError
 from ragindex.filters import Filter
 from ragindex.interfaces import Collection, Encoder, Found, Request, Resident, Schema, Store
 from ragindex.language.tasks import Language
@@ -22,7 +22,7 @@ _LONGEST_REASON = 300
 @dataclass(slots=True)
 class PartSite:
     """See ragindex.interfaces.Site. `pinned` is None while building; for readers, each collection's version, which
-    `lease` keeps from being removed: collections hold it for as long as they are used.
+    `lease` keeps from being removed: collections hold it for as long as they are used. `identities` are theirs.
     """
 
     key: str
@@ -36,6 +36,7 @@ class PartSite:
     open_llm: Callable[[], Language]
     imported: Path | None = None
     pinned: Mapping[str, int] | None = None
+    identities: Mapping[str, str] = field(default_factory=dict)
     lease: Lease | None = None
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -95,7 +96,18 @@ class PartSite:
         version = self.store.version(full) if self.pinned is None else self.pinned.get(name)
         if version is None:
             raise MissingPartError(f"The part {self.key} has no collection {name!r}. Run: ragindex index")
-        return MeteredCollection(self.store.open(full, version), self.lease)
+        return MeteredCollection(open_pinned(self.store, full, version, self.identities.get(name)), self.lease)
+
+
+def open_pinned(store: Store, name: str, version: int, identity: str | None) -> Collection:
+    """A collection at a version, where it is the one of that identity (None: whichever it is). Raises StoreError."""
+    collection = store.open(name, version)
+    if identity is not None and collection.identity != identity:
+        raise StoreError(
+            f"The collection {name} was damaged or lost, and has been made anew since this workspace was opened. "
+            "Open the workspace again; if that does not help, run: ragindex index"
+        )
+    return collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +126,11 @@ class MeteredCollection:
     def version(self) -> int:
         """The version read."""
         return self.inner.version
+
+    @property
+    def identity(self) -> str:
+        """Passed on."""
+        return self.inner.identity
 
     def fields(self) -> tuple[str, ...]:
         """The names of all fields."""

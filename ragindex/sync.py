@@ -144,18 +144,31 @@ def _cost(work: Callable[[], None]) -> Usage:
     return replace(asked.first, seconds=seconds)
 
 
-def finished(key: str, store: Store) -> tuple[dict[str, int], int]:
-    """Finish the collections of the part `key`: their versions by kind, and their bytes, both without the coverage."""
-    prefix, collections, size = f"{key}.", {}, 0
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """A part's finished collections without the coverage: versions and identities by kind, and bytes in all."""
+
+    versions: dict[str, int]
+    identities: dict[str, str]
+    bytes: int
+
+
+def finished(key: str, store: Store) -> Collections:
+    """Finish the collections of the part `key`."""
+    prefix, made = f"{key}.", Collections({}, {}, 0)
     for full in (name for name in store.names() if name.startswith(prefix)):
         version = store.version(full)
         assert version is not None  # noqa: S101  # it was listed a moment ago and we hold the lease
         collection = store.create(full, store.open(full, version).schema)
         collection.finish()
         if full != f"{prefix}coverage":
-            collections[full.removeprefix(prefix)] = collection.version
-            size += int(collection.describe()["bytes"])
-    return collections, size
+            kind = full.removeprefix(prefix)
+            versions, identities = (
+                made.versions | {kind: collection.version},
+                made.identities | {kind: collection.identity},
+            )
+            made = Collections(versions, identities, made.bytes + int(collection.describe()["bytes"]))
+    return made
 
 
 def _finish(task: Building, corpus: str) -> PartRecord:
@@ -165,9 +178,9 @@ def _finish(task: Building, corpus: str) -> PartRecord:
     start = time.perf_counter()
     finish_seconds = task.finished_before + whole.seconds
     cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
-    collections, size = finished(task.key, store)
+    collections = finished(task.key, store)
     seconds = time.perf_counter() - start
-    states = (store.open(f"{task.key}.{kind}", version) for kind, version in collections.items())
+    states = (store.open(f"{task.key}.{kind}", version) for kind, version in collections.versions.items())
     holding = sorted(name for one in states for name in kept_files.holding(one) if (task.site.folder / name).is_dir())
     return PartRecord(
         name=task.name,
@@ -177,10 +190,11 @@ def _finish(task: Building, corpus: str) -> PartRecord:
         encoder_name=task.encoder_name if task.encoder else None,
         inputs=tuple(source.key for source in task.inputs),
         corpus=corpus,
-        collections=collections,
+        collections=collections.versions,
+        identities=collections.identities,
         seconds=cost.seconds + seconds,
         finish_seconds=finish_seconds,
-        bytes=size + kept_files.size(task.site.folder, holding),
+        bytes=collections.bytes + kept_files.size(task.site.folder, holding),
         input_tokens=cost.input_tokens,
         output_tokens=cost.output_tokens,
         money=cost.money,

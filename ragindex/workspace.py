@@ -60,7 +60,7 @@ from ragindex.progress import bar
 from ragindex.readers import Lease, State
 from ragindex.registry import Written
 from ragindex.settings import checked_seed, settled
-from ragindex.site import MeteredCollection, PartSite
+from ragindex.site import MeteredCollection, PartSite, open_pinned
 from ragindex.sources import Asking, Placed
 from ragindex.sync import Building, Synced, bring_up, finished
 from ragindex.text import language_warning
@@ -505,8 +505,10 @@ class Workspace:
     def _writing(self, owner: str) -> Iterator[Documents]:
         with self.store.lease(owner):
             self._reload()
-            if owner != _INDEXING and self.manifest.documents and self.store.version("documents") is None:
-                raise self._lost()  # an empty collection in their place would be taken for a corpus without documents
+            if self.manifest.documents and self.store.version("documents") is None:
+                if owner != _INDEXING:  # an empty collection would be taken for a corpus without documents
+                    raise self._lost()
+                self._save(documents_version=0)  # that of the collection to come may be the number of the lost one's
             yield Documents(self.store.create("documents", SCHEMA), self.cutting)
 
     def _lost(self) -> StoreError:
@@ -623,7 +625,10 @@ class Workspace:
         return PartSite(
             key,
             self.store,
-            Documents(self.store.open("documents", self.manifest.documents_version), self.cutting),
+            Documents(
+                open_pinned(self.store, "documents", self.manifest.documents_version, self.manifest.documents_identity),
+                self.cutting,
+            ),
             self.folder,
             self.language,
             self.seed,
@@ -632,6 +637,7 @@ class Workspace:
             lambda: self.llm,
             self._imported(part),
             record.collections,
+            record.identities,
             self._pin(),
         )
 
@@ -657,6 +663,7 @@ class Workspace:
             seed=self.seed,
             corpus=revisions.fingerprint(wanted),
             documents_version=corpus.collection.version,
+            documents_identity=corpus.collection.identity,
             documents=corpus.collection.count(),
             passages=len(wanted),
             encoder=registry.describe(model(self.encoders.plugin)),
@@ -674,6 +681,7 @@ class Workspace:
     def _clean(self) -> None:
         """Remove what no reader needs any more. What was finished is finished, whether that goes well or not."""
         try:
+            manifests.settle(self.folder)  # what only an older copy names is removed
             manifest, stays = cleaning.clean(self.folder, self.store, self.manifest)
         except (StoreError, OSError) as error:
             warnings.warn(f"What no reader needs stays in {self.folder}: {error}", LeftoverWarning, stacklevel=4)
@@ -696,7 +704,7 @@ class Workspace:
         with self._writing("ragindex sync"):
             interrupted = journal.unfinished(self.folder)
             made = {
-                key: record.model_copy(update={"collections": record.collections | finished(key, self.store)[0]})
+                key: record.model_copy(update={"collections": record.collections | finished(key, self.store).versions})
                 if key not in interrupted
                 else record
                 for key, record in self.manifest.parts.items()
@@ -787,9 +795,14 @@ def _first(folder: Path, store: Store, settings: Settings, seed: int) -> Manifes
     with manifests.making(folder):
         held = manifests.read(folder)
         if held is None:
-            version = store.create("documents", SCHEMA).version
-            libraries = manifests.libraries()
-            held = Manifest(settings=settings, seed=seed, documents_version=version, libraries=libraries)
+            documents = store.create("documents", SCHEMA)
+            held = Manifest(
+                settings=settings,
+                seed=seed,
+                documents_version=documents.version,
+                documents_identity=documents.identity,
+                libraries=manifests.libraries(),
+            )
             manifests.write(folder, held)
         return held
 

@@ -53,6 +53,10 @@ class Paying(Plain):
     texts_a_request: int = 4
     priced: bool = True
 
+    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
+        for start in range(0, len(texts), self.texts_a_request):
+            yield self.encode_documents(texts[start : start + self.texts_a_request])
+
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         vectors, tokens = super().encode_documents(texts), sum(map(len, texts))
         entry = Entry(ledger.EMBEDDING, self.id, input_tokens=tokens, money=tokens / 1000 if self.priced else None)
@@ -177,6 +181,15 @@ def test_what_was_paid_is_kept_request_by_request(path: Path) -> None:
     whole = sum(map(len, _texts(10)))
     assert asked.spent.input_tokens + rest.spent.input_tokens == whole
     assert rest.first.input_tokens == pytest.approx(whole, abs=1)
+
+
+def test_what_the_encoder_raises_is_told_as_its_own(path: Path) -> None:
+    class Broken(Plain):
+        def encode_documents(self, texts: Sequence[str]) -> Floats:
+            raise FileNotFoundError("weights.onnx")
+
+    with pytest.raises(FileNotFoundError, match="weights"):
+        CachedEncoder(Broken(), path).encode_documents(["a"])
 
 
 def test_money_that_was_not_known_stays_unknown(path: Path) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import openai_server
@@ -10,6 +11,7 @@ import pytest
 from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status, usage
 
 from ragindex import registry
+from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.errors import BudgetError, ServiceError, UsageError
 from ragindex.interfaces import TokenEncoder
@@ -265,6 +267,39 @@ def test_too_long_a_text_is_cut(server: OpenAIServer, caplog: pytest.LogCaptureF
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
         "a text of 1000 characters was too long and was cut to 250"
     ]
+
+
+def test_half_of_a_request_that_was_answered_is_kept_though_the_other_fails(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    """A batch that is too long goes in two halves; each answer is paid, and none is paid twice."""
+    texts = [f"text {number}" for number in range(8)]
+    too_long = status(400, "maximum context length exceeded")
+    server.choose = lambda request, earlier: too_long if len(request.body["input"]) > 2 else None
+    refused = server.choose
+
+    def failing(request: openai_server.Received, earlier: int) -> openai_server.Fault | None:
+        return (
+            status(401)
+            if "text 4" in request.body["input"] and len(request.body["input"]) == 2
+            else refused(request, earlier)
+        )
+
+    server.choose = failing
+    with ledger.recording() as first, pytest.raises(ServiceError):
+        CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
+    server.choose = refused
+    server.requests.clear()
+    with ledger.recording() as rest:
+        found = CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
+    np.testing.assert_allclose(found, _expected(texts), atol=1e-7)
+    assert [request.body["input"] for request in server.requests if request.body["input"] != ["dimensions"]] == [
+        texts[4:],
+        texts[4:6],
+        texts[6:],
+    ]
+    paid = [entry.input_tokens for tally in (first, rest) for entry in tally.entries if not entry.replayed]
+    assert sorted(paid) == [1, 4, 4, 4, 4]  # two tokens a text; where something is kept, its length is asked for first
 
 
 def test_cutting_ends(server: OpenAIServer) -> None:

@@ -1,5 +1,6 @@
 """A sync dies at any durable moment, the corpus changes, and the next sync answers like a fresh workspace."""
 
+import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,15 +13,16 @@ from test_workspace import Words, contents
 
 from baselines.bm25 import BM25
 from baselines.dense import Dense
-from ragindex import journal
+from ragindex import durable, journal, registry
 from ragindex.corpus import Cutting
 from ragindex.coverage import Coverage
+from ragindex.errors import StoreError
 from ragindex.journal import Journal
 from ragindex.parts.vectors import Vectors
 from ragindex.stores.lancedb import LanceCollection, LanceDB
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Usage
-from ragindex.workspace import Workspace
+from ragindex.workspace import Workspace, _made_from
 
 METHODS = (BM25(), Dense())
 ALL = (*METHODS, Vectors(of=Words()))
@@ -335,3 +337,125 @@ def test_the_engine_is_written_to_a_few_times_however_many_batches_there_are(
     before = json.dumps(writes)
     again()
     assert json.dumps(writes) == before
+
+
+# ---------------------------------------------------------------- after the data: the manifest, its copy, what is left
+
+
+@contextmanager
+def dying_at(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Die before the file `name` of the workspace is replaced."""
+    real = durable.write
+
+    def write(path: Path, content: bytes) -> None:
+        if path.name == name:
+            raise Death
+        real(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr(durable, "write", write)
+        yield
+    gc.collect()  # what died here holds its lease no more
+
+
+def test_the_copy_of_the_manifest_is_as_new_before_anything_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dead between the two, then while cleaning: what the copy names is still there, and is read where it must be."""
+    small = LanceDB(memory_gib=0)
+    workspace = fresh(tmp_path, FIRST)
+    expected = [method.open(workspace).retrieve(ASKED, 10) for method in METHODS]
+    workspace.close()
+    del workspace
+    with dying_at("workspace.copy.json", monkeypatch):
+        opened(tmp_path, store=small).sync(ALL)  # finishes every collection again
+    manifest, copy = (tmp_path / name for name in ("workspace.json", "workspace.copy.json"))
+    assert manifest.read_bytes() != copy.read_bytes()
+    with dying_at("workspace.json", monkeypatch):  # after it has cleaned
+        opened(tmp_path, store=small).sync(ALL)
+    assert manifest.read_bytes() == copy.read_bytes()
+    manifest.write_bytes(b"")
+    with pytest.warns(durable.MendedWarning, match="read from its copy"):
+        found = [method.open(opened(tmp_path, store=small)).retrieve(ASKED, 10) for method in METHODS]
+    for method, one, wanted in zip(METHODS, found, expected, strict=True):
+        assert_same(one, wanted, repr(method))
+
+
+def test_dead_before_cleaning_the_next_sync_cleans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = fresh(tmp_path, FIRST)
+    workspace.add([SECRET])
+
+    def die(*_: object) -> None:
+        raise Death
+
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr("ragindex.cleaning.clean", die)
+        workspace.sync(ALL)
+    workspace.close()
+    del workspace
+    gc.collect()  # what died here holds its lease no more
+    assert max(map(len, _versions(tmp_path).values())) > 1
+    again = opened(tmp_path)
+    assert again.manifest.leftover
+    again.sync(ALL)
+    assert (set(map(len, _versions(tmp_path).values())), again.manifest.leftover) == ({1}, False)
+
+
+def _versions(folder: Path) -> dict[str, list[str]]:
+    tables = (folder / "store").glob("*.lance")
+    return {table.stem: [path.stem for path in (table / "_versions").glob("*.manifest")] for table in tables}
+
+
+def test_what_is_made_from_an_outdated_part_is_outdated_too(tmp_path: Path) -> None:
+    """Another encoder fit replaces the vectors, and with them what is made from them, whoever asks for it."""
+    workspace = Workspace.open(tmp_path, encoder="lsa:2", cutting=None)
+    workspace.add(FIRST)
+    workspace.sync([Dense(), registry.scheme("raptor")])
+    made = {record.name: key for key, record in workspace.manifest.parts.items()}
+    outdated = {made["vectors"]}
+    assert _made_from(outdated, workspace.manifest.parts) == {
+        key for key, record in workspace.manifest.parts.items() if not outdated.isdisjoint(record.inputs)
+    }
+    workspace.add([Document(f"new{n}", "", f"Something else {n} of winter bread.") for n in range(8)])
+    workspace.sync([Dense()])
+    keys = set(workspace.manifest.parts)
+    assert all(set(record.inputs) <= keys for record in workspace.manifest.parts.values())
+
+
+# ---------------------------------------------------------------- collections made anew under readers
+
+
+def test_a_reader_never_reads_a_collection_that_was_made_anew_under_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions begin at 1 again: a half-made collection passes the number that the reader is pinned to."""
+    workspace = fresh(tmp_path, [*FIRST, SECRET])
+    reader = opened(tmp_path)
+    monkeypatch.setattr("ragindex.sync._BATCH", 1)
+    key = next(key for key, record in workspace.manifest.parts.items() if record.name == "passages")
+    workspace.store.drop(f"{key}.records")
+    with dying("cover", monkeypatch, after=False):
+        workspace.sync([BM25()])
+    name = f"{key}.records"
+    pinned = reader.manifest.parts[key].collections["records"]
+    while (workspace.store.version(name) or 0) < pinned:
+        workspace.store.create(name, workspace.store.open(name, 1).schema).delete(["nobody"])
+    for late in (reader, opened(tmp_path)):
+        with pytest.raises(StoreError, match="has been made anew since this workspace was opened"):
+            BM25().open(late).retrieve(ASKED, 10)
+    opened(tmp_path).sync(ALL)
+    require_like_fresh(tmp_path, [*FIRST, SECRET])
+
+
+def test_documents_that_were_lost_and_indexed_again_are_another_corpus(tmp_path: Path) -> None:
+    """The collection's version has the same number as that of the one that was lost."""
+    workspace = opened(tmp_path / "workspace")
+    workspace.replace([*FIRST, SECRET], source="data")
+    workspace.sync(ALL)
+    before = workspace.store.version("documents")
+    workspace.store.drop("documents")
+    workspace = opened(tmp_path / "workspace")
+    workspace.replace(FIRST, source="data")
+    assert workspace.store.version("documents") == before
+    opened(tmp_path / "workspace").sync(ALL)
+    require_like_fresh(tmp_path / "workspace", FIRST)

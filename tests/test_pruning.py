@@ -1,5 +1,6 @@
 """What the vector cache keeps, by what a vector cost, and what it lets go."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from ragindex.encoders import pruning
 from ragindex.encoders.cached import _SUM, CachedEncoder, _summed
 from ragindex.errors import StoreError
 from ragindex.interfaces import Floats
+from ragindex.journal import Journal
 from ragindex.types import Document
 from ragindex.workspace import Workspace
 
@@ -153,3 +155,24 @@ def test_a_sync_forgets_the_vectors_of_what_was_removed_and_changed(tmp_path: Pa
     assert len(before) == 8
     assert len(before - keys()) == 2  # d1, and d2 as it was
     assert len(keys() - before) == 1
+
+
+def test_a_sync_that_was_abandoned_long_ago_stops_no_pruning(tmp_path: Path) -> None:
+    """What an interrupted sync may go on with is kept for a day."""
+
+    def keys() -> int:
+        with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as connection:
+            return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
+
+    workspace = Workspace.open(tmp_path, encoder="lsa:2", cutting=None)
+    workspace.add([Document(f"d{n}", "Oak", f"oak fen {n}") for n in range(8)])
+    workspace.sync([Dense()])
+    abandoned = Journal.of(tmp_path, "another-part")
+    abandoned.start(["d1"])
+    workspace.remove(["d1"])
+    workspace.sync()
+    assert keys() == 8
+    os.utime(abandoned.path, (time.time() - 90_000,) * 2)
+    workspace.remove(["d2"])
+    workspace.sync()
+    assert keys() == 6

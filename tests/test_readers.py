@@ -292,4 +292,22 @@ def test_a_forked_child_that_ends_leaves_its_parents_lease(tmp_path: Path) -> No
     assert readers.read(tmp_path) == [State({"a": 1})]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_reads_on_after_its_parent_has_let_go(tmp_path: Path) -> None:
+    lease = readers.take(tmp_path, State({"a": 1}))
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(here)
+        os.read(there, 1)
+        os._exit(0)
+    os.close(there)
+    del lease
+    assert readers.read(tmp_path) == [State({"a": 1})]
+    os.close(here)
+    os.waitpid(child, 0)
+    assert (readers.read(tmp_path), list((tmp_path / "readers").iterdir())) == ([], [])
+
+
 assert StaleWarning

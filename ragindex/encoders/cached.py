@@ -7,6 +7,7 @@ import hashlib
 import sqlite3
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -127,10 +128,9 @@ class CachedEncoder:
         """(len(texts), dimensions); only texts that are not in the file are encoded.
 
         What is in the file is booked as replayed, with what it first cost. Every batch is committed before the next is
-        encoded, and of an encoder that pays a batch is a request: what was paid is kept.
-        Of all who encode for the file with this encoder,
-        in whichever process, one does so at a time, and looks first at what the others have made. Raises StoreError
-        where the file fails.
+        encoded, and of an encoder that pays every answer before the next request: what was paid is kept. Of all who
+        encode for the file with this encoder, in whichever process, one does so at a time, and looks first at what the
+        others have made. Raises StoreError where the file fails.
         """
         keys = [_key(text) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
@@ -148,8 +148,7 @@ class CachedEncoder:
                     held += [row.cost for row in found.values()]
                     rows.update(found)
                     left = {key: wanted[key] for key in batch if key not in rows}
-                    if left:
-                        made = self._encoded(left)
+                    for made in self._encoded(left):
                         self._keep(connection, made)
                         rows.update(made)
         self._replay(_sum(held))
@@ -192,16 +191,27 @@ class CachedEncoder:
                     rows[key] = _Row(np.frombuffer(vector, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
         return rows
 
-    def _encoded(self, batch: Mapping[bytes, str]) -> dict[bytes, _Row]:
-        texts = list(batch.values())
-        start = time.perf_counter()
-        with ledger.recording() as asked:
-            vectors = self._encoder.encode_documents(texts)
-        paid = replace(asked.spent, seconds=time.perf_counter() - start)
-        whole = sum(len(text) + 1 for text in texts)
-        shares = ((len(text) + 1) / whole for text in texts)
-        rows = (_Row(vector, _share(paid, share)) for vector, share in zip(vectors, shares, strict=True))
-        return dict(zip(batch, rows, strict=True))
+    def _encoded(self, batch: Mapping[bytes, str]) -> Iterator[dict[bytes, _Row]]:
+        """The rows of `batch`, those of each request apart where requests are paid."""
+        if not batch:
+            return
+        left, answers = deque(batch.items()), self._answers(list(batch.values()))
+        while left:
+            start = time.perf_counter()
+            with ledger.recording() as asked:
+                vectors = next(answers)
+            paid = replace(asked.spent, seconds=time.perf_counter() - start)
+            texts = [left.popleft() for _ in vectors]
+            whole = sum(len(text) + 1 for _, text in texts)
+            yield {
+                key: _Row(vector, _share(paid, (len(text) + 1) / whole))
+                for (key, text), vector in zip(texts, vectors, strict=True)
+            }
+
+    def _answers(self, texts: Sequence[str]) -> Iterator[Floats]:
+        if isinstance(self._encoder, PayingEncoder):
+            return self._encoder.encode_by_request(texts)
+        return iter([self._encoder.encode_documents(texts)])
 
     def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:
@@ -254,15 +264,26 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     claims.require_one_name(path)
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
-            with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                connection.execute("PRAGMA journal_mode = WAL")
-                for statement in (_SCHEMA, *pruning.SCHEMA):
-                    connection.execute(statement)
+            _prepare(connection, path)
             yield connection
-    except (sqlite3.OperationalError, OSError) as error:  # a lock that is not got in time is an OSError too
-        hint = "Make sure that there is space and that the folder may be written."
-        raise StoreError(f"The vector cache {path} cannot be used: {error}. {hint}") from error
+    except sqlite3.OperationalError as error:
+        raise _unusable(path, error) from error
     except sqlite3.DatabaseError as error:
         hint = f"Its texts are then encoded again. {durable.advice(path.parent.parent)}"
         raise StoreError(f"The vector cache {path} is broken: {error}. {hint}") from error
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            for statement in (_SCHEMA, *pruning.SCHEMA):
+                connection.execute(statement)
+    except OSError as error:  # a lock that is not got in time is one too
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: Exception) -> StoreError:
+    hint = "Make sure that there is space and that the folder may be written."
+    return StoreError(f"The vector cache {path} cannot be used: {error}. {hint}")

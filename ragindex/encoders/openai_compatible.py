@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
@@ -112,35 +112,41 @@ class OpenAIEncoder:
     def dimensions(self) -> int:
         """The length of the vectors; learnt from a first answer where it was not given. Raises ServiceError."""
         if self._dimensions is None:
-            self._encode(["dimensions"])
+            self._ask(["dimensions"])
         assert self._dimensions is not None  # noqa: S101  # an answer without vectors raises
         return self._dimensions
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """(len(texts), dimensions), rows of length one. Raises ServiceError."""
-        sent = [i for i, text in enumerate(texts) if text.strip()]
+        answers = list(self.encode_by_request(texts))
+        return np.concatenate(answers) if answers else np.zeros((0, self.dimensions), dtype=np.float32)
+
+    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
+        """See PayingEncoder. What is too long for one request goes in two. Raises ServiceError."""
         size = self._plugin.batch_size
-        answers = [
-            self._encode([encodable(texts[i]) for i in sent[at : at + size]]) for at in range(0, len(sent), size)
-        ]
-        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        if sent:
-            vectors[sent] = np.concatenate(answers)
-        return vectors
+        for at in range(0, len(texts), size):
+            yield from self._encode([encodable(text) for text in texts[at : at + size]])
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """As `encode_documents`."""
         return self.encode_documents(texts)
 
-    def _encode(self, texts: list[str]) -> Floats:
-        """One request, or several where something is too long."""
+    def _encode(self, texts: Sequence[str]) -> Iterator[Floats]:
+        """One request, or several where something is too long; none for blank texts."""
+        sent = [i for i, text in enumerate(texts) if text.strip()]
         try:
-            return self._ask(texts)
+            answered = self._ask([texts[i] for i in sent]) if sent else None
         except _TooLongError:
-            if len(texts) == 1:
-                return self._encode_cut(texts[0])
-        half = len(texts) // 2
-        return np.concatenate([self._encode(texts[:half]), self._encode(texts[half:])])
+            if len(sent) > 1:
+                half = sent[len(sent) // 2]
+                yield from self._encode(texts[:half])
+                yield from self._encode(texts[half:])
+                return
+            answered = self._encode_cut(texts[sent[0]])
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        if answered is not None:
+            vectors[sent] = answered
+        yield vectors
 
     def _encode_cut(self, text: str) -> Floats:
         size = len(text) // 2

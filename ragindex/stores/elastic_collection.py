@@ -39,6 +39,11 @@ class ElasticsearchCollection:
         """One more than the writes that the collection has seen."""
         return elastic_indices.version_of(self.store.server, self._now())
 
+    @property
+    def identity(self) -> str:
+        """What the names of all its indices have in common."""
+        return self._now().index.rpartition("-")[0]
+
     def fields(self) -> tuple[str, ...]:
         """Every field that can be asked for, `meta.` fields included; without id and vector."""
         schema = self.schema

@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 
 _MAGIC = b"LANC"
+_REVERSED = 2**64 - 1
+"""A manifest's name is this less the version's number, so that the newest comes first; older tables have the number."""
 _DELETIONS = re.compile(r"\d+-\d+-(\d+)\.\w+")
 
 
@@ -79,9 +81,15 @@ def versions(folder: Path) -> dict[int, Version]:
     return {one.number: one for one in found}
 
 
+def newest(folder: Path) -> int | None:
+    """The number of the newest version, by the names of the manifests; None where the table has none."""
+    numbers = (int(path.stem) for path in (folder / "_versions").glob("*.manifest"))
+    return max((_REVERSED - number if number > _REVERSED // 2 else number for number in numbers), default=None)
+
+
 def version(folder: Path, number: int) -> Version:
     """One version. Raises ValueError where it is not there or cannot be read."""
-    for name in (f"{2**64 - 1 - number:020d}", str(number)):  # newest first in the order of names; older tables' names
+    for name in (f"{_REVERSED - number:020d}", str(number)):
         path = folder / "_versions" / f"{name}.manifest"
         if path.exists():
             return _read(path)

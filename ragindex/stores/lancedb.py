@@ -91,7 +91,7 @@ class LanceStore:
     def create(self, name: str, schema: Schema) -> "LanceCollection":
         """Raises StoreError if `name` was made with another schema."""
         with _engine(f"make the collection {name}"):
-            if name in self.names():
+            if self.version(name) is not None:
                 collection = LanceCollection(self, name, self.connection.open_table(name))
             else:
                 table = self.connection.create_table(name, schema=arrow_schema(schema))
@@ -116,16 +116,16 @@ class LanceStore:
             while page.page_token:
                 page = self.connection.list_tables(page_token=page.page_token)
                 names += page.tables
-        return sorted(name for name in names if self._has_a_version(name))
-
-    def _has_a_version(self, name: str) -> bool:
-        """Not where a process died while it made the collection: LanceDB lists such a folder and cannot open it."""
-        return any((self.folder / f"{name}.lance" / "_versions").glob("*.manifest"))
+        return sorted(name for name in names if self.version(name) is not None)
 
     def version(self, name: str) -> int | None:
-        """The newest version, None where there is no such collection."""
+        """The newest version, None where there is no such collection.
+
+        A process that died while it made the collection left a folder that LanceDB lists and cannot open: it has no
+        version.
+        """
         with _engine(f"look for the collection {name}"):
-            return int(self.connection.open_table(name).version) if name in self.names() else None
+            return lance_files.newest(self.place(name))
 
     def drop(self, name: str) -> None:
         """Remove the collection and its files. It is gone at once: files removed one by one would leave half of it."""
@@ -151,13 +151,12 @@ class LanceStore:
     def clean(self, name: str, kept: Set[int]) -> None:
         """Remove all versions but `kept` and the newest, with the files that only they need."""
         with _engine(f"clean the collection {name}"):
-            table = self.connection.open_table(name)
-            folder, newest = self.place(name), int(table.version)
+            folder = self.place(name)
             held = lance_files.versions(folder)
-            wanted = {newest, *(kept & held.keys())}
+            wanted = {max(held), *(kept & held.keys())}
             wanted |= {one.made_from for number in wanted for one in lance_words.bases(held[number])}
             if held.keys() - wanted:
-                lance_files.remove_all_but(folder, wanted, table.count_rows())
+                lance_files.remove_all_but(folder, wanted, self.connection.open_table(name).count_rows())
             for mapped in self._mapped(name):
                 if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
                     mapped.unlink(missing_ok=True)  # whoever has it open keeps it
@@ -222,21 +221,29 @@ class LanceCollection:
     _image: Image | None = None
     _estimate: int | None = None
     _table: lance_index.Table | None = None
+    _columns: pa.Schema | None = None
 
     @property
     def schema(self) -> Schema:
         """Kept in the table's own metadata."""
         if self._schema is None:
             with _engine(f"read the schema of the collection {self.name}"):
-                stored: dict[str, Any] = json.loads(self.table.schema.metadata[b"ragindex"])
+                stored: dict[str, Any] = json.loads(self.columns.metadata[b"ragindex"])
             lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
             self._schema = Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
         return self._schema
 
     @property
     def identity(self) -> str:
-        """Tells this collection from one of the same name that was dropped before."""
-        return str(json.loads(self.table.schema.metadata[b"ragindex"])["identity"])
+        """Kept in the table's own metadata."""
+        return str(json.loads(self.columns.metadata[b"ragindex"])["identity"])
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The table's own schema, kept: the engine takes longer to tell it than to answer a small question."""
+        if self._columns is None:
+            self._columns = self.table.schema
+        return self._columns
 
     @property
     def version(self) -> int:
@@ -246,13 +253,13 @@ class LanceCollection:
     def fields(self) -> tuple[str, ...]:
         """Every field that can be asked for, `meta.` fields included; without id, vector and tokens."""
         hidden = {"id", "vector", "tokens"}
-        return tuple(lance_sql.field(name) for name in self.table.schema.names if name not in hidden)
+        return tuple(lance_sql.field(name) for name in self.columns.names if name not in hidden)
 
     def upsert(self, records: pa.RecordBatch) -> None:
         """Raises UsageError on missing fields, StoreError where the disk fails."""
         with _engine(f"write to the collection {self.name}"):
             self._add_columns(records)
-            rows = table_rows(records, self.schema, self.table.schema, self.name)
+            rows = table_rows(records, self.schema, self.columns, self.name)
             if len(rows) == 0:
                 return
             ids = rows.column("id").to_pylist()
@@ -407,7 +414,7 @@ class LanceCollection:
         return self._image
 
     def _text_columns(self) -> list[str]:
-        return [name for name in self.table.schema.names if name != "vector"]
+        return [name for name in self.columns.names if name != "vector"]
 
     # ------------------------------------------------------------ records
 
@@ -421,14 +428,15 @@ class LanceCollection:
 
     def _add_columns(self, records: pa.RecordBatch) -> None:
         columns = (lance_sql.column(name) for name in records.schema.names if name.startswith("meta."))
-        new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.table.schema.names]
-        if len(new) + len(self.table.schema.names) > _MOST_KEYS:
+        new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
+        if len(new) + len(self.columns.names) > _MOST_KEYS:
             raise UsageError(f"Documents can be filtered by at most {_MOST_KEYS} metadata keys; {self.name} has more.")
         if new:
             self.table.add_columns(new)
+            self._columns = None
 
     def _query(self, fields: Sequence[str], where: Filter | None) -> Any:
-        present = set(self.table.schema.names)
+        present = set(self.columns.names)
         columns = [lance_sql.column(name) for name in ("id", *fields)]
         query = self.table.search().select([name for name in columns if name in present]).limit(None)
         return query if where is None else query.where(self._condition(where))
@@ -437,7 +445,7 @@ class LanceCollection:
         return wide(pa.table(renamed(self._query(fields, where).to_arrow(), ("id", *fields))))
 
     def _condition(self, where: Filter) -> str:
-        return lance_sql.condition(where, lance_sql.Columns.of(self.table.schema))
+        return lance_sql.condition(where, lance_sql.Columns.of(self.columns))
 
     def _indexed(self) -> lance_index.Table:
         if self._table is None:
