@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import shutil
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,6 +122,13 @@ def file_damage(path: Path, hashed: str) -> str | None:
         return None if digest(path) == hashed else f"{path} is not as it was written"
     except OSError as error:
         return f"{path} cannot be read ({error.strerror or error})"
+
+
+def require_with_its_log(database: Path) -> None:
+    """Raises DatabaseError for an SQLite file that is empty though its log is not: SQLite would remove the log."""
+    log = Path(f"{database}-wal")
+    if database.exists() and not database.stat().st_size and log.exists() and log.stat().st_size:
+        raise sqlite3.DatabaseError("it is empty, and its log is not")
 
 
 # ---------------------------------------------------------------- JSON

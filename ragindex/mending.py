@@ -21,6 +21,7 @@ from ragindex.manifest import Manifest
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 CALLS, VECTORS = "calls.sqlite", Path("caches", "vectors.sqlite")
 
 
@@ -183,14 +184,16 @@ def _databases(folder: Path, found: Findings) -> None:
 
 
 def _broken(path: Path) -> str | None:
+    """Looked at by a connection that writes nothing: another would write the log back, or remove it."""
     if not path.exists():
         return None
     try:
-        with closing(sqlite3.connect(path)) as connection:
+        durable.require_with_its_log(path)
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             [(said,), *_] = connection.execute("PRAGMA integrity_check(1)").fetchall()
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if getattr(error, "sqlite_errorcode", _BROKEN[0]) & 0xFF not in _BROKEN:
             raise StoreError(f"The file {path} could not be looked at: {error}. Nothing of it was changed.") from error
         return f"is broken ({error})"
     return None if said == "ok" and tables else f"is broken ({said})"

@@ -234,7 +234,7 @@ def test_a_file_of_a_remembered_folder_replaces_its_document() -> None:
     write(Path("notes"), {"rivers/orla.md": "# Orla\n\nThe Orla has twelve gorges."})
     assert ragindex("add", "notes/rivers/orla.md", "--workspace", "w").out == "0 added, 1 changed, 0 as they were\n"
     asked = ("search", "gorges", "--workspace", "w", "--method", "bm25", "--json", "-")
-    assert [(hit["id"], hit["text"][-15:]) for hit in ragindex(*asked).json["hits"]] == [
+    assert [(hit["id"], hit["text"][-14:]) for hit in ragindex(*asked).json["hits"]] == [
         ("rivers/orla.md#0", "twelve gorges.")
     ]
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -158,7 +159,11 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
     assert figures == [(method["label"], method["metrics"]) for method in undisturbed["methods"]]
     monkeypatch.setattr(BM25, "open", shut)
     monkeypatch.setattr(Hybrid, "open", shut)
-    assert ragindex(*arguments).json == done
+    again = ragindex(*arguments).json
+    assert [re.sub(r"\d\d:\d\d", "TIME", note) for note in again.pop("notes")] == [
+        "bm25, hybrid: 2 answers each read from TIME; --fresh asks again"
+    ]
+    assert again == {name: value for name, value in done.items() if name != "notes"}
 
 
 _KILLED = """

@@ -19,12 +19,13 @@ from made_extractions import openie, spelt
 from ragindex import durable, imports, registry
 from ragindex.durable import MendedWarning
 from ragindex.encoders.cached import CachedEncoder
-from ragindex.errors import DamagedError, EngineError, RagindexError, WorkspaceError
+from ragindex.errors import DamagedError, EngineError, RagindexError, StoreError, WorkspaceError
 from ragindex.language.cache import Answer, Cache, Origin
 from ragindex.language.handing_on import export_calls, import_calls
 from ragindex.parts.token_vectors import TokenVectors
+from ragindex.stores.lancedb import LanceStore
 from ragindex.types import Query
-from ragindex.workspace import Workspace
+from ragindex.workspace import StaleWarning, Workspace
 
 DOCUMENTS = (
     spelt("star", "The North Star|published by|Frederick Douglass", "The North Star|is an|abolitionist newspaper"),
@@ -456,3 +457,77 @@ def test_token_vectors_of_other_segments_are_not_encoded_again(kept: Kept) -> No
     assert read(folder) == kept.after
     with Workspace.open(folder) as workspace:
         assert len(workspace.open_part(TokenVectors()).ids) == len(DOCUMENTS) + 1
+
+
+# ---------------------------------------------------------------- what is no damage, and what may hold something yet
+
+
+def test_trouble_that_is_no_damage_removes_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer, a disk that cannot be read today: the command stops, and all stays."""
+    folder = kept.fresh()
+
+    def away(*_: object) -> None:
+        raise StoreError("The store is away.")
+
+    with monkeypatch.context() as patch, Workspace.open(folder) as workspace:
+        patch.setattr(LanceStore, "open", away)
+        with pytest.raises(StoreError, match="The store is away"):
+            workspace.repair()
+    assert tried(read, folder).answers == kept.before
+
+
+def test_a_part_is_dropped_and_documents_are_moved_out_of_the_way(kept: Kept) -> None:
+    """A part can be made again; of the documents what can still be read may be all that there is."""
+    folder = kept.fresh()
+    data = [folder / path for path in kept.files("store/documents.lance/data/*")]
+    for path in data:
+        HARMS["cut short"](path)
+    left = sorted(path.read_bytes() for path in data)
+    ragindex("repair", "--workspace", folder)
+    (aside,) = (folder / "damaged").iterdir()
+    assert sorted(path.read_bytes() for path in (aside / "data").iterdir()) == left
+
+
+@pytest.mark.parametrize("harm", ["no database", "emptied"])
+def test_a_broken_cache_of_calls_keeps_its_log(harm: str, kept: Kept) -> None:
+    """The newest answers that were paid are in the write-ahead log, not in the file."""
+    folder = kept.fresh()
+    path = folder / "calls.sqlite"
+    shutil.copy(_with_a_log(folder / "made.sqlite"), path)
+    shutil.copy(f"{folder / 'made.sqlite'}-wal", f"{path}-wal")
+    log = Path(f"{path}-wal").read_bytes()
+    path.write_bytes(b"" if harm == "emptied" else b"no database" + path.read_bytes()[11:])
+    assert len(log) > 0
+    if harm == "emptied":  # it is not even opened: that would remove the log
+        with pytest.raises(StoreError, match="is broken: it is empty, and its log is not"):
+            Cache(path).get("0" * 64)
+    done = ragindex("repair", "--workspace", folder)
+    assert "calls.sqlite.damaged" in done.out + done.err
+    assert Path(f"{path}.damaged-wal").read_bytes() == log
+
+
+def _with_a_log(path: Path) -> Path:
+    """A database whose last row is in its log alone."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute("CREATE TABLE things (name TEXT)")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute("INSERT INTO things VALUES ('paid')")
+    connection.commit()
+    held = [path.read_bytes(), Path(f"{path}-wal").read_bytes()]
+    connection.close()  # this writes the log back
+    path.write_bytes(held[0])
+    Path(f"{path}-wal").write_bytes(held[1])
+    return path
+
+
+def test_a_part_whose_plugin_is_gone_stays_and_stops_no_import(kept: Kept) -> None:
+    folder = kept.fresh()
+    with Workspace.open(folder) as workspace:
+        record = next(iter(workspace.manifest.parts.values()))
+        gone = record.model_copy(update={"name": "gone", "part": {"name": "gone"}})
+        workspace._save(parts={**workspace.manifest.parts, "gone-1": gone})
+        with pytest.warns(StaleWarning, match="The part gone stays as it was"):
+            workspace.import_part("extractions", openie(kept.file.with_name("fewer.json"), DOCUMENTS))
+        assert workspace.manifest.imports["extractions"] != ""
+        assert workspace.manifest.parts["gone-1"] == gone

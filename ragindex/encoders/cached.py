@@ -263,6 +263,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection of this call's own: nothing to close later, nothing shared with a forked process."""
     claims.require_one_name(path)
     try:
+        durable.require_with_its_log(path)
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             _prepare(connection, path)
             yield connection

@@ -188,6 +188,7 @@ _caches: "weakref.WeakSet[Cache]" = weakref.WeakSet()
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     claims.require_one_name(path)
+    durable.require_with_its_log(path)
     connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
         with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
