@@ -240,7 +240,7 @@ def history(written: str, folder: Path) -> list[Any]:
         seen = [reader.count(), reader.search([Match("shared", 20), Where(None, 20)])[0].ids]
         seen += [sorted(id for one in reader.scan(()) for id in one.column("id").to_pylist())]
         seen += [reader.get(["01", "new"], ()).num_rows, reader.describe()["bytes"] > 0, store.names(), reader.fields()]
-        store.clean("texts")
+        store.clean("texts", frozenset())
         store.drop("texts")
     return seen
 

@@ -469,8 +469,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="compare needs DATA"):
         compare(methods=["bm25"], tracking=False)
     run(tmp_path / "w", "bm25")
-    other = Dataset("other", dataset().corpus, dataset().queries, GOLD, "f")
-    with pytest.raises(WorkspaceError, match="holds the documents of tiny"):
+    other = Dataset("other", replace(dataset().corpus, name="other"), dataset().queries, GOLD, "f")
+    with pytest.raises(WorkspaceError, match="'anna' of the documents .* as 'other' is taken by"):
         run(tmp_path / "w", "bm25", data=other)
 
 

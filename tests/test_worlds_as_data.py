@@ -99,6 +99,8 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert small.json["notes"] == [worlds.shortfall(worlds.questions(60))]
     assert ragindex("add", "world:60", "--workspace", desk / "other").out == "60 added, 0 changed, 0 as they were\n"
     assert failed(2, "index", "world:10", "--workspace", "v").startswith("A world has 50 to 1,000,000 passages.")
-    assert "holds the documents of world-200-seed0, not the documents of world-60-seed0" in failed(
-        4, "index", "world:60", "--workspace", "w"
+    assert failed(4, "index", "world:60", "--workspace", "w") == (
+        "The workspace w holds the documents of world:200:0. Those of world:60:0 need a name, which their ids begin "
+        "with, or another --workspace. Nothing was written. "
+        "Run: ragindex index world:60:0 --as world-60-seed0 --workspace w"
     )
