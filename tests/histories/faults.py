@@ -20,8 +20,7 @@ import regex
 
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.journal import Journal
-from ragindex.stores import elastic_bulk, elastic_indices, elasticsearch
-from ragindex.stores import lance_upkeep
+from ragindex.stores import elastic_bulk, elastic_indices, elasticsearch, lance_upkeep
 from ragindex.stores import lancedb as lance
 
 HOWS = ("before", "after", "half", "interrupted before", "interrupted after")
