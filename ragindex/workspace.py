@@ -24,6 +24,7 @@ from ragindex.errors import (
     MissingExtraError,
     MissingPartError,
     NameTakenError,
+    RagindexError,
     StoreError,
     UnknownNameError,
     UsageError,
@@ -211,7 +212,7 @@ class Workspace:
         where an id is that of another source's document; nothing is written then.
         """
         given = sources.corpora(documents, source)
-        with self._writing("ragindex add") as corpus:
+        with self._writing("ragindex add") as corpus, self._forgetting_empty_sources(corpus):
             changed = self._bring_in(corpus, self._placed(corpus, given, source, "add"))
         self._warn_of_language(given)
         return changed
@@ -253,8 +254,9 @@ class Workspace:
         """
         (given,) = sources.corpora(documents, source)
         with self._writing(_INDEXING) as corpus:
-            (placed,) = self._placed(corpus, [given], source, "index")
-            changed = self._bring_in(corpus, [placed])
+            with self._forgetting_empty_sources(corpus):
+                (placed,) = self._placed(corpus, [given], source, "index")
+                changed = self._bring_in(corpus, [placed])
             kept = {document.id for document in placed.documents}
             held = corpus.sources().items()
             gone = sorted(id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept)
@@ -552,6 +554,17 @@ class Workspace:
             sources.require_free(owners, earlier, known, one, asking)
         self._save(sources=dict(known))
         return placed
+
+    @contextmanager
+    def _forgetting_empty_sources(self, corpus: Documents) -> Iterator[None]:
+        """A source is remembered before its documents are written: one whose first document is refused is not kept."""
+        earlier = self.manifest.sources
+        try:
+            yield
+        except RagindexError:
+            kept = earlier.keys() | set(corpus.sources().values())
+            self._save(sources={name: one for name, one in self.manifest.sources.items() if name in kept})
+            raise
 
     def _bring_in(self, corpus: Documents, placed: Sequence[Placed]) -> Changed:
         with bar("reading documents", sum(len(one.documents) for one in placed)) as advance:

@@ -370,6 +370,17 @@ def test_programs_keep_to_their_own_names(workspace: Workspace) -> None:
 # ---------------------------------------------------------------- the format
 
 
+@pytest.mark.parametrize("verb", ["add", "replace"])
+def test_a_source_whose_first_document_is_refused_is_not_remembered(verb: str, workspace: Workspace) -> None:
+    workspace.add(made(["kept"]))
+    before = workspace.sources()
+    with pytest.raises(DataError, match="metadata that JSON can hold"):
+        getattr(workspace, verb)([Document("bad", "", "text", {"at": object()})], source="other")
+    assert (workspace.sources(), held(workspace).keys()) == (before, {"kept"})
+    getattr(workspace, verb)(made(["good"]), source="other")
+    assert [one["name"] for one in workspace.sources()] == [before[0]["name"], "other"]
+
+
 def test_an_earlier_workspace_is_refused_with_the_command_that_builds_it(tmp_path: Path) -> None:
     docs = write(tmp_path / "my docs", {"a.md": "a"})
     settings = {"language": "english", "size": None, "overlap": None, "store": {"name": "lancedb"}}
