@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -51,6 +52,8 @@ def export_calls(cache: Cache, path: Path) -> int:
             while True:
                 with cache.connection() as connection:  # let go between batches: others may be at work
                     rows = connection.execute(query, (last,)).fetchall()
+                    if rows and not (isinstance(rows[-1][0], str) and rows[-1][0] > last):
+                        raise sqlite3.DatabaseError("its keys are not in order")  # it would be read for ever
                 if not rows:
                     return written
                 held = [row for kept in rows if (row := whole(kept)) is not None]
