@@ -114,10 +114,16 @@ def test_a_collection_made_again_under_its_name_is_another(store: Store) -> None
     first.upsert(vectors(a=[1, 0], b=[0, 1]))
     before = pinned(store, first, "x")
     assert before.search(query)[0].ids == ["a", "b"]
+    first.delete(["b"])
+    first.finish()
+    first_identity = first.identity
+    assert first_identity == before.identity == store.open("x", first.version).identity
     store.drop("x")
     second = store.create("x", schema)
     second.upsert(vectors(b=[1, 0], a=[0, 1]))
-    assert pinned(store, second, "x").search(query)[0].ids == ["b", "a"]
+    again = pinned(store, second, "x")
+    assert again.search(query)[0].ids == ["b", "a"]
+    assert again.identity == second.identity != first_identity
 
 
 def test_cleaning_leaves_the_newest(store: Store) -> None:

@@ -404,7 +404,7 @@ def _asked(retriever: Retriever) -> list[Retrieval]:
 
 def _without_pins(manifest: Manifest) -> Any:
     """What only a sync that finishes its own parts writes."""
-    held = manifest.model_dump(mode="json", exclude={"finished_by"})
+    held = manifest.model_dump(mode="json", exclude={"finished_by", "leftover", "outdated"})
     return {**held, "parts": {key: {**one, "collections": {}} for key, one in held["parts"].items()}}
 
 
