@@ -1,4 +1,6 @@
-"""What an undisturbed workspace answers: made once for a corpus and settings, in memory where there is room."""
+"""What an undisturbed workspace answers, whose collections are searched from memory whatever the engine of a history:
+made once for a corpus and settings, in a folder in memory where there is room.
+"""
 
 import os
 import shutil
@@ -9,7 +11,6 @@ from pathlib import Path
 
 from histories import made
 from histories.faults import pressed
-from ragindex.stores.lancedb import LanceDB
 from ragindex.types import Retrieval
 from ragindex.workspace import Workspace
 
@@ -25,7 +26,6 @@ class Means:
 
     encoder: str
     cutting: str
-    memory_gib: float = 1.0
     imported: Path | None = None
     failed: frozenset[tuple[str, str, str]] = frozenset()
     fitted: str = ""
@@ -61,11 +61,8 @@ class Fresh:
         folder = self.root / f"{self._made}"
         if means.fit is not None:
             shutil.copytree(means.fit, folder / "encoders")
-        store = LanceDB(memory_gib=means.memory_gib)
         cutting = made.CUTTINGS[means.cutting]
-        space = Workspace.open(
-            folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), store=store, cutting=cutting
-        )
+        space = Workspace.open(folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), cutting=cutting)
         space.add(made.documents(corpus))
         if means.imported is not None:
             space.import_part("extractions", means.imported)

@@ -305,9 +305,8 @@ class History:
         learnt = self.encoder == "lsa"
         fitted = manifest.encoders.get(self.encoder, "") if learnt else ""
         fit = self.folder / "encoders" if learnt and fitted else None
-        memory = 1.0 if self.setting.store else self.memory_gib
         failed = frozenset(self._failed(manifest))
-        return Means(self.encoder, self.setting.cutting, memory, self.imported, failed, fitted, fit)
+        return Means(self.encoder, self.setting.cutting, self.imported, failed, fitted, fit)
 
     def _failed(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
         passages = made.passages(self.corpus, self.setting.cutting)
