@@ -5,6 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+ROUNDING = 1e-6
+"""What float32 may lose of a score: an engine that keeps cosines so tells equal ones apart by as much."""
+
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 60) -> list[tuple[str, float]]:
     """Ids with the sum over `rankings` of 1 / (constant + rank), ranks from 1, best first.
@@ -23,9 +26,14 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 
     return [(id, score) for id, score, _ in fused]
 
 
+def differ(least: float, greatest: float) -> bool:
+    """Whether scores between these differ by more than engines do over one: a range of rounding errors is none."""
+    return greatest - least > ROUNDING * max(1.0, abs(least), abs(greatest))
+
+
 def normalised(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Scores brought to [0, 1] by their least and greatest; all equal scores become 1."""
+    """Scores brought to [0, 1] by their least and greatest; where none `differ`, all become 1."""
     if not len(scores):
         return scores
-    least, greatest = scores.min(), scores.max()
-    return np.ones_like(scores) if least == greatest else (scores - least) / (greatest - least)
+    least, greatest = float(scores.min()), float(scores.max())
+    return (scores - least) / (greatest - least) if differ(least, greatest) else np.ones_like(scores)

@@ -29,6 +29,7 @@ from ragindex.parts.near_pairs import Pairs
 from ragindex.parts.passages import Passages
 from ragindex.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
 from ragindex.parts.vectors import Vectors
+from ragindex.ranking import normalised
 from ragindex.testing import CHECKS, DOCUMENTS, Check, build, check_finds, check_law
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace import StaleWarning, Workspace
@@ -68,12 +69,6 @@ def test_seeds_of_facts() -> None:
 def test_seeds_of_entities() -> None:
     nodes, mass = steps.entity_seeds(np.array([3, 1, 3, -1]), np.array([5, 2, 5, 4]))
     assert (nodes.tolist(), mass.tolist()) == ([1, 3], [0.5, 0.25])
-
-
-def test_resets_of_passages() -> None:
-    assert steps.passage_resets(np.array([0.2, 0.6, -0.2])).tolist() == pytest.approx([0.5, 1, 0])
-    assert steps.passage_resets(np.array([0.3, 0.3])).tolist() == [1, 1]
-    assert steps.passage_resets(np.empty(0)).tolist() == []
 
 
 def test_sums_of_phrases() -> None:
@@ -190,7 +185,7 @@ def test_facts_are_ranked_as_igraph_ranks_them(world: Workspace) -> None:
         nodes, mass = retriever.seeds(facts)
         reset[nodes] = mass
         cosines = (resident.vectors[order] @ vector).astype(np.float64)
-        reset[first:] = 0.05 * steps.passage_resets(cosines)
+        reset[first:] = 0.05 * normalised(cosines)
         exact = by_igraph(graph, reset, 0.5)[first:]
         scores = np.array([hit.score for hit in retrieval.hits])
         ranking = [graph.passages.to_pylist().index(hit.id) for hit in retrieval.hits]

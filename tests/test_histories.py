@@ -216,6 +216,15 @@ def test_another_budget_after_a_sync_that_died(method: str, fresh: Fresh) -> Non
     play(fresh, another_budget_after_a_death(method), method, batch=2)
 
 
+@pytest.mark.parametrize("encoder", ["hashed", "lsa"])
+def test_equal_cosines_are_equal_beyond_memory(encoder: str, fresh: Fresh) -> None:
+    """Brought to the range from the least to the greatest they were whatever rounding made of them."""
+    documents = {"ann": [0], "ben": [8], "cid": [4], "dot": [4]} if encoder == "lsa" else {"eve": [8, 1]}
+    steps: list[Step] = [("encode", {"encoder": encoder}), ("put", {"documents": documents})]
+    for method in ("hipporag push", "composed"):
+        play(fresh, [*steps, ("sync", {"methods": [method]})], method, memory_gib=0.0)
+
+
 FOUND: dict[str, tuple[list[Step], str]] = {
     "coverage alone": (gone_after_a_death("bm25", "removed"), "the law"),
     "all finished again": (another_budget_after_a_death("bm25"), "finished"),

@@ -46,3 +46,12 @@ def test_normalised() -> None:
     assert normalised(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
     assert normalised(np.array([7.0, 7.0])).tolist() == [1, 1]
     assert normalised(np.array([])).tolist() == []
+
+
+@given(score=st.floats(-50, 50), count=st.integers(1, 5), noise=st.floats(0, 1e-7))
+def test_what_float32_loses_of_equal_scores_is_no_range(score: float, count: int, noise: float) -> None:
+    """One engine gives equal cosines back as they are, another in float32: neither may make first and last of them."""
+    scores = np.linspace(score, score + noise, count)
+    assert (
+        normalised(scores).tolist() == normalised(scores.astype(np.float32).astype(np.float64)).tolist() == [1] * count
+    )

@@ -21,6 +21,7 @@ from ragindex.interfaces import Collection, Encoder, Floats, Found, Nearest, Whe
 from ragindex.language.tasks import Language
 from ragindex.parts.phrase_graph import WeightedGraph
 from ragindex.parts.sparse_graph import Integers
+from ragindex.ranking import normalised
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class FactRetriever:
         known = [(self.walked.places[id], row) for row, id in enumerate(near.ids) if id in self.walked.places]
         places, rows = np.array(known, np.int64).reshape(-1, 2).T
         reset = np.zeros(len(graph.degrees))
-        reset[len(graph.phrases) + places] = settings.passage_weight * steps.passage_resets(near.scores)[rows]
+        reset[len(graph.phrases) + places] = settings.passage_weight * normalised(near.scores)[rows]
         reset[nodes] = mass
         values = steps.power(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
         return np.arange(len(graph.passages)), values[len(graph.phrases) :]

@@ -17,6 +17,7 @@ from ragindex.parts.phrase_graph import PhraseGraph, WeightedGraph
 from ragindex.parts.sparse_graph import Integers
 from ragindex.parts.vectors import Vectors
 from ragindex.plugin import Plugin
+from ragindex.ranking import ROUNDING, differ
 from ragindex.registry import PartField
 
 _WHAT = "spread vectors"
@@ -77,14 +78,15 @@ class Spread:
     def values(self, rows: Any, vector: Floats, low: float, high: float) -> Values:
         """What walks bring to the passages `rows` for a question, whose cosines with all passages are `low` to `high`.
 
-        Where these are equal, every passage resets by 1.
+        Where these do not differ, every passage resets by 1.
         """
         ones: Values = self.ones[rows].astype(np.float64)
-        if not high > low:
+        if not differ(low, high):
             return ones
         # row by row, so that equal rows have equal products
         products: Values = np.einsum("ij,j->i", self.vectors[rows], vector, dtype=np.float64)
-        return (products - low * ones) / (high - low)
+        above = products - low * ones
+        return np.where(above > ROUNDING, above, 0.0) / (high - low)  # else the last passage is a hit on some engines
 
 
 def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> Integers:

@@ -99,12 +99,6 @@ def power(matrix: Any, degrees: Values, reset: npt.NDArray[Any], damping: float,
 # ---------------------------------------------------------------- passages
 
 
-def passage_resets(cosines: Values) -> Values:
-    """The cosines of all passages brought to [0, 1]; where they are all equal, all are 1."""
-    low, high = cosines.min(initial=np.inf), cosines.max(initial=-np.inf)
-    return (cosines - low) / (high - low) if high > low else np.ones(len(cosines))
-
-
 def phrase_sums(graph: WeightedGraph, values: Values) -> Values:
     """(passages,): the sum of the values of each passage's phrases; `values` are those of all phrases."""
     walked = np.flatnonzero(values)
