@@ -155,7 +155,7 @@ class Collections:
 
 def finished(key: str, store: Store) -> Collections:
     """Finish the collections of the part `key`."""
-    prefix, made = f"{key}.", Collections({}, {}, 0)
+    prefix, versions, identities, size = f"{key}.", dict[str, int](), dict[str, str](), 0
     for full in (name for name in store.names() if name.startswith(prefix)):
         version = store.version(full)
         assert version is not None  # noqa: S101  # it was listed a moment ago and we hold the lease
@@ -163,12 +163,9 @@ def finished(key: str, store: Store) -> Collections:
         collection.finish()
         if full != f"{prefix}coverage":
             kind = full.removeprefix(prefix)
-            versions, identities = (
-                made.versions | {kind: collection.version},
-                made.identities | {kind: collection.identity},
-            )
-            made = Collections(versions, identities, made.bytes + int(collection.describe()["bytes"]))
-    return made
+            versions[kind], identities[kind] = collection.version, collection.identity
+            size += int(collection.describe()["bytes"])
+    return Collections(versions, identities, size)
 
 
 def _finish(task: Building, corpus: str) -> PartRecord:
