@@ -3,6 +3,7 @@
 import base64
 import os
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -103,15 +104,24 @@ def without_credentials(base_url: str) -> str:
 
 
 def client(base_url: str, key: str, timeout: float) -> "OpenAI":
-    """A client that sends every request once. A user and password in the address go into a header, not into logs."""
-    from openai import OpenAI
+    """A client that sends every request once. A user and password in the address go into a header, not into logs.
+
+    Its connections are closed when nobody has it any more: it is part of reference cycles, and where the collector of
+    garbage finds one it may finalise the sockets before the client that would have closed them.
+    """
+    from openai import DefaultHttpxClient, OpenAI
 
     parts = urlsplit(base_url)
     user = parts.netloc.rpartition("@")[0]
     login = base64.b64encode(unquote(user).encode()).decode()
     headers = {"Authorization": f"Basic {login}"} if user else None
     bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return OpenAI(base_url=bare, api_key=key, max_retries=0, timeout=timeout, default_headers=headers)
+    sender = DefaultHttpxClient(timeout=timeout)
+    made = OpenAI(
+        base_url=bare, api_key=key, max_retries=0, timeout=timeout, default_headers=headers, http_client=sender
+    )
+    weakref.finalize(made, sender.close)
+    return made
 
 
 def redacted(text: str, *keys: str) -> str:

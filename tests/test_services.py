@@ -1,0 +1,26 @@
+"""Clients of remote services, when nobody has them any more."""
+
+import gc
+import socket
+
+import pytest
+from openai_server import KEY, OpenAIServer
+
+from ragindex.services import client
+
+
+def test_a_forgotten_client_closes_its_connections_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector finalises in the order of its list. Where a socket comes before the client, it warns."""
+    shown: list[str] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda trouble: shown.append(repr(trouble.exc_value)))
+    with OpenAIServer() as server:
+        asked = client(server.url, KEY, 5.0)
+        asked.embeddings.create(model="text-embedding-3-small", input=["a text"])
+        [connection] = asked._client._transport._pool.connections
+        held = [connection._connection._network_stream.get_extra_info("socket"), asked]
+        assert isinstance(held[0], socket.socket)
+        gc.collect()  # what `held` names first now comes first in the collector's list
+        held.append(held)
+        del asked, connection, held
+        gc.collect()
+    assert shown == []
