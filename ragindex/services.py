@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from ragindex.encoders.common import encodable
 from ragindex.errors import UsageError
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def client(base_url: str, key: str, timeout: float) -> "OpenAI":
 
 
 def redacted(text: str, *keys: str) -> str:
-    """The text without the keys."""
+    """The text of a service without the keys, and without what UTF-8 cannot hold: it goes into files."""
+    text = encodable(text)
     for key in keys:
         text = text.replace(key, "…") if key else text
     return text

@@ -3,15 +3,17 @@
 import hashlib
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ import pytest
 from ragindex import meter
 from ragindex.encoders import cached
 from ragindex.encoders.cached import CachedEncoder, shared_questions
-from ragindex.errors import ServiceError, StoreError
+from ragindex.errors import ServiceError, StoreError, UsageError
 from ragindex.interfaces import Floats, TokenEncoder, TokenVectors
 from ragindex.language import ledger
 from ragindex.language.ledger import Entry
@@ -190,6 +192,60 @@ def test_what_the_encoder_raises_is_told_as_its_own(path: Path) -> None:
 
     with pytest.raises(FileNotFoundError, match="weights"):
         CachedEncoder(Broken(), path).encode_documents(["a"])
+
+
+class Spoilt(Plain):
+    """What an encoder must not give."""
+
+    def __init__(self, spoil: Callable[[Floats], Any]) -> None:
+        super().__init__()
+        self.spoil = spoil
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        made: Floats = self.spoil(super().encode_documents(texts))
+        return made
+
+    encode_queries = encode_documents
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+        return self.encode_queries(texts), self.encode_tokens(texts)
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        return [TokenVectors((), np.empty((0, 4), np.float32)) for _ in texts]
+
+
+class SpoiltAndPaid(Spoilt):
+    texts_a_request = 8
+
+    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
+        yield self.encode_documents(texts)
+
+
+SPOILT = {
+    "none": (lambda made: made[:0], "(0, 4) for 3 texts"),
+    "one": (lambda made: made[0], "(4,) for"),
+    "too many": (lambda made: np.concatenate([made, made]), "(6, 4) for 3 texts"),
+    "short rows": (lambda made: made[:, :3], "(3, 3) for 3 texts"),
+    "NaN": (lambda made: made * np.nan, "NaN or infinity"),
+}
+
+
+@pytest.mark.parametrize("how", sorted(SPOILT))
+@pytest.mark.parametrize(
+    "asked", ["encode_documents", "encode_queries", "encode_passing", "encode_queries_with_tokens"]
+)
+@pytest.mark.parametrize("kind", [Spoilt, SpoiltAndPaid])
+def test_what_an_encoder_must_not_give(kind: type[Spoilt], asked: str, how: str, path: Path) -> None:
+    spoil, said = SPOILT[how]
+    with pytest.raises(UsageError, match=f"The encoder plain must give a row of 4 finite numbers.*{re.escape(said)}"):
+        getattr(CachedEncoder(kind(spoil), path), asked)(_texts(3))
+    assert len(CachedEncoder(Plain(), path).encode_documents(_texts(3))) == 3
+
+
+@pytest.mark.parametrize("kind", [Spoilt, SpoiltAndPaid])
+def test_an_encoder_that_gives_too_few_rows(kind: type[Spoilt], path: Path) -> None:
+    with pytest.raises(UsageError, match="plain must give a row of 4 finite numbers for each text"):
+        CachedEncoder(kind(lambda made: made[:2]), path).encode_documents(_texts(3))
 
 
 def test_money_that_was_not_known_stays_unknown(path: Path) -> None:

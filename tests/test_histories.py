@@ -15,6 +15,7 @@ from histories import drawn, made
 from histories.faults import HOWS
 from histories.fresh import Fresh, room
 from histories.killed import Killed
+from histories.paid import CALLS_DRAWN
 from histories.planted import PLANTED
 from histories.played import History, Setting, Step
 from hypothesis import HealthCheck, settings
@@ -101,6 +102,14 @@ class Histories(RuleBasedStateMachine):
     @rule(name=st.sampled_from(("reopen", "later", "take")))
     def other(self, name: str) -> None:
         self.history.play(name, {})
+
+    @rule(call=st.sampled_from(CALLS_DRAWN), death=_SOON)
+    def pay(self, call: int, death: list[Any]) -> None:
+        self.history.play("pay", {"call": call, "death": death})
+
+    @rule(name=st.sampled_from(("hand_on", "hand_on", "lose")), death=_SOON)
+    def answers(self, name: str, death: list[Any]) -> None:
+        self.history.play(name, {"death": death})
 
     def teardown(self) -> None:
         if hasattr(self, "history"):
@@ -214,6 +223,22 @@ def test_a_text_that_comes_back_after_a_sync_that_died(method: str, fresh: Fresh
 @pytest.mark.parametrize("method", ["bm25", "composed triples"])
 def test_another_budget_after_a_sync_that_died(method: str, fresh: Fresh) -> None:
     play(fresh, another_budget_after_a_death(method), method, batch=2)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("write", ["replace in answers.jsonl", "put calls", "add calls"])
+def test_paid_answers_that_are_handed_on_by_a_process_that_dies(write: str, how: str, fresh: Fresh) -> None:
+    """An export is as it was or as it shall be; what was imported is whole after the second time."""
+    death = [write, how]
+    steps: list[Step] = [
+        *(("pay", {"call": call}) for call in (1, 3, 4)),
+        ("hand_on", {}),
+        ("pay", {"call": 5, "death": death}),
+        ("hand_on", {"death": death}),
+        ("lose", {"death": death}),
+    ]
+    outcome = drawn.play(Setting(("bm25",)), steps, fresh)
+    assert (outcome.broken, outcome.met) == ("", {f"{how}: {write}"})
 
 
 @pytest.mark.parametrize("encoder", ["hashed", "lsa"])

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
-from openai_server import KEY, OpenAIServer, chat, slow
+from openai_server import KEY, OpenAIServer, chat, slow, status
 
-from ragindex.errors import DataError, LanguageError, StoreError
+from ragindex.errors import DataError, LanguageError, ServiceError, StoreError
 from ragindex.language import accepting, claims, ledger
 from ragindex.language.cache import Answer, Cache, Held, NoCache, Origin, held, prune, size
 from ragindex.language.handing_on import export_calls, import_calls
@@ -345,3 +345,28 @@ def test_lines_that_are_no_calls(tmp_path: Path) -> None:
         import_calls(cache, tmp_path / "none")
     with pytest.raises(DataError, match="expected a file that can be written"):
         export_calls(cache, tmp_path / "no" / "folder")
+
+
+def test_half_a_surrogate_pair_spoils_no_answer(server: OpenAIServer, tmp_path: Path) -> None:
+    """UTF-8 cannot hold it; an answer cut within an emoji has one. What was paid is kept, and so are those after it."""
+    path, said = tmp_path / "calls.sqlite", ["a \ud83d", "a \ude00"]
+    server.faults.extend([chat(content=f'{{"text": "{said[0]}"}}'), chat(content=json.dumps({"text": said[1]}))])
+    language = opened(server, path)
+    answers = [language.map(ECHO, [{"text": f"input {number}"}])[0] for number in range(3)]
+    assert answers == [Echo(text="a ?"), Echo(text="a ?"), Echo(text="input 2")]
+    assert [language.map(ECHO, [{"text": f"input {number}"}])[0] for number in range(3)] == answers
+    assert len(server.requests) == 3
+    assert export_calls(Cache(path), tmp_path / "answers.jsonl") == 3
+
+
+def test_a_service_that_says_half_a_surrogate_pair_in_its_error(server: OpenAIServer) -> None:
+    server.faults.append(status(404, "no \ud83d model"))
+    with pytest.raises(ServiceError, match=r"status 404: no \? model"):
+        opened(server).map(ECHO, [{"text": "a"}])
+
+
+def test_any_text_of_an_origin_is_kept(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "calls.sqlite")
+    cache.put(key(1), replace(ORIGIN, model="model\udcff"), ANSWER)
+    cache.put(key(2), ORIGIN, ANSWER)
+    assert [cache.get(key(1)), cache.get(key(2))] == [ANSWER, ANSWER]

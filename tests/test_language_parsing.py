@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from ragindex.encoders.common import encodable
 from ragindex.language.parsing import UnusableError, read_json
 from ragindex.language.repairing import repaired
 
@@ -149,6 +150,16 @@ def test_wrapped_answers_read_the_same(value: Tuples, before: str, after: str) -
 def test_tuples_and_commas_too_many_read_the_same(value: Tuples) -> None:
     rows = [f"({', '.join(json.dumps(part) for part in row)},)" for row in value.triples]
     assert read_json(f'{{"triples": [{", ".join(rows)}],}}', Tuples)[0] == value
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(*3 * [st.text(st.characters(), max_size=4)]), max_size=3))
+def test_what_is_read_can_be_written(rows: list[tuple[str, str, str]]) -> None:
+    """JSON may hold halves of surrogate pairs, plain or as escapes; UTF-8 may not."""
+    for text in (json.dumps({"triples": rows}), json.dumps({"triples": rows}, ensure_ascii=False)):
+        value, stage = read_json(text, Tuples)
+        assert [list(row) for row in value.triples] == [[encodable(word) for word in row] for row in rows]
+        assert (stage, bool(value.model_dump_json().encode())) == ("strict", True)
 
 
 pieces = st.sampled_from(

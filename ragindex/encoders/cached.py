@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from ragindex import durable, meter
 from ragindex.encoders import pruning, token_spans
-from ragindex.errors import StoreError
+from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Encoder, Floats, PayingEncoder, TokenEncoder, TokenVectors
 from ragindex.language import claims, ledger
 from ragindex.types import Usage
@@ -94,15 +94,15 @@ class CachedEncoder:
         """Passed on, kept no longer than `shared_questions` says."""
         held = _questions.get()
         if held is None:
-            return self._asked(self._encoder.encode_queries, texts)
+            return self._rows(self._asked(self._encoder.encode_queries, texts), len(texts))
         missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in held]
-        made = self._asked(self._encoder.encode_queries, missing) if missing else self._none()
+        made = self._rows(self._asked(self._encoder.encode_queries, missing), len(missing)) if missing else self._none()
         held.update({(self.id, text): vector for text, vector in zip(missing, made, strict=True)})
         return np.stack([held[self.id, text] for text in texts]) if texts else self._none()
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
         """Texts that are compared with a question and are not of the index (chains of triples): never kept."""
-        return self._asked(self._encoder.encode_documents, texts) if texts else self._none()
+        return self._rows(self._asked(self._encoder.encode_documents, texts), len(texts)) if texts else self._none()
 
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenVectors]], texts: Sequence[str]
@@ -113,7 +113,8 @@ class CachedEncoder:
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenVectors]]:
         """Inside `shared_questions`, the questions need not be encoded again."""
-        vectors, found = self._asked(encode, texts)
+        made, found = self._asked(encode, texts)
+        vectors = self._rows(made, len(texts))
         tokens = token_spans.checked(self.id, self.dimensions, texts, found)
         held = _questions.get()
         if held is not None:
@@ -199,7 +200,8 @@ class CachedEncoder:
         while left:
             start = time.perf_counter()
             with ledger.recording() as asked:
-                vectors = next(answers)
+                answer = next(answers, self._none())
+            vectors = self._rows(answer, min(len(answer), len(left)) or len(left))
             paid = replace(asked.spent, seconds=time.perf_counter() - start)
             texts = [left.popleft() for _ in vectors]
             whole = sum(len(text) + 1 for _, text in texts)
@@ -208,10 +210,23 @@ class CachedEncoder:
                 for (key, text), vector in zip(texts, vectors, strict=True)
             }
 
+    def _rows(self, made: Floats, count: int) -> Floats:
+        """What the encoder made for `count` texts. Raises UsageError where that is no such array."""
+        if made.shape != (count, self.dimensions):
+            found = f"an array of {made.shape} for {count} texts"
+        elif not np.isfinite(made).all():
+            found = "NaN or infinity"
+        else:
+            return made
+        raise UsageError(
+            f"The encoder {self.id} must give a row of {self.dimensions} finite numbers for each text. It gave "
+            f"{found}. Mend the encoder, or name another with --encoder."
+        )
+
     def _answers(self, texts: Sequence[str]) -> Iterator[Floats]:
         if isinstance(self._encoder, PayingEncoder):
             return self._encoder.encode_by_request(texts)
-        return iter([self._encoder.encode_documents(texts)])
+        return iter([self._rows(self._encoder.encode_documents(texts), len(texts))])
 
     def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:

@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from ragindex import durable
 from ragindex.durable import MendedWarning
+from ragindex.encoders.common import encodable
 from ragindex.errors import StoreError
 from ragindex.language import claims
 
@@ -147,7 +148,8 @@ class Cache:
 
     def put(self, key: str, origin: Origin, answer: Answer) -> None:
         """Keep it, in place of another under the same key; on the disk when it returns. Raises StoreError."""
-        self._waiting.append((key, *astuple(origin), *astuple(answer)))
+        row = (key, *astuple(origin), *astuple(answer))
+        self._waiting.append(tuple(encodable(value) if isinstance(value, str) else value for value in row))
         with self.connection() as connection:  # whoever comes first writes what others wait to write: one flush for all
             rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:

@@ -3,10 +3,13 @@
 import json
 import os
 import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ragindex import durable
 from ragindex.errors import DataError
 from ragindex.language.cache import COLUMNS, Cache, Row, whole
 
@@ -40,7 +43,7 @@ class _Row(BaseModel):
 def export_calls(cache: Cache, path: Path) -> int:
     """Write every kept call that is whole to `path`, a line each, ordered by key; how many.
 
-    Raises StoreError and DataError.
+    A file that is there is replaced in one step, when the new one is whole. Raises StoreError and DataError.
     """
     query = f"SELECT {', '.join((*COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
     written, last = 0, ""
@@ -48,7 +51,7 @@ def export_calls(cache: Cache, path: Path) -> int:
     if path.exists() and any(file.exists() and file.samefile(path) for file in own):
         raise DataError("a file beside the call cache", "a file of the call cache itself", path=path)
     try:
-        with path.open("w", encoding="utf-8") as file:
+        with _replaced(path) as file:
             while True:
                 with cache.connection() as connection:  # let go between batches: others may be at work
                     rows = connection.execute(query, (last,)).fetchall()
@@ -59,10 +62,17 @@ def export_calls(cache: Cache, path: Path) -> int:
                 held = [row for kept in rows if (row := whole(kept)) is not None]
                 for row in held:
                     named = dict(zip(COLUMNS, row, strict=True)) | {"estimated": bool(row[COLUMNS.index("estimated")])}
-                    file.write(json.dumps(named, ensure_ascii=False) + "\n")
+                    file.write(json.dumps(named, ensure_ascii=False).encode("utf-8") + b"\n")
                 written, last = written + len(held), rows[-1][0]
     except OSError as error:
         raise DataError("a file that can be written", str(error), path=path) from error
+
+
+def _replaced(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """The file to write to; a pipe or a terminal is no file that could be replaced."""
+    if path.exists() and not path.is_file():
+        return path.open("wb")
+    return durable.replacing(Path(os.path.realpath(path)))
 
 
 def import_calls(cache: Cache, path: Path) -> int:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import regex
 from pydantic import BaseModel, ValidationError
 
+from ragindex.encoders.common import encodable
 from ragindex.language.repairing import mended, repaired
 from ragindex.language.reshaping import reshaped
 
@@ -169,12 +170,21 @@ def _validated(value: Any, output: type[Output]) -> Output:
     if fields and not fields & value.keys():
         raise _NotFittingError(f"expected the keys {', '.join(output.model_fields)}; got {_keys(value)}")
     try:
-        return output.model_validate(value)
+        return output.model_validate(_encodable(value))
     except ValidationError as error:
         problems = error.errors(include_input=False, include_url=False, include_context=False)[:_MOST_PROBLEMS]
     except RecursionError:
         raise _NotFittingError("nested too deeply") from None
     raise _NotFittingError("; ".join(f"{'.'.join(map(str, p['loc']))[:100]}: {p['msg'][:200]}" for p in problems))
+
+
+def _encodable(value: Any) -> Any:
+    """JSON without halves of surrogate pairs, which it may hold as escapes: neither a file nor a store takes them."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, Mapping):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def _keys(value: Mapping[str, Any]) -> str:

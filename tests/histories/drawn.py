@@ -12,6 +12,7 @@ from histories import made
 from histories.faults import HOWS
 from histories.fresh import Fresh, room
 from histories.left import BrokenError
+from histories.paid import CALLS_DRAWN
 from histories.played import History, Setting, Step
 from ragindex import registry
 from ragindex.identity import in_order, model
@@ -64,8 +65,12 @@ def _round(rng: random.Random, chosen: Setting) -> list[Step]:
     drawn.append(_one(rng, chosen, {"sync": 1}))
     if "death" in drawn[-1][1] and rng.random() < 0.8:
         drawn.append(_moved(rng, drawn[0]))
-        if rng.random() < 0.7:
-            drawn.append(("sync", {"methods": list(chosen.methods)}))
+        again = {"methods": list(chosen.methods)}
+        chance = rng.random()
+        if chance < 0.5:
+            drawn.append(("sync", again))
+        elif chance < 0.75:  # the one that should finish it dies too
+            drawn.append(("sync", again | _killing(rng, chosen)))
     if rng.random() < 0.25:
         drawn.append(_one(rng, chosen, {"read": 1}))
     return drawn
@@ -83,9 +88,9 @@ def _moved(rng: random.Random, change: Step) -> Step:
     kind = rng.random()
     if kind < 0.45:
         return "remove", {"names": some}
-    if kind < 0.75:
+    if kind < 0.7:
         return "put", {"documents": {name: _sentences(rng) for name in some}}
-    if kind < 0.9:
+    if kind < 0.8:
         return "replace", {"documents": _documents(rng, 1, 4)}
     return "budget", {"memory_gib": rng.choice((0.0, 1.0))}
 
@@ -123,7 +128,10 @@ def _asked(rng: random.Random, chosen: Setting) -> list[str] | None:
 
 
 _CHANGES = {"put": 5.0, "remove": 2.0, "replace": 1.5}
-_OTHERS = {"encode": 1.2, "budget": 1.5, "reopen": 1.0, "fail": 1.2, "take": 0.6, "later": 0.8}
+_OTHERS = {
+    **{"encode": 1.2, "budget": 1.5, "reopen": 1.0, "fail": 1.2, "take": 0.6, "later": 0.8},
+    **{"pay": 1.0, "hand_on": 0.6, "lose": 0.4},
+}
 _DRAWN: dict[str, Callable[[random.Random, Setting], dict[str, Any]]] = {
     "put": lambda rng, chosen: {"documents": _documents(rng, 1, 3), **_short(rng)},
     "remove": lambda rng, chosen: {"names": rng.sample(made.NAMES, rng.randint(1, 3)), **_short(rng)},
@@ -136,6 +144,9 @@ _DRAWN: dict[str, Callable[[random.Random, Setting], dict[str, Any]]] = {
     "fail": lambda rng, chosen: {"word": rng.choice(_WORDS)},
     "take": lambda rng, chosen: _deadly(rng, 0.3),
     "later": lambda rng, chosen: {},
+    "pay": lambda rng, chosen: {"call": rng.choice(CALLS_DRAWN), **_short(rng)},
+    "hand_on": lambda rng, chosen: _short(rng),
+    "lose": lambda rng, chosen: _short(rng),
 }
 
 

@@ -20,6 +20,7 @@ import regex
 
 from ragindex.encoders.cached import CachedEncoder
 from ragindex.journal import Journal
+from ragindex.language.cache import Cache
 from ragindex.stores import elastic_bulk, elastic_indices, elasticsearch, lance_upkeep
 from ragindex.stores import lancedb as lance
 
@@ -111,6 +112,10 @@ def _half_appended(real: Any, journal: Journal, *entry: Any, **named: Any) -> No
     journal.path.write_bytes(written[: len(written) - last // 2 - 1])
 
 
+def _half_added(real: Any, calls: Cache, rows: Any) -> None:
+    real(calls, rows[: len(rows) // 2])
+
+
 _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (lance.LanceCollection, "upsert", _half_upsert),
     (lance.LanceCollection, "delete", _half_delete),
@@ -124,6 +129,8 @@ _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (elasticsearch.ElasticsearchStore, "_make", None),
     *((elastic_indices, name, None) for name in ("make", "cloned", "seal", "unblocked", "noted", "merge", "delete")),
     (CachedEncoder, "_keep", None),
+    (Cache, "put", None),
+    (Cache, "add", _half_added),
     (Journal, "append", _half_appended),
     (Journal, "start", None),
 )
@@ -150,6 +157,8 @@ def _of(args: tuple[Any, ...]) -> str:
     """Which collection is written, without what tells its part from others of the name: ` passages.records`."""
     if args and isinstance(args[0], Journal):
         return f" journal {_HASH.sub('', args[0].path.stem)}"
+    if args and isinstance(args[0], Cache):
+        return " calls"
     names = (arg if isinstance(arg, str) else getattr(arg, "name", None) for arg in args[:3])
     found = next((name for name in names if isinstance(name, str)), "")
     return f" {_HASH.sub('', found)}" if found else ""
@@ -159,18 +168,18 @@ _HASH = regex.compile(r"-[0-9a-f]{16}")
 
 
 def _count_files(patch: pytest.MonkeyPatch, faults: Faults, owner: Any, name: str, halved: Any) -> None:
-    """Files of the workspace alone, without those that say who writes and who reads: they end with their process."""
+    """Files of the workspace and beside it, but not those that say who writes and who reads: those are no data."""
     real = getattr(owner, name)
 
     @wraps(real)
     def counted(*args: Any, **named: Any) -> Any:
-        path = Path(args[1] if name in ("link", "copyfile") else args[0])
-        if faults.folder not in path.parents or path.name in ("writer.json", "writer.lock"):
+        path = Path(args[1] if name in ("link", "copyfile", "replace") else args[0])
+        if faults.folder.parent not in path.parents or path.name in ("writer.json", "writer.lock"):
             return real(*args, **named)
         if path.parent.name == "readers":
             return real(*args, **named)
         half = None if halved is None else lambda: halved(real, path)
-        what = path.relative_to(faults.folder).parts[0]
+        what = path.relative_to(faults.folder.parent).parts[1]
         return faults.write(f"{name} in {what}", lambda: real(*args, **named), half)
 
     patch.setattr(owner, name, counted)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from histories import left, made
+from histories import left, made, paid
 from histories.faults import Clock, Death, clock, dying, pressed
 from histories.fresh import Fresh, K, Means
 from histories.left import BrokenError
@@ -90,6 +90,10 @@ class History:
     memory_gib: float = 1.0
     word: str = ""
     imported: Path | None = None
+    paid: frozenset[int] = frozenset()
+    """Calls whose answers the workspace keeps."""
+    handed_on: frozenset[int] = frozenset()
+    """Those of the last export."""
     readers: list[Reader] = field(default_factory=list)
     finished: dict[tuple[str, str, str], Finished] = field(default_factory=dict)
     space: Workspace | None = None
@@ -108,6 +112,7 @@ class History:
         with self._at_work():
             STEPS[name](self, **given)
             self._check_readers()
+            self._check_paid()
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -196,6 +201,26 @@ class History:
         if not died or self._manifest() != before:
             self.imported = file
 
+    def pay(self, call: int, death: Sequence[Any] = ()) -> None:
+        """A model answers."""
+        died = self._dying(("pay", {"call": call}), death)
+        self.paid = self._either(paid.kept(self.folder), self.paid, self.paid | {call}, died)
+
+    def hand_on(self, death: Sequence[Any] = ()) -> None:
+        """Export all answers, over the last export."""
+        died = self._dying(("hand_on", {"file": str(self._export)}), death)
+        self.handed_on = self._either(paid.handed_on(self._export), self.handed_on, self.paid, died)
+
+    def lose(self, death: Sequence[Any] = ()) -> None:
+        """The answers are deleted, and imported from the last export; again, where that dies."""
+        if not self.handed_on:
+            return
+        paid.lose(self.folder)
+        work: Step = ("take_back", {"file": str(self._export)})
+        if self._dying(work, death):
+            self._dying(work, ())
+        self.paid = self.handed_on
+
     def later(self) -> None:
         """Days pass: nobody reads any more what was open."""
         self.clock.ahead += _DAYS
@@ -276,6 +301,17 @@ class History:
             self.corpus = {one: text for one, text in self.corpus.items() if one != name}
         else:
             self.corpus = {**self.corpus, name: sentences}
+
+    @property
+    def _export(self) -> Path:
+        return self._imports / "answers.jsonl"
+
+    def _either(
+        self, found: frozenset[int], before: frozenset[int], after: frozenset[int], died: bool
+    ) -> frozenset[int]:
+        if found != after and not (died and found == before):
+            raise BrokenError("paid", f"the answers of {sorted(found)}, not {sorted(after)}")
+        return found
 
     def _renew_import(self) -> None:
         """A file of which nothing is in the corpus is refused: the user brings another."""
@@ -386,10 +422,16 @@ class History:
             with _broken("reader", f"{one.method}, opened before step {one.since}"):
                 one.same(one.ask(), one.expected, "another answer than before")
 
+    def _check_paid(self) -> None:
+        self._either(paid.kept(self.folder), self.paid, self.paid, died=False)
+
 
 STEPS: Mapping[str, Callable[..., None]] = {
     name: getattr(History, name)
-    for name in (*("put", "remove", "replace", "sync", "encode", "budget", "reopen", "read", "fail", "take", "later"),)
+    for name in (
+        *("put", "remove", "replace", "sync", "encode", "budget", "reopen", "read", "fail", "take", "later"),
+        *("pay", "hand_on", "lose"),
+    )
 }
 
 
@@ -404,6 +446,9 @@ WORK: Mapping[str, Callable[..., object]] = {
     "replace": lambda space, documents: space.replace(made.documents(documents)),
     "sync": _sync,
     "take": lambda space, file: space.import_part("extractions", Path(file)),
+    "pay": paid.pay,
+    "hand_on": paid.hand_on,
+    "take_back": paid.take_back,
 }
 """What the steps that write do to a workspace."""
 
