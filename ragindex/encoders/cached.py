@@ -200,8 +200,9 @@ class CachedEncoder:
         while left:
             start = time.perf_counter()
             with ledger.recording() as asked:
-                answer = next(answers, self._none())
-            vectors = self._rows(answer, min(len(answer), len(left)) or len(left))
+                answer = next(answers, None)
+            made = self._none() if answer is None else answer
+            vectors = self._rows(made, min(len(made), len(left)) or len(left))
             paid = replace(asked.spent, seconds=time.perf_counter() - start)
             texts = [left.popleft() for _ in vectors]
             whole = sum(len(text) + 1 for _, text in texts)
