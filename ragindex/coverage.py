@@ -165,6 +165,7 @@ class Coverage:
         """The rows of those of `ids` that are covered."""
         found = {id: self._changes[id] for id in ids if id in self._changes}
         if self._places is None:
+            self._rows = self._rows.combine_chunks()  # `take` copies whole columns where they have several chunks
             self._places = {id: place for place, id in enumerate(self._rows.column("id").to_pylist())}
         places = {id: self._places[id] for id in ids if id not in found and id in self._places}
         taken = self._rows.take(pa.array(places.values(), pa.int64()))

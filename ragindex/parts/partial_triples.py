@@ -214,6 +214,7 @@ def _blocks(triples: pa.Table, inverse: bool, keys: pa.Array | None) -> Iterator
     order = np.argsort(pairs, kind="stable")
     starts = np.flatnonzero(np.diff(pairs[order], prepend=-1))
     cuts = starts[np.diff(starts // _BLOCK, prepend=0) > 0]
+    table = table.combine_chunks()  # `take` copies whole columns where they have several chunks
     for rows in np.split(order, cuts):
         yield table.take(pa.array(rows))
 
