@@ -25,12 +25,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.synthetic import RandomVectors
-from eval import datasets, worlds
-from ragindex import registry
 from ragindex.interfaces import Match, Schema
-from ragindex.stores.lancedb import LanceDB
+from ragindex.plugins import registry
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import datasets, worlds
 
 SYNCS = 12
 GRAPHS = ("gear", "hipporag", "griever", "griever.paths")

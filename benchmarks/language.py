@@ -20,11 +20,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex.language import ledger
-from ragindex.language.cache import Cache
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import Language, Task
+from ragindex.accounting import ledger
+from ragindex.llm.cache import Cache
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Language, Task
 
 MESSAGE = {"role": "assistant", "content": '{"triples": [["a", "is", "b"], ["b", "is", "c"]]}'}
 BODY = json.dumps(

@@ -13,7 +13,7 @@ from lancedb.query import MatchQuery
 
 from benchmarks.synthetic import RandomVectors
 from ragindex.corpus import passage_text
-from ragindex.text import analyse
+from ragindex.text_analysis import analyse
 from ragindex.types import Document
 
 K = 20

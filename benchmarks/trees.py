@@ -29,16 +29,16 @@ from rich.table import Table
 
 from benchmarks import alone
 from benchmarks.gear import ENCODER, KS, beside_the_model
-from eval import datasets, worlds
-from eval.comparison import Comparison, MethodResult
-from eval.evaluator import compare
-from ragindex import registry
 from ragindex.interfaces import Floats
-from ragindex.language.setting import Setting
-from ragindex.parts.summary_tree import SummaryTree
-from ragindex.parts.tree_pool import TreePool
-from ragindex.plugin import Plugin
-from ragindex.workspace import Workspace
+from ragindex.llm.settings import Setting
+from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.tree_pool import TreePool
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import datasets, worlds
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.run.compare import compare
 
 POOL = "sirerag(pool=tree_pool({}))"
 ROWS = {

@@ -5,7 +5,7 @@
     retriever = workspace.retriever("hybrid")
     hits = retriever.retrieve([ragindex.Query("1", "Who wrote the report?")], k=5)[0].hits
 
-`eval.evaluator.compare` is the comparison; the command line does the same.
+`ragindex_eval.run.compare.compare` is the comparison; the command line does the same.
 """
 
 from importlib import import_module
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ragindex.corpus import Corpus, Cutting, read
     from ragindex.errors import RagindexError
     from ragindex.types import Document, Hit, Query, Retrieval
-    from ragindex.workspace import Workspace
+    from ragindex.workspace.workspace import Workspace
 
 __all__ = ["Corpus", "Cutting", "Document", "Hit", "Query", "RagindexError", "Retrieval", "Workspace", "read"]
 
 _FROM = {
     **dict.fromkeys(("Corpus", "Cutting", "read"), "ragindex.corpus"),
     **dict.fromkeys(("Document", "Hit", "Query", "Retrieval"), "ragindex.types"),
-    **{"RagindexError": "ragindex.errors", "Workspace": "ragindex.workspace"},
+    **{"RagindexError": "ragindex.errors", "Workspace": "ragindex.workspace.workspace"},
 }
 
 if not TYPE_CHECKING:

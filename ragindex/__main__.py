@@ -8,7 +8,7 @@ from typing import NoReturn
 def main() -> None:
     """Import the command line and run it. Ctrl-C meanwhile ends the process in one line, with exit code 130."""
     signal.signal(signal.SIGINT, _stop)  # a KeyboardInterrupt can get lost in a library that is being imported
-    from ragindex import cli
+    from ragindex.cli import main as cli
 
     cli.main()
 

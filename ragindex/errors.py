@@ -29,7 +29,7 @@ looks like one is left out, whoever quotes it.
 from pathlib import Path
 from typing import ClassVar
 
-from ragindex.hiding import hidden
+from ragindex.redaction import hidden
 
 
 class RagindexError(Exception):

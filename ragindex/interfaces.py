@@ -18,10 +18,10 @@ from ragindex.filters import Filter
 from ragindex.types import Query, Retrieval
 
 if TYPE_CHECKING:
-    from ragindex.language.prices import Prices
-    from ragindex.language.setting import Setting
-    from ragindex.language.tasks import Language, Task
-    from ragindex.workspace import Workspace
+    from ragindex.llm.cache import CallCache
+    from ragindex.llm.prices import Prices
+    from ragindex.llm.settings import Setting
+    from ragindex.llm.tasks import Language, Task
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 RecordBatch: TypeAlias = pa.RecordBatch
@@ -37,6 +37,49 @@ class Retriever(Protocol):
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """At most `k` hits for each query, best first, equal scores by id; one Retrieval a query, in order."""
+        ...
+
+
+class OpenIndex(Protocol):
+    """What a scheme may use of the index that it is opened over."""
+
+    @property
+    def folder(self) -> Path:
+        """The index's folder, for messages that name it."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """The language that texts are analysed in."""
+        ...
+
+    @property
+    def encoder(self) -> "QueryEncoder":
+        """The encoder of the last finished sync. Raises MissingPartError before there was one."""
+        ...
+
+    @property
+    def llm(self) -> "Language":
+        """The language model, or the rules; its calls are cached."""
+        ...
+
+    @property
+    def tokens_counted_by(self) -> str:
+        """The model whose tokens a budget is counted in; empty for the rules, whose tokens are estimated."""
+        ...
+
+    @property
+    def setting(self) -> "Setting":
+        """Prices, budget, seed and clock of whatever asks a remote service."""
+        ...
+
+    @property
+    def calls(self) -> "CallCache":
+        """The cache of paid calls."""
+        ...
+
+    def open_part(self, part: "Part[Any]") -> Any:
+        """Open a part as the last finished sync left it. Raises MissingPartError with the command that builds it."""
         ...
 
 
@@ -56,7 +99,7 @@ class IndexingScheme(Protocol):
         """What must be built before `open`; shared with every scheme that names an equal part."""
         ...
 
-    def open(self, workspace: "Workspace") -> Retriever:
+    def open(self, workspace: "OpenIndex") -> Retriever:
         """A retriever pinned to the workspace's last finished sync."""
         ...
 
@@ -315,7 +358,9 @@ class Collection(Protocol):
 
 @runtime_checkable
 class JoiningCollection(Protocol):
-    """What a collection has besides where its engine searches several in one round trip (ragindex.stores.together)."""
+    """What a collection has besides where its engine searches several in one round trip
+    (ragindex.stores.multi_search).
+    """
 
     def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
         """As `Collection.search`, for each of `asked` in order; None where one of them is not of this engine."""
@@ -417,6 +462,14 @@ class Encoder(Protocol):
         ...
 
 
+class QueryEncoder(Encoder, Protocol):
+    """The encoder of an open index."""
+
+    def encode_passing(self, texts: Sequence[str]) -> Floats:
+        """Encode texts that are compared with a question and are not of the index (chains of triples): never cached."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TokenVectors:
     """Token-level vectors of one text: `spans[i]` are the characters that row i of `vectors` stands for.
@@ -445,8 +498,8 @@ class TokenEncoder(Protocol):
 class PayingEncoder(Protocol):
     """An encoder whose requests cost money (remote services).
 
-    It books each on the ledger when it is answered (ragindex.language.ledger), and sets money aside for it before it is
-    sent (ragindex.language.budget).
+    It books each on the ledger when it is answered (ragindex.accounting.ledger), and sets money aside for it before it
+    is sent (ragindex.llm.budget).
     """
 
     texts_a_request: int
@@ -512,5 +565,5 @@ class LanguagePlugin(Protocol):
     """A language model's parameters: a frozen pydantic model."""
 
     def open(self, setting: "Setting | None" = None) -> "Language":
-        """Something that does tasks (ragindex.language.tasks); asks nothing yet."""
+        """Something that does tasks (ragindex.llm.tasks); asks nothing yet."""
         ...

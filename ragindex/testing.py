@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
-from ragindex.hits import breach
-from ragindex.identity import reads_k
 from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.plugins import registry
+from ragindex.retrieval.hits import breach
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.part_keys import reads_k
+from ragindex.workspace.workspace import Workspace
 
 TOLERANCE = 1e-5
 """How far scores may lie apart that mean the same."""

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from baselines.bm25 import BM25
 from ragindex.interfaces import Part, Retriever
-from ragindex.plugin import Plugin
+from ragindex.plugins.base import Plugin
 from ragindex.types import Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
 
 
 class Unsorted(Plugin):

@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 import pytest
 
-from eval import commands
-from ragindex import cli
-from ragindex.durable import MendedWarning
-from ragindex.workspace import LanguageWarning, StaleWarning
+from ragindex.cli import main
+from ragindex.durable_files import MendedWarning
+from ragindex.workspace.workspace import LanguageWarning, StaleWarning
+from ragindex_eval.cli import compare
 
 TEXTS = {
     "hill.md": "# Grey Anna\n\nGrey Anna is the highest hill of the north.",
@@ -50,7 +50,7 @@ def ragindex(*arguments: object, stderr: io.TextIOWrapper | None = None) -> Done
         warnings.simplefilter("always", LanguageWarning)
         warnings.simplefilter("always", MendedWarning)
         warnings.simplefilter("always", StaleWarning)
-        cli.main()
+        main.main()
     texts = []
     for stream in (out, err):
         stream.flush()
@@ -79,7 +79,7 @@ def make_desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("OPENAI_API_KEY", "EMBEDDING_API_KEY", "OPENAI_BASE_URL", "EMBEDDING_BASE_URL", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(commands, "track", lambda comparison: None)
+    monkeypatch.setattr(compare, "track", lambda comparison: None)
     write(folder / "notes", TEXTS)
     write(folder, {"questions.csv": QUESTIONS, "questions.txt": "Which hill is highest?\nWhat is slate?\n"})
     return folder

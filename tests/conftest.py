@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
-from ragindex import registry
+from ragindex.plugins import registry
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import sklearn.decomposition  # noqa: F401  # imported before "ready", so that the kill falls into the work
 
-import baselines.hybrid
-import ragindex.sync
+import ragindex.workspace.sync
+import ragindex_baselines.hybrid
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 WORDS = [
     "river",
@@ -28,7 +28,7 @@ WORDS = [
     "meadow",
     "harbour",
 ]
-METHOD = baselines.hybrid.Hybrid()
+METHOD = ragindex_baselines.hybrid.Hybrid()
 
 
 def document(number: int) -> Document:
@@ -41,7 +41,7 @@ BOTH = FIRST[50:] + [document(number) for number in range(400, 520)]  # 50 remov
 
 
 def bring(folder: Path, which: str) -> Workspace:
-    ragindex.sync._BATCH = 16
+    ragindex.workspace.sync._BATCH = 16
     workspace = Workspace.open(folder, cutting=None)
     workspace.replace(FIRST if which == "first" else BOTH)
     workspace.sync([METHOD])

@@ -6,10 +6,10 @@ from pathlib import Path
 import openai  # noqa: F401  # imported before "ready", so that the kill falls into the work
 from made_language import ECHO, PRICES, QUICK, texts
 
-from ragindex.language import ledger
-from ragindex.language.cache import Cache
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
+from ragindex.accounting import ledger
+from ragindex.llm.cache import Cache
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
 
 if __name__ == "__main__":
     url, path, count, concurrency = sys.argv[1:]

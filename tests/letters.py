@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from ragindex.interfaces import Floats
-from ragindex.language.setting import Setting
-from ragindex.plugin import Plugin
+from ragindex.llm.settings import Setting
+from ragindex.plugins.base import Plugin
 
 ENCODED: list[str] = []
 """The texts of the index that were encoded, in order."""

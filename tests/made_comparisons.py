@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from eval.comparison import Answer, Comparison, DatasetFacts, Latency, MethodResult, Percentiles, Ranked
-from eval.datasets import Gold
-from eval.inference import pairs, with_intervals
-from eval.metrics import means
-from eval.scoring import scores
 from ragindex.types import Query, Usage
-from ragindex.workspace import PartFigures
+from ragindex.workspace.workspace import PartFigures
+from ragindex_eval.data.datasets import Gold
+from ragindex_eval.metrics.retrieval import means
+from ragindex_eval.metrics.score import scores
+from ragindex_eval.results.model import Answer, Comparison, DatasetFacts, Latency, MethodResult, Percentiles, Ranked
+from ragindex_eval.stats.tests import pairs, with_intervals
 
 
 def made(

@@ -9,11 +9,11 @@ from typing import Any
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
-from ragindex.language.budget import limited
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
+from ragindex.llm.budget import limited
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 DOCUMENTS = (
     Document("bread", "Rye bread", "Rye bread keeps for a week.", {"half": "other"}),

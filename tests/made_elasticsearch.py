@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ragindex import registry
 from ragindex.interfaces import Collection, Schema, Store
+from ragindex.plugins import registry
 
 TEXT = Schema(stored=("text",), text=("text",))
 

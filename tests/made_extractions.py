@@ -8,10 +8,10 @@ from typing import Any
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 
 def spelt(id: str, *triples: str) -> Document:

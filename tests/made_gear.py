@@ -14,18 +14,18 @@ from made_extractions import openie, spelt
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.interfaces import Floats
-from ragindex.language import ledger
-from ragindex.language.budget import limited
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import Task, render
-from ragindex.plugin import Plugin
-from ragindex.registry import Written
+from ragindex.llm.budget import limited
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Task, render
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import Written
 from ragindex.types import Document, Query, Retrieval, Step, Triple
-from ragindex.workspace import Workspace
-from retrievers.gear.tasks import READ, REASON, REWRITE
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE
 
 DESIGNED = Triple("Ostra Bridge", "was designed by", "Ilse Harrow")
 SPANS = Triple("Ostra Bridge", "spans", "River Sarn")

@@ -10,14 +10,14 @@ import pytest
 from openai_server import KEY, OpenAIServer
 from pydantic import BaseModel
 
-from ragindex.language import accepting
-from ragindex.language.asking import ModelLanguage
-from ragindex.language.cache import Cache
-from ragindex.language.limits import Clock, sleep
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.prices import Price, Prices
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import Task
+from ragindex.llm import endpoint_features
+from ragindex.llm.cache import Cache
+from ragindex.llm.client import ModelLanguage
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.prices import Price, Prices
+from ragindex.llm.rate_limits import Clock, sleep
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Task
 
 PROMPT = Path(__file__).with_name("echo.jinja")
 PRICES = Prices({"small": Price(input=1000.0, cached=500.0, output=3000.0)})  # per million: a thousandth a token
@@ -35,7 +35,7 @@ def answering(
     monkeypatch: pytest.MonkeyPatch, write: Callable[[Mapping[str, Any]], str] | None = None
 ) -> Iterator[OpenAIServer]:
     """A running server and the key to it; `write` says what it answers."""
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         running.write = write or running.write

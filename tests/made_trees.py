@@ -12,12 +12,12 @@ from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
 from ragindex.interfaces import Floats
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.parts import whole
-from ragindex.plugin import Plugin
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.parts.support import replace_all
+from ragindex.plugins.base import Plugin
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 _PLACE = re.compile(r"@(-?[\d.]+),(-?[\d.]+),(-?[\d.]+)")
 
@@ -130,7 +130,7 @@ def opened(folder: Path, server: OpenAIServer, documents: Sequence[Document] = (
 def nodes(workspace: Workspace, part: Any) -> dict[str, dict[str, Any]]:
     """Rows of a collection by id, without what only says whether they changed."""
     collection = workspace.open_part(part)
-    fields = [name for name in collection.fields() if name != whole.DIGEST]
+    fields = [name for name in collection.fields() if name != replace_all.DIGEST]
     rows = [row for batch in collection.scan(fields) for row in batch.to_pylist()]
     return {row.pop("id"): row for row in rows}
 

@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ragindex import filters, registry
+from ragindex import filters
 from ragindex.filters import All, Filter, Ids, Not, Terms
 from ragindex.interfaces import Retriever
-from ragindex.parts.partial_triples import partial_id
+from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.parts.partial_triples import partial_id
 
 Triple: TypeAlias = tuple[str, str, str]
 Partial: TypeAlias = tuple[str, str, bool]  # entity, predicate, whether the entity is the object

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from made_language import ECHO, PRICES, QUICK
 
-from baselines.rerank.endpoint import Endpoint, EndpointScoring
-from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
-from ragindex.language.cache import Cache
-from ragindex.language.limits import Limits
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.llm.cache import Cache
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.rate_limits import Limits
+from ragindex.llm.settings import Setting
+from ragindex_baselines.rerank.endpoint import Endpoint, EndpointScoring
 
 KEY = "sk-a-secret-of-this-test"
 

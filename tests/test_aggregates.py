@@ -9,19 +9,19 @@ from made_language import answering
 from made_trees import at, nodes, notes, opened, summaries, task_of, write
 from openai_server import OpenAIServer, chat
 
-from baselines.bm25 import BM25
-from baselines.dense import Dense
-from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.filters import meta
-from ragindex.parts.aggregates import Aggregates
-from ragindex.parts.propositions import Propositions
-from ragindex.parts.summary_tree import SummaryTree
-from ragindex.parts.tree_pool import TreePool
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.text.propositions import Propositions
+from ragindex.parts.trees.aggregates import Aggregates
+from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.tree_pool import TreePool
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.testing import CHECKS, check_law
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
 
 TOWNS = [
     Document("1", "", "ANN met BOB\nANN sings", {"year": 1}),

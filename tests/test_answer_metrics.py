@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 from torchmetrics.functional.text import squad
 
-from eval.answer_metrics import exact_match, f1, normalised, rouge_l, string_exact_match
+from ragindex_eval.metrics.answers import exact_match, f1, normalised, rouge_l, string_exact_match
 
 WORDS = st.sampled_from(["the", "a", "Cat", "cat", "sat", "down!", "(1990)", "U.S.", "don't", "an", "red", "42"])
 TEXTS = st.lists(WORDS, max_size=8).map(" ".join)

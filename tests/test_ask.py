@@ -10,10 +10,11 @@ from click.testing import Result
 from openai_server import KEY, OpenAIServer
 from typer.testing import CliRunner
 
-from ragindex import Document, Workspace, registry
-from ragindex.ask import ask
+from ragindex import Document, Workspace
+from ragindex.cli.ask import ask
 from ragindex.errors import LanguageError, MissingPartError, UsageError, WorkspaceError
-from ragindex.language import accepting
+from ragindex.llm import endpoint_features
+from ragindex.plugins import registry
 
 QUESTION = "Which hill is the highest of the north?"
 TEXTS = {
@@ -34,7 +35,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)

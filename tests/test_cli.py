@@ -9,8 +9,8 @@ import pytest
 import typer
 from command_line import TEXTS, build, failed, make_desk, ragindex, write
 
-from eval import evaluator
-from ragindex import cli
+from ragindex.cli import main
+from ragindex_eval.run import compare
 
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
@@ -33,8 +33,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_has_an_example_and_fits_a_terminal() -> None:
-    cli.register(cli.app)
-    assert set(typer.main.get_command(cli.app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
+    main.register(main.app)
+    assert set(typer.main.get_command(main.app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
     for command in COMMANDS:
         done = ragindex(command, "--help")
         assert done.code == 0
@@ -68,9 +68,9 @@ def test_wrong_usage(arguments: list[str], said: str) -> None:
 
 
 def test_methods() -> None:
-    assert ragindex("methods").out.splitlines()[1].split() == ["bm25", "ragindex", "baselines.bm25:BM25"]
+    assert ragindex("methods").out.splitlines()[1].split() == ["bm25", "ragindex", "ragindex_baselines.bm25:BM25"]
     listed = ragindex("methods", "--json", "-").json
-    assert {"name": "hybrid", "distribution": "ragindex", "object": "baselines.hybrid:Hybrid"} in listed
+    assert {"name": "hybrid", "distribution": "ragindex", "object": "ragindex_baselines.hybrid:Hybrid"} in listed
 
 
 def test_a_method_with_its_parameters() -> None:
@@ -114,7 +114,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     install = "pip install 'ragindex[neural]'"
     assert rows["extra neural"] == ("missing", f"for encoder sentence-transformers: {install}")
     assert rows["encoder sentence-transformers"] == ("missing", install)
-    assert rows["method bm25"] == ("ok", "baselines.bm25:BM25")
+    assert rows["method bm25"] == ("ok", "ragindex_baselines.bm25:BM25")
     assert rows["OPENAI_API_KEY"][0] == "set"
     assert rows["EMBEDDING_API_KEY"] == ("not set", "default: OPENAI_API_KEY")
     assert "secret" not in done.out
@@ -411,7 +411,7 @@ def test_the_place_for_results_is_looked_at_before_the_work(monkeypatch: pytest.
     def too_early(*arguments: object, **more: object) -> None:
         raise AssertionError("the comparison began")
 
-    monkeypatch.setattr(evaluator, "compare", too_early)
+    monkeypatch.setattr(compare, "compare", too_early)
     write(Path(), {"study.yaml": "json: nodir/x.json\ndata: notes\nquestions: questions.csv\n"})
     assert failed(5, "compare", "--config", "study.yaml").startswith("The JSON file nodir/x.json could not")
     assert failed(5, "compare", "notes", "--out", "questions.csv").startswith("Nothing can be written to")

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from command_line import build, failed, make_desk, ragindex, write
 
-from baselines.bm25 import BM25
-from baselines.hybrid import Hybrid
-from eval import evaluator
-from ragindex import durable, progress, registry
+from ragindex import durable_files, progress
 from ragindex.errors import MissingExtraError
-from ragindex.workspace import Workspace
+from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.hybrid import Hybrid
+from ragindex_eval.run import compare
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +111,7 @@ def test_a_workspace_of_a_later_version(built: Path) -> None:
     shutil.copytree(built, "w")
     held = json.loads(Path("w/workspace.json").read_text(encoding="utf-8"))
     held.pop("sha256")
-    Path("w/workspace.json").write_bytes(durable.sealed({**held, "format": 99, "colour": "red"}))
+    Path("w/workspace.json").write_bytes(durable_files.sealed({**held, "format": 99, "colour": "red"}))
     for arguments in (["search", "x"], ["add", "notes"], ["remove", "x"], ["index"]):
         said = failed(4, *arguments, "--workspace", "w")
         assert said.startswith("The workspace w has format 99; this ragindex reads up to 2. Run: pip install --upgrade")
@@ -128,14 +129,14 @@ def test_two_writers(built: Path) -> None:
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """Ctrl-C when the questions of the method `at` are about to be asked."""
-    asking = evaluator.answer_all
+    asking = compare.answer_all
 
     def stopping(retriever: Any, queries: Any, k: int, kept: Path, label: str, **more: Any) -> Any:
         if label == at:
             signal.raise_signal(signal.SIGINT)
         return asking(retriever, queries, k, kept, label, **more)
 
-    monkeypatch.setattr(evaluator, "answer_all", stopping)
+    monkeypatch.setattr(compare, "answer_all", stopping)
 
 
 def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index(
@@ -168,16 +169,16 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
 
 _KILLED = """
 import os, signal
-from eval import evaluator
-from ragindex import cli
+from ragindex.cli import main
+from ragindex_eval.run import compare
 
-asking = evaluator.answer_all
+asking = compare.answer_all
 def killed(retriever, queries, k, kept, label, **more):
     if label == "hybrid":
         os.kill(os.getpid(), signal.SIGKILL)
     return asking(retriever, queries, k, kept, label, **more)
-evaluator.answer_all = killed
-cli.main()
+compare.answer_all = killed
+main.main()
 """
 
 
@@ -221,7 +222,7 @@ def test_the_program_as_a_module() -> None:
 
 
 def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:
-    program = [sys.executable, "-m", "ragindex.cli"]
+    program = [sys.executable, "-m", "ragindex.cli.main"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     shown = subprocess.run(
         [*program, "index", "--workspace", built, "--methods", "bm25"],

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baselines.colbert import ColBERT, OverAll, OverCandidates
-from ragindex import registry, testing
+from ragindex import testing
 from ragindex.errors import UsageError
 from ragindex.filters import meta
-from ragindex.parts.token_segments import compressed, restored
-from ragindex.parts.token_vectors import MultiVectors
+from ragindex.parts.vectors.quantized_tokens import compressed, restored
+from ragindex.parts.vectors.token_vectors import MultiVectors
+from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.colbert import ColBERT, OverAll, OverCandidates
 
 ALL, AMONG = "colbert", "colbert(all_below=0, candidates=bm25, candidate_factor=2)"
 

@@ -16,23 +16,23 @@ from made_extractions import asking, imported, notes, openie, spells_out, spelt
 from made_language import PRICES, QUICK, answering
 from openai_server import OpenAIServer, chat
 
+from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, UsageError
-from ragindex.estimating import estimate
-from ragindex.language import ledger
-from ragindex.language.budget import Budget
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.parts import whole
-from ragindex.parts.clustering import communities
-from ragindex.parts.communities import REPORT, Communities
-from ragindex.parts.entity_graph import EntityGraph, EntityVectors
-from ragindex.parts.extractions import Extractions
-from ragindex.parts.merged import relation_id
-from ragindex.parts.triples import Triples
-from ragindex.registry import part
+from ragindex.estimate import estimate
+from ragindex.llm.budget import Budget
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.parts.support import replace_all
+from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.triples import Triples
+from ragindex.plugins.registry import part
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.graphrag.parts.communities import REPORT, Communities
+from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, EntityVectors
+from ragindex_baselines.graphrag.parts.leiden import communities
+from ragindex_baselines.graphrag.parts.merge_triples import relation_id
 
 TRIANGLES = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),
@@ -52,7 +52,7 @@ def built(folder: Path, documents: Sequence[Document], of: Any = None) -> Worksp
 
 def table(collection: Any) -> dict[str, dict[str, Any]]:
     """Rows by id, without what only says whether they changed."""
-    fields = [name for name in collection.fields() if name != whole.DIGEST]
+    fields = [name for name in collection.fields() if name != replace_all.DIGEST]
     rows = [row for batch in collection.scan(fields) for row in batch.to_pylist()]
     return {row.pop("id"): row for row in rows}
 
@@ -162,7 +162,7 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
         return collection
 
     def note(collection: Any, records: Any, upsert: Any) -> None:
-        if whole.DIGEST in records.schema.names:
+        if replace_all.DIGEST in records.schema.names:
             written.append(sorted(records.column("id").to_pylist()))
         upsert(collection, records)
 
@@ -234,7 +234,8 @@ def test_no_edges() -> None:
 
 def test_the_seed_decides_and_no_process_matters() -> None:
     code = (
-        "import numpy as np; from ragindex.parts.clustering import communities; rng = np.random.default_rng(1); "
+        "import numpy as np; from ragindex_baselines.graphrag.parts.leiden import communities; "
+        "rng = np.random.default_rng(1); "
         "pairs = np.unique(np.sort(rng.integers(0, 300, (900, 2))), axis=0); pairs = pairs[pairs[:, 0] < pairs[:, 1]]; "
         "given = dict(max_size=10, level=2, largest_component=True); weights = np.ones(len(pairs)); "
         "print([communities(pairs, weights, seed=seed, **given) for seed in (0, 0, 1)])"

@@ -9,9 +9,10 @@ from click.testing import Result
 from command_line import QUESTIONS, TEXTS
 from typer.testing import CliRunner
 
-from eval import commands, config
-from eval.config import Settings
 from ragindex.errors import BelowThresholdError, DataError, MissingExtraError, UnknownNameError, UsageError
+from ragindex_eval.cli import compare
+from ragindex_eval.run import settings
+from ragindex_eval.run.settings import Settings
 
 Run = Callable[..., Result]
 
@@ -21,7 +22,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents and questions; comparisons are not recorded, which test_tracking covers."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr(commands, "track", lambda comparison: "the id of a run")
+    monkeypatch.setattr(compare, "track", lambda comparison: "the id of a run")
     for name, text in TEXTS.items():
         path = tmp_path / "notes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,9 +34,9 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run() -> Run:
     app = typer.Typer()
-    app.command("compare")(commands.compare)
-    app.command("demo")(commands.demo)
-    app.command("report")(commands.report)
+    app.command("compare")(compare.compare)
+    app.command("demo")(compare.demo)
+    app.command("report")(compare.report)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(app, arguments, catch_exceptions=False)
@@ -159,18 +160,18 @@ def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, m
 def test_settings_that_cannot_be(working_folder: Path, text: str, error: type[Exception], match: str) -> None:
     (working_folder / "study.yaml").write_text(text)
     with pytest.raises(error, match=match):
-        config.read(working_folder / "study.yaml")
+        settings.read(working_folder / "study.yaml")
 
 
 def test_a_file_of_settings_that_is_not_there(working_folder: Path) -> None:
     with pytest.raises(DataError, match="none.yaml: expected a YAML file; found No such file"):
-        config.read(working_folder / "none.yaml")
+        settings.read(working_folder / "none.yaml")
 
 
 def test_only_whole_variables_are_replaced(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAME", "a: b # ${NAME}")
     (working_folder / "study.yaml").write_text("data: 'x ${NAME} $NAME ${1} $${NAME}'")
-    assert config.read(working_folder / "study.yaml").data == "x a: b # ${NAME} $NAME ${1} $a: b # ${NAME}"
+    assert settings.read(working_folder / "study.yaml").data == "x a: b # ${NAME} $NAME ${1} $a: b # ${NAME}"
 
 
 def test_cutoffs_as_they_are_written() -> None:
@@ -211,7 +212,7 @@ def test_help_has_an_example(run: Run, command: str) -> None:
 
 @pytest.fixture
 def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "_DEMO", "world:50")
+    monkeypatch.setattr(compare, "_DEMO", "world:50")
 
 
 def test_the_demo_compares_all_methods_and_says_where_things_are(run: Run, working_folder: Path) -> None:
@@ -233,7 +234,7 @@ def test_the_demo_compares_all_methods_and_says_where_things_are(run: Run, worki
 
 
 def test_a_tracker_that_failed_is_not_pointed_at(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "track", lambda comparison: None)
+    monkeypatch.setattr(compare, "track", lambda comparison: None)
     assert "mlflow" not in run("demo").stdout
 
 
@@ -243,7 +244,7 @@ def test_a_server_of_runs_is_named_by_its_address(run: Run, small_demo: None, mo
 
 
 def test_the_demo_lists_what_is_not_installed(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ragindex import registry
+    from ragindex.plugins import registry
 
     found = registry.scheme
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex.corpus import read
-from ragindex.corpus.json_items import shown
+from ragindex.corpus.json_reader import shown
 from ragindex.errors import DataError
 
 GOOD = '{"_id": "good", "text": "good"}'

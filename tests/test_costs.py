@@ -11,19 +11,20 @@ import pytest
 from made_language import ECHO
 from openai_server import OpenAIServer
 
-from eval import outputs, report, results
-from eval.comparison import Comparison, Study
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, UsageError
 from ragindex.interfaces import Change, Part, Retriever, Site, Uses
-from ragindex.language import accepting
-from ragindex.language.tasks import Failure, Task
-from ragindex.parts.passages import Passages
-from ragindex.plugin import Plugin
+from ragindex.llm import endpoint_features
+from ragindex.llm.tasks import Failure, Task
+from ragindex.parts.text.passages import Passages
+from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.files import read, write
+from ragindex_eval.report import page as report
+from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.run.compare import compare
 
 PLANTED = "sk-planted/0123456789+abcdef"
 TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
@@ -69,7 +70,7 @@ class AskingScheme(Plugin):
         return (ECHO,)
 
     def open(self, workspace: Workspace) -> "AskingRetriever":
-        from baselines.bm25 import BM25
+        from ragindex_baselines.bm25 import BM25
 
         return AskingRetriever(BM25().open(workspace), workspace)
 
@@ -89,7 +90,7 @@ class AskingRetriever:
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:
     prices = tmp_path / "prices.yaml"
     prices.write_text("models:\n  small: {input: 1000.0, output: 3000.0}\n")
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setattr(openai_server, "KEY", PLANTED)
     monkeypatch.setenv("OPENAI_API_KEY", PLANTED)
     monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
@@ -173,12 +174,12 @@ def test_the_key_is_in_no_file_and_costs_are_in_the_report(
     comparison = compared(tmp_path, tracking=True)
     assert (tmp_path / "runs.db").is_file()
     study = Study("tiny", (comparison,), "ragindex compare tiny")
-    outputs.write(study, tmp_path / "out")
+    write.write(study, tmp_path / "out")
     page = report.html(study)
     assert "tokens a question" in page
     assert "$ a question" in page
     assert "R@1 against money" in page
-    back = results.read(tmp_path / "out").comparisons[0].methods[1]
+    back = read.read(tmp_path / "out").comparisons[0].methods[1]
     assert (back.index_usage, back.calls) == (comparison.methods[1].index_usage, 1.0)
     assert back.query_usage.money == comparison.methods[1].query_usage.money
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -197,8 +198,8 @@ def test_money_that_is_not_known_is_not_zero(
     assert (free["usage"]["index"]["money"], asking["usage"]["index"]["money"]) == (0.0, None)
     assert asking["usage"]["query"]["input_tokens"] > 0
     assert not [pair for pair in comparison.pairs if pair.metric == "money"]
-    outputs.write(Study("tiny", (comparison,)), tmp_path / "out")
-    assert results.read(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
+    write.write(Study("tiny", (comparison,)), tmp_path / "out")
+    assert read.read(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
 
 
 def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from made_comparisons import made
 from made_trees import Compass, around, at
 
-from eval import report, results
-from eval.comparison import Study
-from eval.coverage import Coverage, Grouping, counted, measured
-from eval.datasets import load
-from eval.evaluator import compare
-from eval.outputs import write
-from eval.sections import coverage
-from eval.sections.coverage import Pool, Row, efficiency
-from ragindex import registry
-from ragindex.parts.summary_tree import SummaryTree
-from ragindex.workspace import Workspace
+from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import load
+from ragindex_eval.files import read
+from ragindex_eval.files.write import write
+from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, counted, measured
+from ragindex_eval.report import page as report
+from ragindex_eval.report.sections import coverage
+from ragindex_eval.report.sections.coverage import Pool, Row, efficiency
+from ragindex_eval.results.model import Study
+from ragindex_eval.run.compare import compare
 
 ALIKE = [["a", "b", "c"], ["c", "d"]]
 RELATED = [["a", "d"], ["b", "a"], ["e"]]
@@ -102,7 +103,7 @@ def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
     assert result.coverage.pools["sirerag(base=bm25)"] > 100
     study = Study("made", (result,))
     write(study, tmp_path / "out")
-    again = results.read(tmp_path / "out")
+    again = read.read(tmp_path / "out")
     assert again.comparisons[0].coverage == result.coverage
     page = BeautifulSoup(report.html(again), "html.parser")
     section = page.find(id="c1-coverage")

@@ -12,7 +12,7 @@ import pytest
 
 from ragindex.testing import assert_same
 from ragindex.types import Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 CHILD = Path(crash_child.__file__)
 QUESTIONS = ("winter bread", "copper lamp item5", "bridge", "garden stone item36", "Number 410")

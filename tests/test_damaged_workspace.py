@@ -16,16 +16,18 @@ import pytest
 from command_line import ragindex
 from made_extractions import openie, spelt
 
-from ragindex import durable, imports, registry
-from ragindex.durable import MendedWarning
-from ragindex.encoders.cached import CachedEncoder
+from ragindex import durable_files
+from ragindex.durable_files import MendedWarning
+from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, EngineError, RagindexError, StoreError, WorkspaceError
-from ragindex.language.cache import Answer, Cache, Origin
-from ragindex.language.handing_on import export_calls, import_calls
-from ragindex.parts.token_vectors import TokenVectors
-from ragindex.stores.lancedb import LanceStore
+from ragindex.llm.cache import Answer, Cache, Origin
+from ragindex.llm.export import export_calls, import_calls
+from ragindex.parts.vectors.token_vectors import TokenVectors
+from ragindex.plugins import registry
+from ragindex.stores.lancedb.store import LanceStore
 from ragindex.types import Query
-from ragindex.workspace import StaleWarning, Workspace
+from ragindex.workspace import imported_files
+from ragindex.workspace.workspace import StaleWarning, Workspace
 
 DOCUMENTS = (
     spelt("star", "The North Star|published by|Frederick Douglass", "The North Star|is an|abolitionist newspaper"),
@@ -222,7 +224,7 @@ def test_without_a_whole_manifest_there_is_one_clear_line(harm: str, kept: Kept,
     assert isinstance(error, WorkspaceError)
     assert "workspace.json is not as it was written, and neither is workspace.copy.json" in str(error)
     assert str(error).endswith("Run: ragindex index DATA --workspace OTHER")
-    (folder / "workspace.json").write_bytes(durable.sealed({"format": 1}))
+    (folder / "workspace.json").write_bytes(durable_files.sealed({"format": 1}))
     error = tried(read, folder).error
     assert isinstance(error, WorkspaceError)
     assert "has format 1, of an earlier ragindex; this one reads 2" in str(error)
@@ -247,13 +249,13 @@ def test_an_imported_file_is_asked_for_where_it_is_needed(harm: str, kept: Kept)
 @pytest.mark.parametrize("harm", HARMS)
 def test_importing_again_does_not_trust_the_copy_that_is_there(harm: str, tmp_path: Path) -> None:
     file = openie(tmp_path / "f.json", DOCUMENTS)
-    name = imports.taken(file, tmp_path)
-    kept = imports.place(tmp_path, name)
+    name = imported_files.taken(file, tmp_path)
+    kept = imported_files.place(tmp_path, name)
     HARMS[harm](kept)
     with pytest.raises(DamagedError, match=f"{name} .* --triples /from/here"):
-        imports.require(tmp_path, name, "/from/here")
-    assert imports.taken(file, tmp_path) == name
-    assert imports.require(tmp_path, name, "").read_bytes() == file.read_bytes()
+        imported_files.require(tmp_path, name, "/from/here")
+    assert imported_files.taken(file, tmp_path) == name
+    assert imported_files.require(tmp_path, name, "").read_bytes() == file.read_bytes()
 
 
 def test_a_fit_of_a_smaller_corpus_is_made_anew_and_all_with_it(kept: Kept) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from eval.datasets import Dataset, Gold, load
 from ragindex.corpus import content_id
 from ragindex.types import Query
+from ragindex_eval.data.datasets import Dataset, Gold, load
 
 
 def write(path: Path, value: Any) -> Path:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eval.datasets import load
-from eval.evaluator import compare
 from ragindex.errors import DataError, UsageError
+from ragindex_eval.data.datasets import load
+from ragindex_eval.run.compare import compare
 
 GOOD: dict[str, Any] = {
     "question": "Good?",

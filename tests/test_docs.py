@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ragindex import cli, registry, tracing
+from ragindex import mlflow_tracing
+from ragindex.cli import main
+from ragindex.plugins import registry
 
 # mlflow's dependencies deprecate one another, and mlflow's tracing says so in the middle of a retrieval
-pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.tracing.TracingWarning")
+pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.mlflow_tracing.TracingWarning")
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,12 +46,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     yield tmp_path
-    tracing.autolog(disable=True)
+    mlflow_tracing.autolog(disable=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _commands() -> None:
-    cli.register(cli.app)
+    main.register(main.app)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -72,7 +74,7 @@ def test_examples(page: Path, desk: Path) -> None:
 
 
 def run(line: str) -> None:
-    done = CliRunner().invoke(cli.app, shlex.split(line, comments=True)[1:])
+    done = CliRunner().invoke(main.app, shlex.split(line, comments=True)[1:])
     assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
 
 

@@ -9,14 +9,14 @@ from command_line import failed, make_desk, ragindex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval import datasets
-from eval.drafting import Draft, drafts
-from eval.drafting.command import as_csv, readable
-from eval.drafting.reading import gaps
-from eval.drafting.rules import GAP, IN_PLACE, LOOSE, REAL, WORD, Question, questions
-from eval.drafting.subjects import clause, topic
-from eval.drafting.text import blocks, mentions, sentences
 from ragindex.types import Passage
+from ragindex_eval.cli.questions import as_csv, readable
+from ragindex_eval.data import datasets
+from ragindex_eval.data.drafting import Draft, drafts
+from ragindex_eval.data.drafting.reading import gaps
+from ragindex_eval.data.drafting.rules import GAP, IN_PLACE, LOOSE, REAL, WORD, Question, questions
+from ragindex_eval.data.drafting.subjects import clause, topic
+from ragindex_eval.data.drafting.text import blocks, mentions, sentences
 
 
 def passage(id: str, title: str, text: str) -> Passage:

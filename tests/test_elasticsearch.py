@@ -9,13 +9,13 @@ import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 from made_elasticsearch import TEXT, Trips, finished, held_in_memory, texts
 
-from ragindex import registry
 from ragindex.errors import StoreError
 from ragindex.filters import Ids, Not, meta
 from ragindex.interfaces import Match, Nearest, Schema, Where
-from ragindex.stores import elastic_indices, elastic_search
+from ragindex.plugins import registry
+from ragindex.stores.elasticsearch import indices, search
 from ragindex.testing import ADDED, DOCUMENTS, ask, assert_same
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 METHODS = ("bm25", "dense", "hybrid", "composed")
 
@@ -41,7 +41,7 @@ def test_bm25_of_long_texts_is_that_of_memory(shards: int, tmp_path: Path) -> No
 
 def test_a_candidate_that_the_engine_undervalues_is_found(store: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Texts of 152 to 167 tokens have one length for Lucene; the shortest have late ids, beyond the first page."""
-    monkeypatch.setattr(elastic_search, "_SPARE", 0)
+    monkeypatch.setattr(search, "_SPARE", 0)
     made = {f"{n:03d}": "rare " + "common " * (165 - n // 10) for n in range(70)}
     made |= {f"z{n:03d}": "common " * 160 for n in range(200)}
     collection = store.create("near", TEXT)
@@ -63,8 +63,8 @@ def test_a_question_of_more_tokens_than_a_query_may_have(store: Any, tmp_path: P
 
 
 def test_answers_longer_than_the_servers_window(store: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(elastic_search, "WINDOW", 7)
-    monkeypatch.setattr(elastic_search, "_PAGE", 3)
+    monkeypatch.setattr(search, "WINDOW", 7)
+    monkeypatch.setattr(search, "_PAGE", 3)
     rng = np.random.default_rng(1)
     schema = Schema(stored=("text",), text=("text",), dimensions=4)
     vectors = rng.standard_normal((40, 4)).astype(np.float32)
@@ -123,7 +123,7 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: 
 
     Where the merge was cut short, the next `finish` does it again, though the index take no more writes.
     """
-    merging = elastic_indices.merge
+    merging = indices.merge
     tries = []
 
     def merge(*asked: Any, **how: Any) -> None:
@@ -132,7 +132,7 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: 
             raise StoreError("cut short")
         merging(*asked, **how)
 
-    monkeypatch.setattr(elastic_indices, "merge", merge)
+    monkeypatch.setattr(indices, "merge", merge)
     vectors = np.random.default_rng(2).standard_normal((1500, 16)).astype(np.float32)
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
     batch = pa.RecordBatch.from_arrays([pa.array([f"{n:04d}" for n in range(1500)]), column], names=["id", "vector"])
@@ -145,7 +145,7 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: 
             if most < 1500:
                 with pytest.raises(StoreError, match="cut short"):
                     collection.finish()
-                elastic_indices.block(store.server, "many", store.newest("many"))  # as one that was cut short later
+                indices.block(store.server, "many", store.newest("many"))  # as one that was cut short later
             reader = finished(store, collection, "many")
             taken.append(int(reader.describe()["bytes"]))
             read.append(pa.Table.from_batches(reader.scan(("vector",))).sort_by("id").to_pydict())

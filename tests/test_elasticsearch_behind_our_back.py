@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from made_elasticsearch import TEXT, finished, indices, texts
 
-from ragindex import registry
 from ragindex.errors import StoreError
 from ragindex.interfaces import Where
-from ragindex.stores import elastic_bulk
+from ragindex.plugins import registry
+from ragindex.stores.elasticsearch import bulk
 from ragindex.testing import DOCUMENTS, ask, assert_same
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 
 def test_an_index_deleted_behind_our_back(store: Any) -> None:
@@ -58,7 +58,7 @@ def test_writes_make_no_index_by_accident(store: Any) -> None:
     now = collection._now()
     store.server.client.indices.delete(index=now.index)
     with pytest.raises(StoreError, match="could not write 1 of 1 records .*is not an alias"):
-        elastic_bulk.send(store.server, now.alias, [elastic_bulk.Action("a", b"{}")], "texts")
+        bulk.send(store.server, now.alias, [bulk.Action("a", b"{}")], "texts")
     assert [name for name in indices(store) if "texts" in name] == []
 
 

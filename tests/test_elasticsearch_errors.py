@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from elasticsearch_stand_in import INFO, Answer, StandIn, authority, certificate_of, failed
 
-from ragindex import registry
 from ragindex.errors import StoreError, UsageError
-from ragindex.services import Trouble, TroubleError
-from ragindex.stores import elastic_answers, elastic_bulk, elastic_client
-from ragindex.stores.elastic_bulk import Action
-from ragindex.stores.elastic_client import Server
+from ragindex.http import Trouble, TroubleError
+from ragindex.plugins import registry
+from ragindex.stores.elasticsearch import bulk, responses
+from ragindex.stores.elasticsearch import client as elastic_client
+from ragindex.stores.elasticsearch.bulk import Action
+from ragindex.stores.elasticsearch.client import Server
 
 pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not installed")
 SECRET = "s3cret-of-the-tests"
@@ -233,7 +234,7 @@ def test_a_server_behind_tls_that_goes_away(secured: StandIn, tmp_path: Path) ->
 
 
 def test_what_is_turned_away_is_sent_again_and_what_is_refused_is_not(standing: Standing, monkeypatch: Any) -> None:
-    monkeypatch.setattr(elastic_bulk.time, "sleep", lambda _: None)
+    monkeypatch.setattr(bulk.time, "sleep", lambda _: None)
     asked: list[list[str]] = []
 
     def answer(_: str, body: str, __: str) -> Answer:
@@ -245,12 +246,12 @@ def test_what_is_turned_away_is_sent_again_and_what_is_refused_is_not(standing: 
         items = [{"index": full if id in ("b", "c") and len(asked) == 2 else {"status": 201}} for id in ids]
         return 200, {"errors": len(asked) == 2, "items": items}
 
-    elastic_bulk.send(_server(standing(answer).url), "things", [Action(id, b"{}") for id in "abcd"], "things")
+    bulk.send(_server(standing(answer).url), "things", [Action(id, b"{}") for id in "abcd"], "things")
     assert asked == [["a", "b", "c", "d"], ["a", "b", "c", "d"], ["b", "c"]]
 
 
 def test_a_few_requests_are_on_their_way_at_once_and_none_after_a_refusal(standing: Standing, monkeypatch: Any) -> None:
-    monkeypatch.setattr(elastic_bulk, "_MOST", 1)
+    monkeypatch.setattr(bulk, "_MOST", 1)
     three, counting = threading.Barrier(3, timeout=20), threading.Lock()
     now: list[int] = []
     most: list[int] = []
@@ -270,27 +271,27 @@ def test_a_few_requests_are_on_their_way_at_once_and_none_after_a_refusal(standi
         return 200, {"errors": id == "d", "items": items}
 
     url = standing(answer).url
-    elastic_bulk.send(_server(url), "things", [Action(id, b"{}") for id in "abcefg"], "things", 3)
+    bulk.send(_server(url), "things", [Action(id, b"{}") for id in "abcefg"], "things", 3)
     assert (sorted(heard), max(most)) == (list("abcefg"), 3)
     monkeypatch.setattr(three, "wait", lambda: None)  # from here on nobody waits for others
     heard.clear()
     with pytest.raises(StoreError, match="could not write 1 of 1 records to the collection things: .*'d': not d"):
-        elastic_bulk.send(_server(url), "things", [Action(id, b"{}") for id in "dxyzuvw"], "things", 2)
+        bulk.send(_server(url), "things", [Action(id, b"{}") for id in "dxyzuvw"], "things", 2)
     assert sorted(heard) == ["d", "x"]
 
 
 def test_a_queue_that_stays_full(standing: Standing, monkeypatch: Any) -> None:
-    monkeypatch.setattr(elastic_bulk.time, "sleep", lambda _: None)
+    monkeypatch.setattr(bulk.time, "sleep", lambda _: None)
     full = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue"}}
     busy = standing(lambda *_: (200, {"errors": True, "items": [{"index": full}]}))
     with pytest.raises(StoreError, match="could not write 1 of 1 records .* tried several times"):
-        elastic_bulk.send(_server(busy.url), "things", [Action("a", b"{}")], "things")
+        bulk.send(_server(busy.url), "things", [Action("a", b"{}")], "things")
     assert len(busy.heard) == 3
 
 
 def test_what_passes_is_tried_again_and_nothing_else(standing: Standing, monkeypatch: Any) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("ragindex.services.time.sleep", waited.append)
+    monkeypatch.setattr("ragindex.http.time.sleep", waited.append)
     answers = iter([failed("odd", "wait", 503), failed("odd", "wait", 429), (200, INFO), failed("odd", "never", 400)])
     server = _server(standing(lambda *_: next(answers)).url)
     assert server.ask("look", lambda client: client.info())["version"] == INFO["version"]
@@ -306,7 +307,7 @@ def _server(url: str) -> Server:
 
 def test_the_reasons_of_a_server_are_short() -> None:
     body = {"error": {"type": "search", "reason": "all failed", "failed_shards": [{"reason": {"reason": "boom"}}]}}
-    assert elastic_answers.problem(body) == ("search", "all failed: boom")
-    assert elastic_answers.problem({"error": "plain"}) == ("", "plain")
-    assert elastic_answers.problem("<html>") == ("", "")
+    assert responses.problem(body) == ("search", "all failed: boom")
+    assert responses.problem({"error": "plain"}) == ("", "plain")
+    assert responses.problem("<html>") == ("", "")
     assert len(Server("http://h", None, ("k",)).short("k" * 5000)) == 400

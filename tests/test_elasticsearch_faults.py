@@ -16,11 +16,11 @@ import pytest
 from elasticsearch_node.cluster import COUNT, Cluster, cluster
 from made_elasticsearch import plain_client
 
-from ragindex import registry
 from ragindex.errors import StoreError
 from ragindex.interfaces import Collection, Match, Schema, Where
+from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, ask, assert_same
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.faults
 TEXT = Schema(stored=("text",), text=("text",))

@@ -10,10 +10,11 @@ from elasticsearch_node.node import store as elasticsearch_store
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragindex import filters, registry
+from ragindex import filters
 from ragindex.filters import All, Filter, Ids, Not, Range, Terms
 from ragindex.interfaces import Collection, Schema, Where
-from ragindex.stores.elastic_filters import number_term, term
+from ragindex.plugins import registry
+from ragindex.stores.elasticsearch.filters import number_term, term
 
 SCHEMA = Schema(stored=("title",), keywords=("tags",), numbers=("size",))
 VALUES = ("", "a", "b", "ab", "12", "7", "-1e3", ".5", "1_0", "nan", "1e999", "é", "日", "a\0b", "\U0001f600")

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
-from eval import worlds
-from ragindex import registry
-from ragindex.parts.triple_graph import StoreGraph, TripleGraph
+from ragindex.plugins import registry
 from ragindex.testing import assert_same
 from ragindex.types import Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
+from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
 
 METHODS = (
     "gear.naive",

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
-from ragindex import registry
 from ragindex.errors import StoreError, WriterBusyError
 from ragindex.interfaces import Schema
-from ragindex.stores import elastic_lease
+from ragindex.plugins import registry
+from ragindex.stores.elasticsearch import lease as elastic_lease
 
 CHILD = """
 import sys, time
 from pathlib import Path
-from ragindex import registry
+from ragindex.plugins import registry
 store = registry.store(sys.argv[1]).open(Path(sys.argv[2]))
 with store.lease("the child"):
     print("held", flush=True)

@@ -17,13 +17,14 @@ from elasticsearch_node.node import store as elasticsearch_store
 from elasticsearch_stand_in import INFO, StandIn
 from made_elasticsearch import plain_client, texts
 
-from ragindex import registry
 from ragindex.errors import StoreError, WriterBusyError
+from ragindex.http import TroubleError
 from ragindex.interfaces import Match, Schema, Where
-from ragindex.services import TroubleError
-from ragindex.stores import elastic_answers, elastic_client, elastic_indices
-from ragindex.stores.elastic_answers import RULES
-from ragindex.stores.elastic_client import Server
+from ragindex.plugins import registry
+from ragindex.stores.elasticsearch import client as elastic_client
+from ragindex.stores.elasticsearch import indices, responses
+from ragindex.stores.elasticsearch.client import Server
+from ragindex.stores.elasticsearch.responses import RULES
 
 pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not installed")
 ROOT = Path(__file__).resolve().parent.parent
@@ -203,7 +204,7 @@ def test_clients_are_made_in_one_place() -> None:
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in CLIENTS
     }
-    assert makers == {("ragindex/stores/elastic_client.py", "client_of")} | PLUGINS
+    assert makers == {("ragindex/stores/elasticsearch/client.py", "client_of")} | PLUGINS
 
 
 CLIENTS = {"Elasticsearch", "AsyncElasticsearch", "Transport"}
@@ -232,7 +233,7 @@ def history(written: str, folder: Path) -> list[Any]:
         with pytest.raises(WriterBusyError), registry.store(written).open(folder).lease("another"):
             pass
         collection.delete(["none"])
-        elastic_indices.block(store.server, "texts", collection._now())  # as a finish that was cut short
+        indices.block(store.server, "texts", collection._now())  # as a finish that was cut short
         collection.upsert(batch({"new": "new words"}))
         collection.delete(["00"])
         collection.finish()
@@ -257,7 +258,7 @@ class Spoiling:
 
         def perform(one: Any, method: str, target: str, **how: Any) -> Any:
             answer = inner(one, method, target, **how)
-            self.heard.append(elastic_answers.endpoint(method, target))
+            self.heard.append(responses.endpoint(method, target))
             bad = dict(spoilt(answer.body)) if self.heard[-1] == kind and answer.meta.status < 300 else {}
             if not bad or (once and self.spoilt):
                 return answer

@@ -11,7 +11,7 @@ from made_elasticsearch import TEXT, finished, held_in_memory, plain_client, tex
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
 from ragindex.interfaces import Schema, Where
-from ragindex.stores import elastic_bulk
+from ragindex.stores.elasticsearch import bulk
 
 
 def test_odd_records_come_back_as_they_went_in(store: Any) -> None:
@@ -70,7 +70,7 @@ def test_a_request_that_is_too_large_is_sent_in_halves(store: Any, monkeypatch: 
     nodes = plain_client(store).nodes.info(metric="settings", flat_settings=True)["nodes"]
     if {node["settings"].get("http.max_content_length") for node in nodes.values()} != {"8mb"}:
         pytest.skip("the server takes more than 8 MB at once")
-    monkeypatch.setattr(elastic_bulk, "_LARGEST", 50 << 20)
+    monkeypatch.setattr(bulk, "_LARGEST", 50 << 20)
     schema = Schema(stored=("text",))
     collection = store.create("large", schema)
     collection.upsert(texts({f"{n}": f"{n}" * 3_000_000 for n in range(5)}))

@@ -9,12 +9,12 @@ import pytest
 from elasticsearch_stand_in import INFO, Answer, StandIn, failed
 from made_elasticsearch import TEXT, texts
 
-from ragindex import registry
 from ragindex.errors import StoreError
 from ragindex.interfaces import Match
-from ragindex.stores import elastic_lease
-from ragindex.stores.elastic_collection import ElasticsearchCollection
-from ragindex.stores.elastic_indices import Generation
+from ragindex.plugins import registry
+from ragindex.stores.elasticsearch import lease
+from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
+from ragindex.stores.elasticsearch.indices import Generation
 
 pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not installed")
 NEEDED = "It needs the cluster privilege monitor and, on the store's indices, manage, read and write."
@@ -85,8 +85,8 @@ def scan(store: Any) -> list[pa.RecordBatch]:
     return list(pinned(store).scan(()))
 
 
-def take(store: Any) -> elastic_lease.Lease:
-    return elastic_lease.take(store.server, store._state, "somebody", 30.0)
+def take(store: Any) -> lease.Lease:
+    return lease.take(store.server, store._state, "somebody", 30.0)
 
 
 ON = "on the store's indices"
@@ -117,7 +117,7 @@ def test_the_right_that_is_lacking_is_named(
 
 def test_an_index_that_was_blocked_is_no_question_of_rights(refusing: Callable[[str], Any]) -> None:
     store = refusing("odd:thing")
-    from ragindex.services import Trouble
+    from ragindex.http import Trouble
 
     told = str(store.server.failure("write", Trouble("blocked by: disk", 403, "cluster_block_exception")))
     assert "lacks" not in told

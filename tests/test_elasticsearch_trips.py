@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from made_elasticsearch import TEXT, Trips, finished, texts
 
-from ragindex import registry
 from ragindex.interfaces import Match, Where
-from ragindex.parts.passages import Passages
-from ragindex.parts.vectors import Vectors
-from ragindex.stores.together import together
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.stores.multi_search import together
 from ragindex.testing import DOCUMENTS
 from ragindex.types import Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 
 def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ragindex import meter
-from ragindex.encoders import cached
-from ragindex.encoders.cached import CachedEncoder, shared_questions
+from ragindex.accounting import ledger, timing
+from ragindex.accounting.ledger import Entry
+from ragindex.encoders import vector_cache
+from ragindex.encoders.vector_cache import CachedEncoder, shared_questions
 from ragindex.errors import ServiceError, StoreError, UsageError
 from ragindex.interfaces import Floats, TokenEncoder, TokenVectors
-from ragindex.language import ledger
-from ragindex.language.ledger import Entry
 from ragindex.types import Usage
 
 
@@ -143,7 +142,7 @@ def test_questions_with_tokens_are_shared(path: Path) -> None:
 
 def test_question_time_is_booked(path: Path) -> None:
     encoder = CachedEncoder(Tokens(), path)
-    with meter.recording() as times:
+    with timing.recording() as times:
         encoder.encode_queries(["a"])
         before = times.encoder
         encoder.encode_tokens(["a"])
@@ -271,7 +270,7 @@ def _encoded(path: Path, texts: Sequence[str]) -> ledger.Tally:
 
 
 def test_batches_are_committed_one_by_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cached, "_BATCH", 3)
+    monkeypatch.setattr(vector_cache, "_BATCH", 3)
     failing = Plain(fails_at="text 7 ")
     with pytest.raises(ServiceError):
         CachedEncoder(failing, path).encode_documents(_texts(10))
@@ -301,7 +300,7 @@ def _encode_in_process(path: Path, start: int) -> None:
 
 
 def _wait_for_batches(path: Path) -> None:
-    cached._BATCH = 1
+    vector_cache._BATCH = 1
     CachedEncoder(Plain(), path).encode_documents(_texts(1_000_000))
 
 

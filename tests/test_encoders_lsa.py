@@ -11,11 +11,12 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
-from ragindex import registry, text
+from ragindex import text_analysis
 from ragindex.encoders import lsa
 from ragindex.encoders.lsa import Lsa, LsaEncoder
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import PayingEncoder, TokenEncoder
+from ragindex.plugins import registry
 
 CORPUS = [
     "Ferries\nThe ferry leaves the harbour at dawn and crosses the strait in an hour.",
@@ -39,7 +40,7 @@ def _fitted(folder: Path, texts: list[str] = CORPUS, dimensions: int = 1024, see
 
 
 def _tokens(texts: list[str]) -> list[str]:
-    return text.analyse_many(texts, "none")
+    return text_analysis.analyse_many(texts, "none")
 
 
 # ---------------------------------------------------------------- held equal to scikit-learn

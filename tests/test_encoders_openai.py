@@ -10,14 +10,14 @@ import openai_server
 import pytest
 from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status, usage
 
-from ragindex import registry
-from ragindex.encoders.cached import CachedEncoder
+from ragindex.accounting import ledger
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
+from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import BudgetError, ServiceError, UsageError
 from ragindex.interfaces import TokenEncoder
-from ragindex.language import ledger
-from ragindex.language.budget import Budget
-from ragindex.language.setting import Setting
+from ragindex.llm.budget import Budget
+from ragindex.llm.settings import Setting
+from ragindex.plugins import registry
 
 TEXTS = ["one red fish", "two", "the blue fish swims"]
 

@@ -11,17 +11,17 @@ import pytest
 import tiktoken
 from openai_server import OpenAIServer
 
-from eval import datasets, worlds
-from eval.evaluator import compare
-from ragindex import registry
+from ragindex.accounting.ledger import recording
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimating import Estimate, estimate, estimate_reading
-from ragindex.language import accepting, tokens
-from ragindex.language.cache import Cache
-from ragindex.language.ledger import recording
-from ragindex.language.setting import Setting
-from ragindex.workspace import Workspace
+from ragindex.estimate import Estimate, estimate, estimate_reading
+from ragindex.llm import endpoint_features, tokens
+from ragindex.llm.cache import Cache
+from ragindex.llm.settings import Setting
+from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import datasets, worlds
+from ragindex_eval.run.compare import compare
 
 ENCODING = tiktoken.Encoding(
     "words and signs", pat_str=r"\w+|\s|[^\w\s]", mergeable_ranks={bytes([n]): n for n in range(256)}, special_tokens={}
@@ -47,7 +47,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
     prices = tmp_path / "prices.yaml"
     prices.write_text("models:\n  small: {input: 1.0, output: 4.0}\n")
     monkeypatch.setattr(tokens, "vocabulary", lambda model: ENCODING)
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", openai_server.KEY)
     monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
     with OpenAIServer() as running:

@@ -12,15 +12,15 @@ import tiktoken
 from made_trees import task_of
 from openai_server import KEY, OpenAIServer
 
-from eval import worlds
-from ragindex import registry
+from ragindex.accounting.ledger import recording
 from ragindex.corpus import Corpus
-from ragindex.estimating import Estimate, estimate
-from ragindex.language import accepting, tokens
-from ragindex.language.cache import Cache
-from ragindex.language.ledger import recording
-from ragindex.language.setting import Setting
-from ragindex.workspace import Workspace
+from ragindex.estimate import Estimate, estimate
+from ragindex.llm import endpoint_features, tokens
+from ragindex.llm.cache import Cache
+from ragindex.llm.settings import Setting
+from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
 
 ENCODING = tiktoken.Encoding(
     "words and signs", pat_str=r"\w+|\s|[^\w\s]", mergeable_ranks={bytes([n]): n for n in range(256)}, special_tokens={}
@@ -48,7 +48,7 @@ def answer(body: Mapping[str, Any]) -> str:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     monkeypatch.setattr(tokens, "vocabulary", lambda model: ENCODING if model == "small" else None)
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         running.write, running.count = answer, lambda text: len(ENCODING.encode(text))

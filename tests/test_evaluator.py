@@ -16,12 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from eval import answering, latency, outputs, results, verdict
-from eval.comparison import NOT_TIMED, Answer, Comparison, MethodResult, Percentiles, Ranked, Study
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
-from eval.terminal import table
-from ragindex import registry
+from ragindex.accounting.ledger import EMBEDDING, Entry, book
+from ragindex.accounting.timing import add
 from ragindex.corpus import Corpus
 from ragindex.errors import (
     ContractError,
@@ -33,13 +29,20 @@ from ragindex.errors import (
     WorkspaceError,
 )
 from ragindex.interfaces import Part
-from ragindex.language.ledger import EMBEDDING, Entry, book
-from ragindex.meter import add
-from ragindex.parts.passages import Passages
-from ragindex.parts.vectors import Vectors
-from ragindex.plugin import Plugin
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.cli.terminal import table
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.files import read as results
+from ragindex_eval.files import write as outputs
+from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, MethodResult, Percentiles, Ranked, Study
+from ragindex_eval.run import ask, latency
+from ragindex_eval.run.compare import compare
+from ragindex_eval.stats import conclusions
 
 TEXTS = {
     "anna": "Grey Anna is the highest hill of the north.",
@@ -236,7 +239,7 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert comparison.pairs == ()
     assert (len(failed.failures), failed.metrics, failed.latency.total) == (3, {}, Percentiles(None, None))
     assert "failed on every question and is not compared: ValueError: nothing" in " ".join(shown(comparison).split())
-    sentence = verdict.sentence(comparison)
+    sentence = conclusions.sentence(comparison)
     assert sentence.startswith("bm25 reaches ")
     assert "failed on every question, and is not compared: ValueError: nothing is known" in sentence
     value = json.loads((tmp_path / "o" / "comparison.json").read_text())
@@ -250,7 +253,7 @@ def test_failing_on_every_question_with_gold_is_no_score_either(tmp_path: Path) 
     scheme = Scripted(fails_on=(QUESTIONS[1],))
     comparison = run(tmp_path, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), ks=(3,))
     assert [method.label for method in comparison.methods] == ["bm25"]
-    assert "failed on every question with gold, and is not compared" in verdict.sentence(comparison)
+    assert "failed on every question with gold, and is not compared" in conclusions.sentence(comparison)
 
 
 def test_strict_stops_at_a_question_on_which_a_method_fails(tmp_path: Path) -> None:
@@ -270,14 +273,14 @@ def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) 
             return [Retrieval(found, steps, ("note",))] * len(queries)
 
     kept = tmp_path / "answers.jsonl"
-    asked = answering.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, "telling")
+    asked = ask.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, "telling")
     assert [(len(one.title), len(one.text)) for one in asked[0].hits] == [(200, 300)] * 5 + [(0, 0)] * 2
     assert len(asked[0].trace) == 50
     step = asked[0].trace[0]
     assert (len(step.query), len(step.ids), len(step.triples), len(step.paths)) == (500, 20, 20, 20)
     assert step.paths[0][19] == Triple("a", "b", "c")
     assert asked[0].notes == ("note",)
-    assert answering.read(kept) == {"q1": asked[0]}
+    assert ask.read(kept) == {"q1": asked[0]}
 
 
 def test_more_than_k_hits_are_a_failure(tmp_path: Path) -> None:
@@ -314,23 +317,23 @@ def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read:
 
     queries = [Query(f"q{number}", "?") for number in range(questions)]
     with TemporaryDirectory() as folder:
-        answers = answering.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", "paying")
-    batches = math.ceil(questions / answering.BATCH)
+        answers = ask.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", "paying")
+    batches = math.ceil(questions / ask.BATCH)
     assert sum(answer.usage.input_tokens for answer in answers) == batches * read
     assert sum(answer.usage.output_tokens for answer in answers) == batches * calls * written
     assert sum(answer.calls for answer in answers) == batches * calls
     assert math.fsum(answer.usage.money for answer in answers) == pytest.approx(batches * 0.5)
-    for first in range(0, questions, answering.BATCH):
-        tokens = [answer.usage.input_tokens for answer in answers[first : first + answering.BATCH]]
+    for first in range(0, questions, ask.BATCH):
+        tokens = [answer.usage.input_tokens for answer in answers[first : first + ask.BATCH]]
         assert max(tokens) - min(tokens) <= 1
 
 
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_THREADS", 1)
+    monkeypatch.setattr(ask, "_THREADS", 1)
     kept, queries = tmp_path / "answers.jsonl", dataset().queries
     journal = tmp_path / "journal"
     with pytest.raises(KeyboardInterrupt):
-        answering.answer_all(
+        ask.answer_all(
             ScriptedRetriever(Scripted(journal=str(journal), stops_at=QUESTIONS[2])),
             queries,
             5,
@@ -339,7 +342,7 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
             size=1,
         )
     assert journal.read_text() == "5 q1\n5 q2\n"
-    answers = answering.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    answers = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
     assert [answer.query_id for answer in answers] == ["q1", "q2", "q3"]
     assert journal.read_text().split("\n")[0] == "5 q1"
     assert "5 q3" in journal.read_text()
@@ -349,31 +352,31 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("cut", range(2, 60, 7))
 def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: int) -> None:
     kept, queries, journal = tmp_path / "answers.jsonl", dataset().queries, tmp_path / "journal"
-    whole = answering.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "scripted")
+    whole = ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "scripted")
     kept.write_bytes(kept.read_bytes()[:-cut])
-    again = answering.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    again = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
     assert again == whole
     assert journal.read_text() == "5 q3\n"
-    assert answering.read(kept) == {answer.query_id: answer for answer in whole}
+    assert ask.read(kept) == {answer.query_id: answer for answer in whole}
 
 
 def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
     answer = Answer("q\n1", (Ranked("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
-    answering.append(tmp_path / "runs" / "a.jsonl", [answer, Answer("q2", ())])
-    assert answering.read(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": Answer("q2", ())}
+    ask.append(tmp_path / "runs" / "a.jsonl", [answer, Answer("q2", ())])
+    assert ask.read(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": Answer("q2", ())}
 
 
 def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     with pytest.raises(StoreError, match="a.jsonl could not be written"):
-        answering.append(tmp_path / "runs" / "a.jsonl", [Answer("q", ())])
+        ask.append(tmp_path / "runs" / "a.jsonl", [Answer("q", ())])
 
 
 def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
     kept, queries = tmp_path / "answers.jsonl", dataset().queries
     failing = ScriptedRetriever(Scripted(fails_on=(QUESTIONS[1],)))
-    assert [a.error is None for a in answering.answer_all(failing, queries, 5, kept, "x")] == [True, False, True]
-    assert [a.error for a in answering.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x")] == [None] * 3
+    assert [a.error is None for a in ask.answer_all(failing, queries, 5, kept, "x")] == [True, False, True]
+    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x")] == [None] * 3
 
 
 def test_a_scheme_that_reads_k_is_asked_once_for_each(tmp_path: Path) -> None:
@@ -638,7 +641,7 @@ def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
             return super().retrieve(queries, k)[1:]
 
     with pytest.raises(RagindexError, match="gives 2 Retrievals for 3 questions"):
-        answering.retrieve(Short(Scripted()), dataset().queries, 5)
+        ask.retrieve(Short(Scripted()), dataset().queries, 5)
 
 
 def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:

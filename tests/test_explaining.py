@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ragindex.explaining import Trace
-from ragindex.language import ledger
+from ragindex.accounting import ledger
+from ragindex.retrieval.trace import Trace
 from ragindex.types import Step
 
 
 def test_a_replayed_call_counts_with_what_it_first_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragindex.explaining.time.perf_counter", lambda: 7.0)
+    monkeypatch.setattr("ragindex.retrieval.trace.time.perf_counter", lambda: 7.0)
     trace = Trace()
     with trace.step(2, "read", "who?") as step:
         paid = ledger.Entry("read", "small", input_tokens=30, output_tokens=4, seconds=2.5)

@@ -8,18 +8,18 @@ import pyarrow as pa
 import pytest
 from made_extractions import imported, openie, spelt
 
-from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.filters import meta
-from ragindex.parts.sparse_graph import sparse_graph
-from ragindex.parts.triple_graph import TripleGraph
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.triples.sparse_graph import sparse_graph
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Triple
-from ragindex.workspace import Workspace
-from retrievers.gear.scheme import Expanding, Gear, Naive, Sync
-from retrievers.gear.space import Held, MemorySpace, StoreSpace, held, unit
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
+from ragindex_retrievers.gear.scheme import Expanding, Gear, Naive, Sync
+from ragindex_retrievers.gear.space import Held, MemorySpace, StoreSpace, held, unit
 
 NAMES = ["Rhine", "Alps", "Rotterdam", "Oslo", "1871", "glass", "Ada Miller", "Lindau", "harbour"]
 PREDICATES = ["rises in", "reaches", "was born in", "has", "made"]

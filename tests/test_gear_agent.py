@@ -40,15 +40,15 @@ from made_gear import (
 from made_language import answering
 from openai_server import OpenAIServer, Received
 
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LanguageError
-from ragindex.explaining import Trace
-from ragindex.identity import tasks_of
-from ragindex.language import ledger
+from ragindex.plugins import registry
+from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval, Triple
-from ragindex.workspace import Workspace
-from retrievers.gear.scheme import Gear
-from retrievers.gear.tasks import READ, REASON, REWRITE
+from ragindex.workspace.part_keys import tasks_of
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.gear.scheme import Gear
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE
 
 SHORT = "Who designed Ostra Bridge?"
 QUESTION = "On which river lies the town in which the designer of Ostra Bridge was born?"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex.types import Triple
-from retrievers.gear.beams import NOTHING, Beams, Search, flatten, search
-from retrievers.gear.space import DIGITS, Places, Record
+from ragindex_retrievers.gear.beams import NOTHING, Beams, Search, flatten, search
+from ragindex_retrievers.gear.space import DIGITS, Places, Record
 
 EXACT = Search(scoring="exact")
 

@@ -9,14 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_gear import BORN, DESIGNED, LIES, SPANS, task_of
 
-from ragindex.encoders.common import encodable
-from ragindex.language import rules
-from ragindex.language.parsing import read_json
-from ragindex.language.schema import closed, schema_text
-from ragindex.language.tasks import Message, Task, render
-from ragindex.reading import Numbered
+from ragindex.canonical import encodable
+from ragindex.llm import rules
+from ragindex.llm.answer_question import Numbered
+from ragindex.llm.parse_output import read_json
+from ragindex.llm.schema import closed, schema_text
+from ragindex.llm.tasks import Message, Task, render
 from ragindex.types import Triple
-from retrievers.gear.tasks import READ, REASON, REWRITE, Read, Reasoned, Rewritten
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE, Read, Reasoned, Rewritten
 
 TEXTS = {
     "Ostra Bridge": "Ostra Bridge was designed by Ilse Harrow. Ostra Bridge spans the River Sarn.",

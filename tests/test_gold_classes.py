@@ -16,17 +16,20 @@ from hypothesis import strategies as st
 from made_comparisons import answered
 from test_sections_iterations import went
 
-from eval import gold_classes, iterations, metrics, results
-from eval.comparison import Answer, Comparison, Ranked
-from eval.coverage import counted
-from eval.datasets import Dataset, Gold, load
-from eval.drafting.command import questions
-from eval.evaluator import compare
-from eval.reader import GoldPassages
-from eval.sections import questions as questions_section
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError
 from ragindex.types import Document, Query
+from ragindex_eval.cli.questions import questions
+from ragindex_eval.data import gold_classes
+from ragindex_eval.data.datasets import Dataset, Gold, load
+from ragindex_eval.files import read
+from ragindex_eval.metrics import retrieval
+from ragindex_eval.metrics.tree_coverage import counted
+from ragindex_eval.report.sections import questions as questions_section
+from ragindex_eval.results.model import Answer, Comparison, Ranked
+from ragindex_eval.run.compare import compare
+from ragindex_eval.run.read_answers import GoldPassages
+from ragindex_eval.stats import by_iteration
 
 GAIN = "stands in several documents: found with the first of them, and the others gain nothing"
 KS = (1, 2, 3, 5)
@@ -47,7 +50,7 @@ def classed(grades: Mapping[str, int]) -> Gold:
 
 
 def measured(hits: Sequence[Sequence[str]], gold: Gold) -> dict[str, float]:
-    return metrics.measure(hits, gold.grades, KS, gold.twins)
+    return retrieval.measure(hits, gold.grades, KS, gold.twins)
 
 
 def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
@@ -60,7 +63,7 @@ def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str
 @given(hits=HITS, grades=JUDGED)
 def test_metrics_are_those_of_the_corpus_without_copies(hits: list[list[str]], grades: dict[str, int]) -> None:
     """Each text once, judged as highly as any of its copies; a copy after the first is a document of no text judged."""
-    ranked = metrics.ranking(hits)
+    ranked = retrieval.ranking(hits)
     seen = set[str]()
     once = [id if id[0] in seen else seen.add(id[0]) or id[0] for id in ranked]
     gold = {text: max(grade for id, grade in grades.items() if id[0] == text) for text in {id[0] for id in grades}}
@@ -86,7 +89,7 @@ def test_which_copy_is_found_or_judged_changes_nothing(
 def test_a_standing_ranking_names_each_document_once(ranked: list[str], grades: dict[str, int]) -> None:
     """A tool that knows no texts measures the same: by the run and the qrels alone."""
     gold = classed(grades)
-    stood = metrics.standing(ranked, gold.twins)
+    stood = retrieval.standing(ranked, gold.twins)
     assert len(set(stood)) == len(stood) == len(ranked)
     assert [id[0] for id in stood] == [id[0] for id in ranked]
     found = measured([[id] for id in ranked], gold)
@@ -98,8 +101,8 @@ def test_by_hand() -> None:
     gold = classed({"a1": 1, "a2": 3, "b0": 1})
     assert (gold.doc_ids, gold.grades) == (frozenset({"a1", "b0"}), {"a1": 3, "b0": 1})
     assert gold.twins == {"a0": "a1", "a2": "a1", "b1": "b0", "b2": "b0"}
-    assert metrics.standing(["a2", "c0", "a1", "a0", "b1"], gold.twins) == ["a1", "c0", "a2", "a0", "b0"]
-    found = metrics.measure([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.twins)
+    assert retrieval.standing(["a2", "c0", "a1", "a0", "b1"], gold.twins) == ["a1", "c0", "a2", "a0", "b0"]
+    found = retrieval.measure([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.twins)
     assert [found[f"R@{k}"] for k in (1, 2, 3)] == [0.5, 0.5, 1.0]  # a0 takes a rank
     assert [found[f"full_R@{k}"] for k in (1, 2, 3)] == [0, 0, 1]
     assert [found[f"one_doc_R@{k}"] for k in (1, 2, 3)] == [0.5, 1.0, 1.0]  # the hits of one document: a0, b2
@@ -224,7 +227,7 @@ def test_a_copy_found_first_is_the_gold_in_every_format(made: Any, tmp_path: Pat
     names = [ir_measures.parse_measure(name) for name in method.metrics if not name.startswith(("full_R", "one_doc"))]
     by_others = {str(name): value for name, value in ir_measures.calc_aggregate(names, qrels, run).items()}
     assert by_others == pytest.approx({name: method.metrics[name] for name in by_others}, abs=1e-9)
-    (again,) = results.read(tmp_path / "out").comparisons
+    (again,) = read.read(tmp_path / "out").comparisons
     assert again.gold == comparison.gold
     assert again.to_json() == comparison.to_json()
     lines = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
@@ -286,8 +289,8 @@ def with_twin() -> Comparison:
 
 def test_recall_by_iteration() -> None:
     comparison = with_twin()
-    (course,) = iterations.courses(comparison)
-    values, short = iterations.recalls(course, comparison, (1, 2))
+    (course,) = by_iteration.courses(comparison)
+    values, short = by_iteration.recalls(course, comparison, (1, 2))
     assert values.tolist() == [[[0.0, 0.0], [1.0, 1.0]]]
     assert not any(short.values())
 

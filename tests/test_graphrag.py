@@ -10,16 +10,16 @@ import pytest
 from made_extractions import imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
-from baselines.graphrag import steps
-from baselines.graphrag.scheme import GraphRAG
-from baselines.graphrag.steps import Nearby
-from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids, Not, Terms, meta
-from ragindex.parts.communities import Communities
-from ragindex.reading import context
+from ragindex.llm.answer_question import context
+from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.graphrag import steps
+from ragindex_baselines.graphrag.parts.communities import Communities
+from ragindex_baselines.graphrag.scheme import GraphRAG
+from ragindex_baselines.graphrag.steps import Nearby
 
 DOCUMENTS = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),

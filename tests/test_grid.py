@@ -3,11 +3,11 @@
 import pytest
 from made_comparisons import made
 
-from baselines.hybrid import Hybrid
-from eval.comparison import Study
-from eval.grid import Threshold, require_methods, require_reached, threshold, variants
-from eval.methods import chosen
 from ragindex.errors import BelowThresholdError, UsageError
+from ragindex_baselines.hybrid import Hybrid
+from ragindex_eval.results.model import Study
+from ragindex_eval.run.grid import Threshold, require_methods, require_reached, threshold, variants
+from ragindex_eval.run.methods import chosen
 
 
 def varied(methods: list[object], *grids: str) -> dict[str, object]:

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from made_extractions import imported, openie, spelt
 
-from ragindex import registry
-from ragindex.encoders.cached import CachedEncoder
+from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
-from ragindex.explaining import IF_STOPPED
 from ragindex.filters import meta
 from ragindex.interfaces import Floats
-from ragindex.language.tasks import Task
-from ragindex.plugin import Plugin
+from ragindex.llm.tasks import Task
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Step
-from ragindex.workspace import Workspace
-from retrievers.griever.index import aliases_in
-from retrievers.griever.retriever import GrieverRetriever
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.lookups import aliases_in
+from ragindex_retrievers.griever.retriever import GrieverRetriever
 
 NORTH_STAR = "Who married the publisher of abolitionist newspaper The North Star?"
 DOCUMENTS = (

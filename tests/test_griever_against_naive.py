@@ -9,7 +9,7 @@ import naive_griever
 import pytest
 from made_extractions import imported, openie, spelt
 
-from ragindex import registry
+from ragindex.plugins import registry
 from ragindex.types import Document, Query
 
 PEOPLE = ["Ada Holm", "Boris Holm", "Ada Ketch", "Clara Ketch", "Boris Vries", "Clara Vries", "Edda Holm"]

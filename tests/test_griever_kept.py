@@ -1,6 +1,6 @@
 """What GRIEVER keeps of what it looked up."""
 
-from retrievers.griever.kept import Kept
+from ragindex_retrievers.griever.lookup_cache import Kept
 
 
 def test_what_was_added_last_is_held() -> None:

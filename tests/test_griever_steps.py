@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from ragindex.interfaces import TokenVectors
 from ragindex.types import Hit, Triple
-from retrievers.griever.index import Stated
-from retrievers.griever.lines import Line, rank
-from retrievers.griever.matching import Ngrams, best_of, matched, ngrams, ngrams_as_texts, spans
-from retrievers.griever.paths import Doubles, Subgraph, cosine_with
-from retrievers.griever.rewriting import rewrite
-from retrievers.griever.scoring import Match, Scored, partial_score
-from retrievers.griever.splitting import CONNECTORS, split
+from ragindex_retrievers.griever.lookups import Stated
+from ragindex_retrievers.griever.matching import Ngrams, best_of, matched, ngrams, ngrams_as_texts, spans
+from ragindex_retrievers.griever.paths import Doubles, Subgraph, cosine_with
+from ragindex_retrievers.griever.rewriting import rewrite
+from ragindex_retrievers.griever.scoring import Match, Scored, partial_score
+from ragindex_retrievers.griever.search_state import Line, rank
+from ragindex_retrievers.griever.splitting import CONNECTORS, split
 
 # ---------------------------------------------------------------- clauses
 

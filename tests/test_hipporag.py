@@ -16,23 +16,24 @@ from letters import Letters
 from made_extractions import asking, imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
-from baselines.hipporag import spread_vectors, steps
-from baselines.hipporag.retriever import FactRetriever
-from baselines.hipporag.scheme import HippoRAG
-from baselines.hipporag.spread_vectors import Spread, SpreadVectors, spread
-from baselines.hipporag.tasks import QUESTION_ENTITIES, by_rule
-from eval import worlds
-from ragindex import registry
 from ragindex.errors import LanguageError, MissingPartError, UsageError
 from ragindex.filters import meta
-from ragindex.parts.near_pairs import Pairs
-from ragindex.parts.passages import Passages
-from ragindex.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
-from ragindex.parts.vectors import Vectors
-from ragindex.ranking import normalised
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.similar_pairs import Pairs
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.retrieval.fusion import normalised
 from ragindex.testing import CHECKS, DOCUMENTS, Check, build, check_finds, check_law
 from ragindex.types import Document, Query, Triple
-from ragindex.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex_baselines.hipporag import steps
+from ragindex_baselines.hipporag.parts import spread_vectors
+from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
+from ragindex_baselines.hipporag.parts.spread_vectors import Spread, SpreadVectors, spread
+from ragindex_baselines.hipporag.retriever import FactRetriever
+from ragindex_baselines.hipporag.scheme import HippoRAG
+from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES, by_rule
+from ragindex_eval.data import worlds
 
 FACTS, POWER = HippoRAG(mode="facts"), HippoRAG(mode="facts", walk="power")
 ENTITIES, ENTITIES_BY_POWER = HippoRAG(), HippoRAG(walk="power")

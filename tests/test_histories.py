@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from ragindex import registry
-from ragindex.identity import in_order
+from ragindex.plugins import registry
+from ragindex.workspace.part_keys import in_order
 
 EXAMPLES = 12
 """Histories in memory and beyond it, each, in `make test`."""

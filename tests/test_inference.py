@@ -3,9 +3,9 @@
 import pytest
 from made_comparisons import made
 
-from eval.comparison import LATENCY
-from eval.inference import hops
-from eval.significance import holm
+from ragindex_eval.results.model import LATENCY
+from ragindex_eval.stats.resampling import holm
+from ragindex_eval.stats.tests import hops
 
 
 def test_a_pair_by_hand() -> None:

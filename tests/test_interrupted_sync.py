@@ -11,18 +11,20 @@ import pytest
 from letters import Letters
 from test_workspace import Words, contents
 
-from baselines.bm25 import BM25
-from baselines.dense import Dense
-from ragindex import durable, journal, registry
+from ragindex import durable_files as durable
 from ragindex.corpus import Cutting
-from ragindex.coverage import Coverage
 from ragindex.errors import StoreError
-from ragindex.journal import Journal
-from ragindex.parts.vectors import Vectors
-from ragindex.stores.lancedb import LanceCollection, LanceDB
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.stores.lancedb.store import LanceCollection, LanceDB
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Usage
-from ragindex.workspace import Workspace, _made_from
+from ragindex.workspace import journal
+from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.journal import Journal
+from ragindex.workspace.workspace import Workspace, _made_from
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
 
 METHODS = (BM25(), Dense())
 ALL = (*METHODS, Vectors(of=Words()))
@@ -145,7 +147,7 @@ def test_dead_while_changing_then_changed_back(moment: str, tmp_path: Path, monk
 
 def test_dead_twice_in_different_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first death left in doubt outlives a second one at another batch."""
-    monkeypatch.setattr("ragindex.sync._BATCH", 1)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 1)
     workspace = fresh(tmp_path / "workspace", FIRST)
     workspace.add([SECRET])
     with dying("cover", monkeypatch, after=False):
@@ -163,7 +165,7 @@ def test_another_memory_budget_after_a_death_pins_no_half_applied_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the middle of its batches; then another process with another budget, whose sync stops too."""
-    monkeypatch.setattr("ragindex.sync._BATCH", 2)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 2)
     folder, documents = tmp_path / "workspace", [Document(f"d{n}", "", f"old bread {n}") for n in range(6)]
     workspace = Workspace.open(folder, cutting=None)
     workspace.add(documents)
@@ -182,7 +184,7 @@ def test_another_memory_budget_after_a_death_pins_no_half_applied_state(
         workspace.sync()
     smaller = Workspace.open(folder, store=LanceDB(memory_gib=0.5))
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr("ragindex.workspace.bring_up", _dead)
+        patch.setattr("ragindex.workspace.workspace.bring_up", _dead)
         smaller.sync()
     with pytest.warns(match="older than the corpus"):
         hits = BM25().open(Workspace.open(folder)).retrieve([Query("q", "bread")], 10)[0].hits
@@ -230,7 +232,7 @@ def test_a_part_that_was_begun_and_abandoned_is_dropped(tmp_path: Path, monkeypa
     workspace = opened(tmp_path)
     workspace.sync([BM25()])
     (abandoned,) = workspace.manifest.outdated
-    monkeypatch.setattr("ragindex.cleaning._KEEP_BEGUN", -1.0)
+    monkeypatch.setattr("ragindex.workspace.cleaning._KEEP_BEGUN", -1.0)
     workspace.add([SECRET])
     workspace.sync([BM25()])
     kept = {name.rpartition(".")[0] for name in workspace.store.names()}
@@ -325,7 +327,7 @@ def test_the_engine_is_written_to_a_few_times_however_many_batches_there_are(
     writes = list[int]()
     real = LanceCollection.upsert
     monkeypatch.setattr(LanceCollection, "upsert", lambda self, batch: (writes.append(len(batch)), real(self, batch)))
-    monkeypatch.setattr("ragindex.coverage._PENDING", 64)
+    monkeypatch.setattr("ragindex.workspace.coverage._PENDING", 64)
     coverage, again = covered(tmp_path, shares=False)
     for start in range(0, 10_000, 10):
         ids = [f"p{number}" for number in range(start, start + 10)]
@@ -389,7 +391,7 @@ def test_dead_before_cleaning_the_next_sync_cleans(tmp_path: Path, monkeypatch: 
         raise Death
 
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr("ragindex.cleaning.clean", die)
+        patch.setattr("ragindex.workspace.cleaning.clean", die)
         workspace.sync(ALL)
     workspace.close()
     del workspace
@@ -431,7 +433,7 @@ def test_a_reader_never_reads_a_collection_that_was_made_anew_under_its_version(
     """Versions begin at 1 again: a half-made collection passes the number that the reader is pinned to."""
     workspace = fresh(tmp_path, [*FIRST, SECRET])
     reader = opened(tmp_path)
-    monkeypatch.setattr("ragindex.sync._BATCH", 1)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 1)
     key = next(key for key, record in workspace.manifest.parts.items() if record.name == "passages")
     workspace.store.drop(f"{key}.records")
     with dying("cover", monkeypatch, after=False):

@@ -24,17 +24,17 @@ from made_language import answering
 from openai_server import OpenAIServer
 from pydantic import ValidationError
 
-from baselines.bm25 import BM25
-from baselines.ircot import THOUGHT, IRCoT, Merge, Thought, by_rule, merged
-from baselines.self_ask import FOLLOW_UPS
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LanguageError, UsageError
 from ragindex.filters import meta
-from ragindex.identity import tasks_of
-from ragindex.language import ledger
-from ragindex.reading import ANSWER, Numbered
+from ragindex.llm.answer_question import ANSWER, Numbered
+from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_parameters
 from ragindex.types import Document, Hit, Query
+from ragindex.workspace.part_keys import tasks_of
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.ircot import THOUGHT, IRCoT, Merge, Thought, by_rule, merged
+from ragindex_baselines.self_ask import FOLLOW_UPS
 
 THIRD = "Port Callan lies on the River Sarn."
 ANSWERED = "So the answer is: Port Callan."

@@ -13,19 +13,19 @@ from made_extractions import notes, openie, rows, spelt
 from made_language import PRICES, QUICK, answering
 from openai_server import OpenAIServer
 
-from eval import worlds
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimating import estimate
-from ragindex.language import ledger
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.parts.extractions import EXTRACT
-from ragindex.parts.judged_same_as import JudgedSameAs
-from ragindex.parts.same_as import SameAs, pair_id
+from ragindex.estimate import estimate
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.parts.triples.extractions import EXTRACT
+from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
+from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
+from ragindex_retrievers.griever.parts.same_as import SameAs, pair_id
 
 FOUND = SameAs(passage_cosine=1, cosine=0.99)
 """Passages agree by what they name alone; names of the same letters are near."""

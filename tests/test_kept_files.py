@@ -12,11 +12,12 @@ from letters import Letters
 from made_extractions import openie, spelt
 
 from ragindex.errors import StoreError
-from ragindex.parts import kept_files, phrase_graph
-from ragindex.parts.near_pairs import Pairs, near_pairs
-from ragindex.parts.phrase_graph import PhraseGraph
+from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace import versioned_files
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.hipporag.parts import phrase_graph
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
 
 A = spelt("A", "abc|rises in|xyz")
 B = spelt("B", "xyz|meets|aabc")
@@ -62,7 +63,7 @@ from pathlib import Path
 
 from test_kept_files import A, B, made
 
-from ragindex.parts import phrase_graph
+from ragindex_baselines.hipporag.parts import phrase_graph
 
 phrase_graph.near_pairs = lambda *given: os._exit(9)
 made(Path(sys.argv[1]), A, B)
@@ -99,7 +100,7 @@ def test_a_full_disk_is_found_before_anything_is_written(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(("rows", "columns", "block"), [(7, 3, 2), (7, 3, 100), (0, 3, 2), (5, 1, 1)])
 def test_rows_are_written_as_the_whole_is(rows: int, columns: int, block: int, tmp_path: Path) -> None:
     numbers = np.random.default_rng(1).standard_normal((columns, rows)).astype(np.float32).T
-    kept_files.write_numbers(tmp_path / "whole.npy", np.ascontiguousarray(numbers))
+    versioned_files.write_numbers(tmp_path / "whole.npy", np.ascontiguousarray(numbers))
     blocks = (numbers[start : start + block] for start in range(0, rows, block))
-    kept_files.write_rows(tmp_path / "blocks.npy", (rows, columns), blocks)
+    versioned_files.write_rows(tmp_path / "blocks.npy", (rows, columns), blocks)
     assert (tmp_path / "blocks.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()

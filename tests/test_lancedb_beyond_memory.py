@@ -7,15 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eval import worlds
 from ragindex.filters import All, Ids, Not, Terms
 from ragindex.interfaces import Collection, Found, Match, Nearest, Request, Schema, Where
-from ragindex.parts.passages import Passages
-from ragindex.stores import lance_index, lance_upkeep, lancedb
-from ragindex.stores.lancedb import LanceDB
-from ragindex.stores.together import together
+from ragindex.parts.text.passages import Passages
+from ragindex.stores.lancedb import index as lance_index
+from ragindex.stores.lancedb import maintenance
+from ragindex.stores.lancedb import store as lancedb
+from ragindex.stores.lancedb.store import LanceDB
+from ragindex.stores.multi_search import together
 from ragindex.types import Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), text=("text",), language="none", dimensions=4)
 RECORDS = 40
@@ -112,7 +114,7 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
 
 def test_an_index_of_vectors_is_made_anew_once_it_lacks_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what it lacks is found all the same."""
-    monkeypatch.setattr(lance_upkeep, "_ANN_FROM", 1)
+    monkeypatch.setattr(maintenance, "_ANN_FROM", 1)
     collection = filled(tmp_path, 0)
 
     def added(first: int, last: int) -> tuple[int, int]:

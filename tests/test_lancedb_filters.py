@@ -9,8 +9,8 @@ from hypothesis import strategies as some
 
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
 from ragindex.interfaces import Collection, Schema, Where
-from ragindex.stores import lancedb
-from ragindex.stores.lancedb import LanceDB
+from ragindex.stores.lancedb import store
+from ragindex.stores.lancedb.store import LanceDB
 
 RECORDS = 24
 IDS = [f"r{number:02d}" for number in range(RECORDS)]
@@ -57,7 +57,7 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> tuple[Collection, C
     """In memory; beyond it without indexes of lookups; beyond it with them."""
     made = [filled(tmp_path_factory.mktemp("memory"), 1), filled(tmp_path_factory.mktemp("bare"), 0)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lancedb, "_LOOKUPS_FROM", 1)
+        patch.setattr(store, "_LOOKUPS_FROM", 1)
         made.append(filled(tmp_path_factory.mktemp("indexed"), 0))
     return made[0], made[1], made[2]
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ragindex.interfaces import Schema
-from ragindex.stores.lancedb import LanceDB
+from ragindex.stores.lancedb.store import LanceDB
 
 SCHEMA = Schema(stored=("text",))
 

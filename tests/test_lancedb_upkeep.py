@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ragindex.errors import StoreError
 from ragindex.filters import Ids, Not, Terms
 from ragindex.interfaces import Collection, Found, Match, Nearest, Request, Schema, Where
-from ragindex.stores import lance_files, lance_upkeep
-from ragindex.stores import lancedb as module
-from ragindex.stores.lancedb import LanceDB, LanceStore
+from ragindex.stores.lancedb import files, maintenance
+from ragindex.stores.lancedb import store as module
+from ragindex.stores.lancedb.store import LanceDB, LanceStore
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), text=("text",), language="none", dimensions=2)
 WORDS = ("rye", "oak", "fen", "tor", "ash")
@@ -38,7 +38,7 @@ def size(store: LanceStore, name: str = "some") -> int:
 
 
 def versions(store: LanceStore, name: str = "some") -> set[int]:
-    return set(lance_files.versions(store.place(name)))
+    return set(files.versions(store.place(name)))
 
 
 # ---------------------------------------------------------------- exact, whatever was written
@@ -47,11 +47,11 @@ def versions(store: LanceStore, name: str = "some") -> set[int]:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every threshold so low that a handful of records crosses it in some histories and not in others."""
-    monkeypatch.setattr(lance_upkeep, "_FEW_UNLIKE", 4)
-    monkeypatch.setattr(lance_upkeep, "_MANY_UNLIKE", 6)
-    monkeypatch.setattr(lance_upkeep, "_FRAGMENTS", 4)
-    monkeypatch.setattr(lance_upkeep, "_DELETED", 0.4)
-    monkeypatch.setattr(lance_upkeep, "_ANN_FROM", 8)
+    monkeypatch.setattr(maintenance, "_FEW_UNLIKE", 4)
+    monkeypatch.setattr(maintenance, "_MANY_UNLIKE", 6)
+    monkeypatch.setattr(maintenance, "_FRAGMENTS", 4)
+    monkeypatch.setattr(maintenance, "_DELETED", 0.4)
+    monkeypatch.setattr(maintenance, "_ANN_FROM", 8)
     monkeypatch.setattr(module, "_LOOKUPS_FROM", 6)
 
 
@@ -136,7 +136,7 @@ def test_filters_see_every_record_that_the_index_of_text_knows(tmp_path: Path, m
     """LanceDB's search of that index goes by the indexes of ids and keywords alone, which may be older."""
     monkeypatch.setattr(module, "_LOOKUPS_FROM", 1)
     for name in ("_FEW_UNLIKE", "_MANY_UNLIKE"):
-        monkeypatch.setattr(lance_upkeep, name, 0)
+        monkeypatch.setattr(maintenance, name, 0)
     collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
     for letter, count in (("r", 100), ("s", 8)):
         collection.upsert(records({f"{letter}{n:03d}": f"oak {letter} {n}" for n in range(count)}))
@@ -205,16 +205,16 @@ def test_bytes_are_those_of_the_version_read(tmp_path: Path) -> None:
 def test_small_fragments_are_written_together_and_large_ones_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_upkeep, "_FRAGMENTS", 6)
+    monkeypatch.setattr(maintenance, "_FRAGMENTS", 6)
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
     collection.upsert(records({f"r{n:03d}": f"oak w{n}" for n in range(100)}))
     collection.finish()
-    (large,) = lance_files.version(store.place("some"), collection.version).fragments
+    (large,) = files.version(store.place("some"), collection.version).fragments
     for number in range(40):
         collection.upsert(records({f"s{number:03d}": f"fen w{number}"}))
         collection.finish()
-        now = lance_files.version(store.place("some"), collection.version)
+        now = files.version(store.place("some"), collection.version)
         assert len(now.fragments) <= 7
         assert large in now.fragments
     assert collection.count() == 140
@@ -289,10 +289,10 @@ def test_nothing_is_removed_where_the_files_are_not_understood(tmp_path: Path, h
     if how == "file":
         next((folder / "data").glob("*.lance")).unlink()
     if how == "manifest":
-        lance_files.version(folder, newest - 1).path.write_bytes(b"something else" * 9)
+        files.version(folder, newest - 1).path.write_bytes(b"something else" * 9)
     left = sorted(folder.rglob("*"))
     with pytest.raises(ValueError, match="manifest|which is not there|records where LanceDB counts"):
-        lance_files.remove_all_but(folder, {newest}, 7 if how == "rows" else 2)
+        files.remove_all_but(folder, {newest}, 7 if how == "rows" else 2)
     assert sorted(folder.rglob("*")) == left
 
 
@@ -317,13 +317,13 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     made_from = collection.version
     collection.finish()
     collection.delete(["a"])
-    now = lance_files.version(store.place("some"), collection.version)
+    now = files.version(store.place("some"), collection.version)
     table = lancedb.connect(tmp_path).open_table("some")
-    assert set(lance_files.versions(store.place("some"))) == {one["version"] for one in table.list_versions()}
+    assert set(files.versions(store.place("some"))) == {one["version"] for one in table.list_versions()}
     assert (now.number, now.rows, now.written) == (table.version, table.count_rows(), 2)
     assert {(one.name, one.index_uuid) for one in table.list_indices()} == {
         (one.name, one.uuid) for one in now.indexes.values()
     }
     assert now.indexes["tokens_idx"].made_from == made_from
     with pytest.raises(ValueError, match="some has no version 99 any more"):
-        lance_files.version(store.place("some"), 99)
+        files.version(store.place("some"), 99)

@@ -12,13 +12,14 @@ from made_language import ECHO, PRICES, PROMPT, QUICK, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, chat, cut, drop, says, slow, status, usage
 from pydantic import BaseModel
 
+from ragindex.accounting import ledger
+from ragindex.accounting.ledger import Tally
 from ragindex.errors import LanguageError, ServiceError, UsageError
-from ragindex.language import accepting, ledger
-from ragindex.language.ledger import Tally
-from ragindex.language.offline import Offline
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import Failure, Task
+from ragindex.llm import endpoint_features
+from ragindex.llm.offline import Offline
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Failure, Task
 from ragindex.types import Usage
 
 TEXT = {"text": "one two"}
@@ -26,7 +27,7 @@ TEXT = {"text": "one two"}
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)

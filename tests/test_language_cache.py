@@ -17,13 +17,14 @@ import pytest
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, chat, slow, status
 
+from ragindex.accounting import ledger
 from ragindex.errors import DataError, LanguageError, ServiceError, StoreError
-from ragindex.language import accepting, claims, ledger
-from ragindex.language.cache import Answer, Cache, Held, NoCache, Origin, held, prune, size
-from ragindex.language.handing_on import export_calls, import_calls
-from ragindex.language.prices import Price, Prices
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import Failure, Task
+from ragindex.llm import endpoint_features, key_locks
+from ragindex.llm.cache import Answer, Cache, Held, NoCache, Origin, held, prune, size
+from ragindex.llm.export import export_calls, import_calls
+from ragindex.llm.prices import Price, Prices
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Failure, Task
 from ragindex.types import Usage
 
 TEXT = {"text": "one two"}
@@ -37,7 +38,7 @@ def key(number: int) -> str:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         yield running
@@ -47,7 +48,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def test_a_second_run_costs_nothing_and_needs_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     path, inputs = tmp_path / "calls.sqlite", texts(20)
     with OpenAIServer() as server:
@@ -55,7 +56,7 @@ def test_a_second_run_costs_nothing_and_needs_no_server(tmp_path: Path, monkeypa
         with ledger.recording() as paid:
             answers = opened(server, path).map(ECHO, inputs)
     monkeypatch.delenv("OPENAI_API_KEY")
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     with ledger.recording() as tally:
         assert opened(server, path).map(ECHO, inputs) == answers == [Echo(text="x")] * 20
     assert (paid.calls, paid.replayed, tally.calls, tally.replayed) == (20, 0, 20, 20)
@@ -248,7 +249,7 @@ def test_claims_are_held_by_one_thread(tmp_path: Path) -> None:
 
     def work(number: int) -> None:
         nonlocal inside, most
-        with claims.held(tmp_path / "file", key(number % 2)):
+        with key_locks.held(tmp_path / "file", key(number % 2)):
             with lock:
                 inside, most = inside + 1, max(most, inside + 1)
             time.sleep(0.005)
@@ -263,11 +264,11 @@ def test_claims_are_held_by_one_thread(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_claims_are_held_by_one_process(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    with claims.held(tmp_path / "file", key(1)):
+    with key_locks.held(tmp_path / "file", key(1)):
         child = os.fork()
         if child == 0:
             for number in (2, 1):
-                with claims.held(tmp_path / "file", key(number)):
+                with key_locks.held(tmp_path / "file", key(number)):
                     os.write(writing, str(number).encode())
             os._exit(0)
         assert os.read(reading, 1) == b"2"  # another key is free

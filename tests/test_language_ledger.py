@@ -16,12 +16,13 @@ from made_language import PROMPT, Echo
 from pydantic import BaseModel, Field, RootModel
 from tiktoken import Encoding
 
+from ragindex.accounting import ledger
+from ragindex.accounting.ledger import Entry, Lanes
 from ragindex.errors import DataError, UsageError
-from ragindex.language import ledger, prices, tokens
-from ragindex.language.ledger import Entry, Lanes
-from ragindex.language.prices import Price, Prices
-from ragindex.language.schema import closed, schema_text
-from ragindex.language.tasks import Message, Task, render
+from ragindex.llm import prices, tokens
+from ragindex.llm.prices import Price, Prices
+from ragindex.llm.schema import closed, schema_text
+from ragindex.llm.tasks import Message, Task, render
 from ragindex.types import Usage
 
 CALL = Entry("echo", "small", input_tokens=10, cached_tokens=4, output_tokens=5, money=0.5, seconds=2.0)

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, slow, status
 
+from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
-from ragindex.language import accepting, ledger
-from ragindex.language.budget import Budget
-from ragindex.language.cache import Cache
-from ragindex.language.limits import Bucket, Clock, Limits, StoppedError, sleep, stopping
-from ragindex.language.setting import Setting
-from ragindex.services import Trouble, TroubleError, delay, retry_after, retrying
+from ragindex.http import Trouble, TroubleError, delay, retry_after, retrying
+from ragindex.llm import endpoint_features
+from ragindex.llm.budget import Budget
+from ragindex.llm.cache import Cache
+from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, sleep, stopping
+from ragindex.llm.settings import Setting
 
 
 class Time:
@@ -37,7 +38,7 @@ class Time:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         yield running

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from ragindex.encoders.common import encodable
-from ragindex.language.parsing import UnusableError, read_json
-from ragindex.language.repairing import repaired
+from ragindex.canonical import encodable
+from ragindex.llm.parse_output import UnusableError, read_json
+from ragindex.llm.repair_json import repaired
 
 
 class Triple(BaseModel):

@@ -17,9 +17,10 @@ import pytest
 from made_language import ECHO, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, Received, chat, cut, drop, slow, status
 
-from ragindex.language import accepting, ledger
-from ragindex.language.cache import Cache, held
-from ragindex.language.tasks import Failure
+from ragindex.accounting import ledger
+from ragindex.llm import endpoint_features
+from ragindex.llm.cache import Cache, held
+from ragindex.llm.tasks import Failure
 from ragindex.types import Usage
 
 CHILD = Path(language_child.__file__)
@@ -27,7 +28,7 @@ CHILD = Path(language_child.__file__)
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CHILD.parent), *sys.path]))
     with OpenAIServer() as running:

@@ -11,20 +11,21 @@ import pytest
 from made_language import ECHO, Echo, opened
 from openai_server import OpenAIServer, chat, says, status
 
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.errors import RagindexError
-from ragindex.language import accepting, ledger
-from ragindex.language.cache import Cache
-from ragindex.language.handing_on import export_calls
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.tasks import Failure
+from ragindex.llm import endpoint_features
+from ragindex.llm.cache import Cache
+from ragindex.llm.export import export_calls
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.tasks import Failure
+from ragindex.plugins import registry
 
 PLANTED = "sk-planted/0123456789+abcdef"
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setattr(openai_server, "KEY", PLANTED)
     monkeypatch.setenv("OPENAI_API_KEY", PLANTED)
     with OpenAIServer() as running:
@@ -56,7 +57,7 @@ def test_a_server_that_repeats_the_key(
     server.choose = lambda received, earlier: leak
     path = tmp_path / "calls.sqlite"
     language = opened(server, path, retries=1)
-    shown = [repr(language), language.id, repr(vars(language)), repr(accepting._memories)]
+    shown = [repr(language), language.id, repr(vars(language)), repr(endpoint_features._memories)]
     with caplog.at_level(logging.DEBUG), ledger.recording() as tally:
         try:
             shown.append(repr(language.run(ECHO, {"text": "one"})))

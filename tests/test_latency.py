@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval import environment, latency
-from eval.latency import OpenedLater, Timing
 from ragindex.errors import ServiceError
 from ragindex.interfaces import Part
-from ragindex.plugin import Plugin
+from ragindex.plugins.base import Plugin
 from ragindex.types import Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.run import environment, latency
+from ragindex_eval.run.latency import OpenedLater, Timing
 
 QUERIES = [Query(f"q{number}", f"What is {number}?") for number in range(4)]
 

@@ -9,13 +9,13 @@ import pytest
 from letters import ENCODED, Letters
 from made_extractions import imported, openie, spelt
 
-from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.interfaces import Nearest
-from ragindex.parts.name_vectors import Names, NameVectors
-from ragindex.parts.triples import Triples
+from ragindex.parts.triples.triples import Triples
+from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.parts.name_vectors import Names, NameVectors
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
 B = spelt("B", "rhine|Rises In|Mont  Blanc", "Alps|is|Alps")
@@ -92,7 +92,7 @@ def test_the_law(tmp_path: Path) -> None:
 
 def test_more_names_than_are_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = held(made(tmp_path, [A, B], NameVectors()), NameVectors())
-    monkeypatch.setattr("ragindex.parts.encoded_names._BLOCK", 2)
+    monkeypatch.setattr("ragindex.parts.vectors.encoded_names._BLOCK", 2)
     (tmp_path / "other").mkdir()
     assert held(made(tmp_path / "other", [A, B], NameVectors()), NameVectors()) == whole
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.parts import near_pairs as module
-from ragindex.parts.near_pairs import Pairs, near_pairs
+from ragindex.parts.vectors import similar_pairs as module
+from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
 
 
 def plainly(vectors: np.ndarray, least: float, most: int) -> dict[tuple[int, int], float]:

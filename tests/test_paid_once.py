@@ -24,8 +24,8 @@ from rerank_server import reranking
 from test_language_cache import ANSWER, ORIGIN, key
 
 from ragindex.errors import StoreError
-from ragindex.language import accepting, claims
-from ragindex.language.cache import Cache
+from ragindex.llm import endpoint_features, key_locks
+from ragindex.llm.cache import Cache
 
 PATHS = ("same", "folder", "link", "dots", "relative")
 """How the second cache is told of the file of the first."""
@@ -33,7 +33,7 @@ PATHS = ("same", "folder", "link", "dots", "relative")
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     for name in ("OPENAI_API_KEY", "RERANK_API_KEY"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(paying.__file__).parent), *sys.path]))
@@ -203,13 +203,16 @@ def test_a_cache_that_is_forgotten_drops_nobodys_claim(how: str, tmp_path: Path)
 def test_nothing_stays_open_when_no_claim_is_held(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for number in range(50):
-        with claims.held(tmp_path / "calls.sqlite", key(number)), claims.held(tmp_path / f"{number}", key(number)):
+        with (
+            key_locks.held(tmp_path / "calls.sqlite", key(number)),
+            key_locks.held(tmp_path / f"{number}", key(number)),
+        ):
             pass
-    assert (len(os.listdir("/proc/self/fd")), claims._files) == (before, {})
+    assert (len(os.listdir("/proc/self/fd")), key_locks._files) == (before, {})
 
 
 def test_a_claim_is_given_back_where_the_work_fails(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), claims.held(tmp_path / "calls.sqlite", key(1)):
+    with pytest.raises(ZeroDivisionError), key_locks.held(tmp_path / "calls.sqlite", key(1)):
         _ = 1 / 0
     assert not kept_out(tmp_path / "calls.sqlite", 1)
 
@@ -219,21 +222,21 @@ def test_a_file_of_claims_that_is_deleted_while_somebody_waits(tmp_path: Path) -
     path, inside, order = tmp_path / "calls.sqlite", threading.Event(), []
 
     def wait() -> None:
-        with claims.held(path, key(1)):
+        with key_locks.held(path, key(1)):
             order.append(kept_out(path, 1))
             inside.set()
 
-    with claims.held(path, key(1)):
+    with key_locks.held(path, key(1)):
         thread = threading.Thread(target=wait)
         thread.start()
-        while next(iter(claims._files.values())).users < 2:
+        while next(iter(key_locks._files.values())).users < 2:
             pass
         Path(f"{path}.claims").unlink()
         Path(f"{path}.claims").touch()
         assert not inside.is_set()
     thread.join()
     assert order == [True]
-    assert claims._files == {}
+    assert key_locks._files == {}
 
 
 # ---------------------------------------------------------------- forks
@@ -278,11 +281,11 @@ def test_children_that_are_forked_while_threads_are_at_work(tmp_path: Path) -> N
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_holds_no_claim_of_its_parents_and_drops_none(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
-    with claims.held(path, key(1)):
+    with key_locks.held(path, key(1)):
         child = os.fork()
         if child == 0:
             signal.alarm(20)
-            with claims.held(path, key(2)):
+            with key_locks.held(path, key(2)):
                 os._exit(0 if kept_out(path, 1) and kept_out(path, 2) else 1)
         assert ended(child) == 0
         assert kept_out(path, 1)
@@ -294,13 +297,13 @@ def test_a_child_holds_no_claim_of_its_parents_and_drops_none(tmp_path: Path) ->
 def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path: Path) -> None:
     """The block in which the parent has forked ends in the child too."""
     path = tmp_path / "calls.sqlite"
-    with claims.held(path, key(1)):
+    with key_locks.held(path, key(1)):
         child = os.fork()
     if child == 0:
-        with claims.held(path, key(1)):
+        with key_locks.held(path, key(1)):
             os._exit(0)
     assert ended(child) == 0
-    assert claims._files == {}
+    assert key_locks._files == {}
 
 
 # ---------------------------------------------------------------- a database has one name

@@ -14,17 +14,19 @@ from letters import ENCODED, Letters
 from made_extractions import asking, imported, openie, rows, spelt
 from openai_server import KEY, OpenAIServer, chat
 
-from ragindex import registry, sync
+from ragindex import canonical
 from ragindex.errors import UsageError
 from ragindex.filters import Terms, meta
-from ragindex.parts.extracted import from_json
-from ragindex.parts.extractions import Extractions
-from ragindex.parts.partial_triples import PartialTriples, partial_id
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
-from ragindex.stores.lancedb import LanceCollection
+from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.triple_json import from_json
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.stores.lancedb.store import LanceCollection
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace import sync
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.parts.partial_triples import PartialTriples, partial_id
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
 B = spelt("B", "Rhône|rises in|Alps", "Rhine|rises in|Basel")
@@ -99,7 +101,7 @@ def test_a_record_a_passage(tmp_path: Path) -> None:
 
 
 def test_ids_are_those_of_entity_predicate_and_direction() -> None:
-    assert partial_id("Rhine", "rises in", False) == registry.digest(["Rhine", "rises in", False])
+    assert partial_id("Rhine", "rises in", False) == canonical.digest(["Rhine", "rises in", False])
     assert partial_id("Rhine", "rises in", True, "A#1") == f"A#1#{partial_id('Rhine', 'rises in', True)}"
     assert len({partial_id(*one, inverse) for one in (("a b", "c"), ("a", "b c")) for inverse in (True, False)}) == 4
 
@@ -188,7 +190,7 @@ def test_any_corpus_after_any_changes(states: Any, entity_key: Any, part: Partia
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_law(part: PartialTriples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragindex.sync._BATCH", 3)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 3)
     changed = Document("A", "", "Rhine|reaches|Basel", {"id": "other", "year": 1900})
     documents = [A, B, D, *(spelt(f"{n}", f"Rhine|flows past|town {n}", f"town {n}|lies in|Alps") for n in range(4))]
     vectors, hybrid = Vectors(of=part), registry.scheme(f"hybrid(over={registry.label(part)})")
@@ -244,7 +246,7 @@ def test_only_what_is_touched_is_made_again(
     workspace.add([spelt("A", "Rhine|reaches|Basel")])
     touched = {"Rhine rises in", "rises in Alps", "Rhine reaches", "reaches Basel"}
     assert written(part, workspace, monkeypatch) == touched
-    monkeypatch.setattr("ragindex.parts.partial_triples._MOST_TERMS", 0)  # all records are looked at
+    monkeypatch.setattr("ragindex_retrievers.griever.parts.partial_triples._MOST_TERMS", 0)  # all records are looked at
     workspace.add([A])
     assert written(part, workspace, monkeypatch) == touched - {"reaches Basel"} | {"reaches Rotterdam"}
     assert len(rows(workspace, part)) == {"corpus": 6, "passage": 8}[part.scope]
@@ -254,7 +256,7 @@ def test_partials_of_one_block_and_of_many(tmp_path: Path, monkeypatch: pytest.M
     documents = [spelt(f"{n:02}", *(f"x{n % 7}|p{i}|y{n * i % 5}" for i in range(n % 4))) for n in range(40)]
     found = []
     for block in (1, 8192):
-        monkeypatch.setattr("ragindex.parts.partial_triples._BLOCK", block)
+        monkeypatch.setattr("ragindex_retrievers.griever.parts.partial_triples._BLOCK", block)
         workspace = made(tmp_path / str(block), *documents)
         workspace.sync([PartialTriples()])
         found.append(rows(workspace, PartialTriples()))
@@ -312,8 +314,8 @@ def test_a_sync_that_dies(
     owner: Any, name: str, whether: Any, undisturbed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While all is made, and while some is: then the passage that was about to come is gone for good, or another."""
-    monkeypatch.setattr("ragindex.sync._BATCH", 1)
-    monkeypatch.setattr("ragindex.parts.partial_triples._BLOCK", 2)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 1)
+    monkeypatch.setattr("ragindex_retrievers.griever.parts.partial_triples._BLOCK", 2)
     part, vectors = PartialTriples(), Vectors(of=PartialTriples())
     workspace = made(tmp_path, A, B, encoder=Letters())
     for change in (lambda: None, lambda: (workspace.add([C]), workspace.remove(["B"]))):

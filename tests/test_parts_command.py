@@ -11,11 +11,12 @@ from made_extractions import openie, spelt
 from made_trees import Compass, around, at
 from rich.console import Console
 
-from ragindex import registry, tree_view
-from ragindex.parts.same_as import SameAs
+from ragindex.cli import show_tree
+from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS as DOCUMENTS_OF_CHECKS
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.parts.same_as import SameAs
 
 NASTY = "[red]Burma[/red] \x1b[31m(x)"
 DOCUMENTS = (
@@ -147,14 +148,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Workspace.open(tree, encoder=Compass()) as workspace:
-        counts, roots = tree_view.folded(workspace.open_part(registry.part(SMALL)))
+        counts, roots = show_tree.folded(workspace.open_part(registry.part(SMALL)))
     assert counts == {"levels": {"0": 21, "1": 3, "2": 1}, "alone": 1}
     (root,) = roots
     assert (root["level"], root["children"], root["passages"]) == (2, 3, 20)
     assert [(one["level"], one["children"], one["passages"]) for one in root["below"]] == [(1, 9, 9)] * 2 + [(1, 3, 3)]
     assert [one["below"] for one in root["below"]] == [[], [], []]
     assert root["below"][2]["text"] == "c1 @0.100,0.000,1.000 c2 @-0.050,0.087,1.000 c3 @-0.050,-0.087,1.000"
-    text = drawn_as_text(tree_view.drawn(counts, roots, roots))
+    text = drawn_as_text(show_tree.drawn(counts, roots, roots))
     assert text.splitlines()[0] == (
         "Nodes: 21 on level 0, 3 on level 1, 1 on level 2. No summary is made of 1 of the leaves."
     )
@@ -163,7 +164,7 @@ def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         *("├── level 1, 9 children, 9 passages, " + one["id"][:1] for one in root["below"][:2]),
         "└── level 1, 3 children, 3 passages, " + root["below"][2]["id"][:1],
     ]
-    assert drawn_as_text(tree_view.drawn(counts, roots, [])).splitlines()[1:] == ["and 1 roots more"]
+    assert drawn_as_text(show_tree.drawn(counts, roots, [])).splitlines()[1:] == ["and 1 roots more"]
 
 
 def drawn_as_text(value: Any) -> str:

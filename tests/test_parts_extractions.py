@@ -10,24 +10,24 @@ import pytest
 from made_extractions import asking, imported, notes, openie, rows, spells_out, spelt
 from openai_server import KEY, OpenAIServer, chat
 
-from baselines.bm25 import BM25
-from ragindex import sync
-from ragindex.language import accepting
-from ragindex.parts import extractions
-from ragindex.parts.extracted import from_json
-from ragindex.parts.extractions import Extractions
-from ragindex.parts.triple_graph import TripleGraph
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
+from ragindex.llm import endpoint_features
+from ragindex.parts.triples import extractions
+from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.triple_json import from_json
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
 from ragindex.types import Document, Query, Triple
-from ragindex.workspace import Workspace
+from ragindex.workspace import sync
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
 
 FIELDS = ("entities", "triples", "passage_ids", "doc_ids", "source", "kept", "dropped")
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         running.write = spells_out

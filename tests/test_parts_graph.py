@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_extractions import imported, notes, openie, spelt
 
-from ragindex.durable import MendedWarning
+from ragindex.durable_files import MendedWarning
 from ragindex.errors import DamagedError, StoreError
-from ragindex.parts import sparse_graph
-from ragindex.parts.sparse_graph import SparseGraph
-from ragindex.parts.triple_graph import StoreGraph, TripleGraph
-from ragindex.parts.triples import Triples
+from ragindex.parts.triples import sparse_graph
+from ragindex.parts.triples.sparse_graph import SparseGraph
+from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
-from ragindex.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|is the same as|Rhine")
 B = spelt("B", "Alps|hold|Mont Blanc", "rhine|is|river")

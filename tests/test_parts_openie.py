@@ -10,9 +10,9 @@ from made_extractions import asking, imported, notes, rows, spelt
 from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import DataError
-from ragindex.parts.extractions import Extractions
-from ragindex.parts.openie import read_openie
-from ragindex.parts.triples import Triples
+from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.openie import read_openie
+from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
 
 

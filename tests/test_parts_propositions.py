@@ -9,16 +9,16 @@ import pytest
 from made_extractions import asking, notes, rows
 from openai_server import KEY, OpenAIServer, chat
 
-from baselines.bm25 import BM25
-from ragindex import registry
 from ragindex.corpus import Cutting
-from ragindex.language import accepting
-from ragindex.parts.preceding import Preceding
-from ragindex.parts.propositions import Propositions
-from ragindex.parts.vectors import Vectors
+from ragindex.llm import endpoint_features
+from ragindex.parts.text.preceding import Preceding
+from ragindex.parts.text.propositions import Propositions
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.testing import CHECKS, check_bad_input, check_batches, check_parameters
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
 
 FIELDS = ("text", "entities", "position", "passage_ids", "doc_ids", "kind", "title", "metadata")
 MILLER = Document("a", "Ada Miller", "Ada Miller was a glass painter. She was born in Lindau.", {"page": 3})
@@ -56,7 +56,7 @@ def test_the_contract_of_a_scheme_holds_over_propositions(check: Any, tmp_path: 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         monkeypatch.setenv("EMBEDDING_BASE_URL", running.url)

@@ -8,11 +8,11 @@ import pytest
 from made_extractions import imported, openie, rows, spelt
 from openai_server import KEY, OpenAIServer
 
-from ragindex import registry
 from ragindex.filters import Terms, meta
 from ragindex.interfaces import Where
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.testing import assert_same, check_batches, check_filter, check_hits, check_parameters
 from ragindex.types import Document, Query
 
@@ -113,7 +113,7 @@ def test_the_contract_of_a_scheme_holds_over_triples(method: str, check: Any, tm
 
 
 def test_the_law(encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragindex.sync._BATCH", 2)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 2)
     names = ["Rhine", "Alps", "Basel", "Oslo", "Mont Blanc", "harbour"]
     documents = [
         spelt(f"d{n}", *(f"{names[(n + i) % 6]}|verb{n % 4}|{names[(n * i) % 6]}" for i in range(n % 4)))

@@ -15,14 +15,15 @@ from letters import ENCODED, Letters
 from made_extractions import openie, spelt
 from test_near_pairs import plainly
 
-from ragindex.durable import MendedWarning
+from ragindex.durable_files import MendedWarning
 from ragindex.errors import StoreError
-from ragindex.parts import encoded_names, near_pairs, phrase_graph
-from ragindex.parts.encoded_names import Coder, distinct
-from ragindex.parts.near_pairs import Pairs
-from ragindex.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
+from ragindex.parts.vectors import encoded_names, similar_pairs
+from ragindex.parts.vectors.encoded_names import Coder, distinct
+from ragindex.parts.vectors.similar_pairs import Pairs
 from ragindex.types import Document
-from ragindex.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex_baselines.hipporag.parts import phrase_graph
+from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
 
 A = spelt("A", "abc|rises in|xyz", "ABC|is  near|xyz", "abc|is|abc")
 B = spelt("B", " xyz |meets|aabc", "1871|was before|12 May 1899")
@@ -123,8 +124,8 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phrase_graph, "_BLOCK", 5)
     monkeypatch.setattr(phrase_graph, "_SPELT", 3)
     monkeypatch.setattr(encoded_names, "_BLOCK", 4)
-    monkeypatch.setattr(near_pairs, "_WAITING", 3)
-    monkeypatch.setattr(near_pairs, "_SIFTED", 9)
+    monkeypatch.setattr(similar_pairs, "_WAITING", 3)
+    monkeypatch.setattr(similar_pairs, "_SIFTED", 9)
 
 
 def spoken(numbers: Sequence[int]) -> list[Document]:

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from openai_server import Answer, Fault, OpenAIServer, Received, status
 from rerank_server import reranking
 
-from eval import commands
-from eval.tracking import TrackingWarning, track
-from ragindex import registry
 from ragindex.errors import DataError, RagindexError, UsageError
-from ragindex.hiding import bare, hidden, holds_secret
-from ragindex.language import accepting
-from ragindex.plugin import Plugin
-from ragindex.tracing import TracingWarning, autolog
+from ragindex.llm import endpoint_features
+from ragindex.mlflow_tracing import TracingWarning, autolog
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.redaction import bare, hidden, holds_secret
+from ragindex_eval.cli import compare
+from ragindex_eval.mlflow_tracking import TrackingWarning, track
 
 PLANTED = "planted/s3cret+0123456789"
 QUOTED = quote(PLANTED, safe="")
@@ -49,8 +49,8 @@ ADDRESSES = {
 }
 pytestmark = pytest.mark.filterwarnings(
     "ignore",  # mlflow's dependencies deprecate one another
-    "always::eval.tracking.TrackingWarning",
-    "always::ragindex.tracing.TracingWarning",
+    "always::ragindex_eval.mlflow_tracking.TrackingWarning",
+    "always::ragindex.mlflow_tracing.TracingWarning",
     "error::pytest.PytestUnhandledThreadExceptionWarning",
 )
 
@@ -75,15 +75,15 @@ def tracing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def desk(tmp_path: Path, tracing: None, monkeypatch: pytest.MonkeyPatch) -> Path:
-    tracked = commands.track
+    tracked = compare.track
     folder = make_desk(tmp_path, monkeypatch)
-    monkeypatch.setattr(commands, "track", tracked)
+    monkeypatch.setattr(compare, "track", tracked)
     for name in list(os.environ):
         if name.endswith(("_URL", "_KEY", "_PROXY", "_URI", "_USER", "_PASSWORD", "_proxy")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")  # mlflow keeps what a relative one was
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     return folder
 
 
@@ -312,7 +312,7 @@ def test_a_tracker_with_a_password(how: str, desk: Path, monkeypatch: pytest.Mon
 
 
 def test_a_tracker_that_works_is_named_without_its_password(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "track", lambda study: "run")
+    monkeypatch.setattr(compare, "track", lambda study: "run")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", TRACKERS["a database"])
     done = ragindex("compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--methods", "bm25")
     assert (
@@ -324,15 +324,18 @@ def test_a_tracker_that_works_is_named_without_its_password(desk: Path, monkeypa
 
 def test_warnings_of_trackers_are_kinds_of_ours() -> None:
     """So that commands show them."""
-    assert {kind.__module__.partition(".")[0] for kind in (TrackingWarning, TracingWarning)} == {"eval", "ragindex"}
-    assert track is commands.track
+    assert {kind.__module__.partition(".")[0] for kind in (TrackingWarning, TracingWarning)} == {
+        "ragindex_eval",
+        "ragindex",
+    }
+    assert track is compare.track
 
 
 # ---------------------------------------------------------------- what others say
 
 
 def test_an_error_of_anybody_in_results_and_traces(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from baselines import bm25
+    from ragindex_baselines import bm25
 
     def failing(*_: Any) -> Any:
         try:
@@ -352,8 +355,8 @@ def test_an_error_of_anybody_in_results_and_traces(desk: Path, monkeypatch: pyte
 
 CRASH = """
 import sys, threading
-from ragindex import cli, console
-from ragindex.plugin import Plugin
+from ragindex.cli import console, main
+from ragindex.plugins.base import Plugin
 
 def crash():
     try:

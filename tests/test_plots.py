@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.plots import Axis, Curve, Dot, Figure, Group, Point, curves, dots, placing, scatter, svg
-from eval.plots.axes import at_values, scale
+from ragindex_eval.report.plots import Axis, Curve, Dot, Figure, Group, Point, curves, dots, placing, scatter, svg
+from ragindex_eval.report.plots.axes import at_values, scale
 
 PERCENT = Axis("R@5, percent", low=0.0, high=100.0)
 MILLISECONDS = Axis("milliseconds", log=True)

@@ -17,22 +17,24 @@ from command_line import make_desk, ragindex
 from letters import LettersEncoder
 from made_language import PROMPT, Echo, by_rule
 
-from baselines.bm25 import BM25
-from eval import methods
-from eval.comparison import Comparison
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
-from ragindex import doctor, plugin_code, registry, testing
+from ragindex import testing
+from ragindex.cli import doctor
 from ragindex.corpus import Corpus
-from ragindex.encoders.fitting import Encoders
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError
-from ragindex.identity import Means, part_key
 from ragindex.interfaces import Part, Retriever
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import Task
-from ragindex.plugin import Plugin
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Task
+from ragindex.plugins import code_fingerprint, registry
+from ragindex.plugins.base import Plugin
 from ragindex.types import Hit, Query, Retrieval
-from ragindex.workspace import StaleWarning, Workspace
+from ragindex.workspace.encoder import Encoders
+from ragindex.workspace.part_keys import Means, part_key
+from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.results.model import Comparison
+from ragindex_eval.run import methods
+from ragindex_eval.run.compare import compare
 
 QUERIES = tuple(Query(f"q{n}", text) for n, text in enumerate(testing.QUESTIONS))
 GOLD = {query.id: Gold(frozenset({"d06"})) for query in QUERIES}
@@ -71,7 +73,7 @@ class Installed:
         for name in [one for one in sys.modules if one.partition(".")[0] in names]:
             del sys.modules[name]
         importlib.invalidate_caches()
-        plugin_code._distributions.cache_clear()
+        code_fingerprint._distributions.cache_clear()
         registry._table.cache_clear()
 
 
@@ -84,15 +86,15 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
     yield Installed(folder)
     for name in [one for one in sys.modules if one.startswith("another_")]:
         del sys.modules[name]
-    plugin_code._distributions.cache_clear()
+    code_fingerprint._distributions.cache_clear()
     registry._table.cache_clear()
 
 
 TURNED = """
 from typing import Any, ClassVar
 from dataclasses import dataclass, replace
-from baselines.bm25 import BM25
-from ragindex.plugin import Plugin
+from ragindex_baselines.bm25 import BM25
+from ragindex.plugins.base import Plugin
 from ragindex.types import Retrieval
 
 class Turned(Plugin):
@@ -167,22 +169,22 @@ def test_every_module_that_is_imported_counts_and_no_other(installed: Installed,
     installed.distribution("another-a", "", files)
     installed.distribution("another-other", "", {"another_other.py": ""})
     installed.write("another_beside.py", "")
-    before = plugin_code.of(thing("another_a"))
+    before = code_fingerprint.of(thing("another_a"))
     installed.reload("another_a", "another_c", "another_beside")
-    assert plugin_code.of(thing("another_a")) == before
+    assert code_fingerprint.of(thing("another_a")) == before
     edited = "# edited\n" + (installed.folder / file).read_text()
     installed.write(file, edited)
     loaded = file.startswith(("another_a/__init__", "another_a/left", "another_c", "another_beside"))
     if loaded:  # what runs is what was there when it was loaded
-        assert plugin_code.of(thing("another_a")) == before
+        assert code_fingerprint.of(thing("another_a")) == before
     installed.reload("another_a", "another_c", "another_beside")
-    assert (plugin_code.of(thing("another_a")) != before) == counts
+    assert (code_fingerprint.of(thing("another_a")) != before) == counts
 
 
 def test_ours_are_known_by_their_version_alone() -> None:
     for group in ("schemes", "parts", "encoders", "stores", "llms"):
         for name in (one for one in registry.names(group) if one != "spoilt"):  # type: ignore[arg-type]
-            assert plugin_code.of(registry.load(group, name)) is None  # type: ignore[arg-type]
+            assert code_fingerprint.of(registry.load(group, name)) is None  # type: ignore[arg-type]
     assert "source" not in str(registry._with_versions(BM25(), None))
 
 
@@ -190,14 +192,14 @@ def test_code_of_a_session_is_never_another_sessions() -> None:
     typed: dict[str, Any] = {"__name__": "another_session", "Plugin": Plugin}
     sys.modules["another_session"] = ModuleType("another_session")
     exec("class Typed(Plugin): pass", typed)  # as a notebook does
-    here = plugin_code.of(typed["Typed"])
+    here = code_fingerprint.of(typed["Typed"])
     assert here is not None
-    mark = plugin_code._SESSION
+    mark = code_fingerprint._SESSION
     try:
-        plugin_code._SESSION = "another session"
-        assert plugin_code.of(typed["Typed"]) != here
+        code_fingerprint._SESSION = "another session"
+        assert code_fingerprint.of(typed["Typed"]) != here
     finally:
-        plugin_code._SESSION = mark
+        code_fingerprint._SESSION = mark
 
 
 class Encoder(Plugin):
@@ -251,8 +253,8 @@ def test_parts_encoders_and_tasks_are_known_by_their_code_too(tmp_path: Path, mo
 
     before, same = named(), named()
     assert before == same
-    monkeypatch.setattr(plugin_code, "_code", lambda name, file: edited)
-    edited = plugin_code._Code("another", Path(__file__))
+    monkeypatch.setattr(code_fingerprint, "_code", lambda name, file: edited)
+    edited = code_fingerprint._Code("another", Path(__file__))
     edited.hash = "edited"
     assert all(one != other for one, other in zip(named(), before, strict=True))
 
@@ -268,9 +270,9 @@ def test_vectors_of_an_edited_encoder_are_made_again(tmp_path: Path, monkeypatch
     for _ in range(2):
         Encoders(tmp_path, Encoder(), "english", 0).building().encode_documents(["a"])
         assert seen == ["a"]
-    edited = plugin_code._Code("another", Path(__file__))
+    edited = code_fingerprint._Code("another", Path(__file__))
     edited.hash = "edited"
-    monkeypatch.setattr(plugin_code, "_code", lambda name, file: edited)
+    monkeypatch.setattr(code_fingerprint, "_code", lambda name, file: edited)
     Encoders(tmp_path, Encoder(), "english", 0).building().encode_documents(["a"])
     assert seen == ["a", "a"]
 
@@ -291,23 +293,23 @@ BROKEN = {  # how a plugin is broken: its code, and what is said of it
         "a method must be a frozen pydantic model",
     ),
     "poor": (
-        "from ragindex.plugin import Plugin\nclass Broken(Plugin):\n    version = 1\n    def open(self, w): ...",
+        "from ragindex.plugins.base import Plugin\nclass Broken(Plugin):\n    version = 1\n    def open(self, w): ...",
         "PydanticUserError|a method must have 'parts', and it has none",
     ),
     "parts": (
-        "from typing import ClassVar\nfrom ragindex.plugin import Plugin\nclass Broken(Plugin):\n"
+        "from typing import ClassVar\nfrom ragindex.plugins.base import Plugin\nclass Broken(Plugin):\n"
         "    version: ClassVar[int] = 1\n    def open(self, w): ...\n    def parts(self): return self.nothing",
         "AttributeError: .*nothing",
     ),
     "default": (
-        "from typing import ClassVar, Any\nfrom pydantic import Field\nfrom ragindex.plugin import Plugin\n"
+        "from typing import ClassVar, Any\nfrom pydantic import Field\nfrom ragindex.plugins.base import Plugin\n"
         "class Broken(Plugin):\n    version: ClassVar[int] = 1\n    a: Any = Field(default_factory=lambda: 1 / 0)\n"
         "    def open(self, w): ...\n    def parts(self): return ()",
         "ZeroDivisionError: division by zero",
     ),
     "building": (
-        "from typing import ClassVar\nfrom ragindex.plugin import Plugin\n"
-        "from ragindex.parts.passages import Passages\n"
+        "from typing import ClassVar\nfrom ragindex.plugins.base import Plugin\n"
+        "from ragindex.parts.text.passages import Passages\n"
         "class Part(Plugin):\n    version: ClassVar[int] = 1\n    uses: ClassVar = frozenset()\n"
         "    def inputs(self): return (Passages(),)\n    def apply(self, change, site): raise KeyError('gone')\n"
         "    def finish(self, site): ...\n    def open(self, site): ...\n"
@@ -396,8 +398,8 @@ def test_what_needs_a_package_is_missing_and_not_broken(installed: Installed) ->
 
 def test_a_workspace_goes_on_when_a_plugin_in_it_breaks(installed: Installed, tmp_path: Path) -> None:
     part = (
-        "from typing import ClassVar\nfrom ragindex.plugin import Plugin\n"
-        "from ragindex.parts.passages import Passages\n"
+        "from typing import ClassVar\nfrom ragindex.plugins.base import Plugin\n"
+        "from ragindex.parts.text.passages import Passages\n"
         "class Kept(Plugin):\n    version: ClassVar[int] = 1\n    uses: ClassVar = frozenset()\n"
         "    def inputs(self): return (Passages(),)\n    def apply(self, change, site): ...\n"
         "    def finish(self, site): ...\n    def open(self, site): ...\n"

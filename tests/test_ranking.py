@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex.ranking import normalised, reciprocal_rank_fusion
+from ragindex.retrieval.fusion import normalised, reciprocal_rank_fusion
 
 rankings = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 

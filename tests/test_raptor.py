@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from made_trees import Compass, around, at, named, nodes
 
-from baselines.raptor import Raptor
-from ragindex import registry
 from ragindex.errors import UsageError
 from ragindex.filters import meta
-from ragindex.parts.summary_tree import SummaryTree
-from ragindex.tree_search import WAYS
+from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.tree_search import WAYS
+from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval, Triple
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.raptor import Raptor
 
 TREE = SummaryTree(dimensions=2, stop_at=2)
 BRIDGED = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]

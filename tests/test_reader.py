@@ -13,23 +13,27 @@ from made_language import PRICES, QUICK
 from openai_server import KEY, OpenAIServer
 from rich.console import Console
 
-from eval import outputs, reader, report, results
-from eval.comparison import Answer, Comparison, Study
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
-from eval.grid import require_reached, threshold
-from eval.reader import GoldPassages, Reader
-from eval.readings import Reading
-from eval.terminal import table
-from eval.tracking import metric_name
 from ragindex import Workspace
+from ragindex.accounting import ledger
 from ragindex.corpus import Corpus, Cutting
 from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
-from ragindex.language import accepting, ledger
-from ragindex.language.budget import Budget
-from ragindex.language.offline import OfflineRules
-from ragindex.language.setting import Setting
+from ragindex.llm import endpoint_features
+from ragindex.llm.budget import Budget
+from ragindex.llm.offline import OfflineRules
+from ragindex.llm.settings import Setting
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
+from ragindex_eval.cli.terminal import table
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.files import read as results
+from ragindex_eval.files import write
+from ragindex_eval.mlflow_tracking import metric_name
+from ragindex_eval.report import page as report
+from ragindex_eval.results.model import Answer, Comparison, Study
+from ragindex_eval.results.reader_results import Reading
+from ragindex_eval.run import read_answers
+from ragindex_eval.run.compare import compare
+from ragindex_eval.run.grid import require_reached, threshold
+from ragindex_eval.run.read_answers import GoldPassages, Reader
 
 TEXTS = {
     "anna": ("Grey Anna", "Grey Anna is the highest hill of the north."),
@@ -76,7 +80,7 @@ def knows(body: Mapping[str, Any]) -> str:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)
@@ -99,7 +103,7 @@ def read(id: str, answer: str, error: str | None = None) -> Answer:
 
 def test_measures_of_answers() -> None:
     answers = [read("q1", "grey anna!"), read("q2", "in 1871"), read("q3", "Ulla Brandt", "refused"), Answer("q4", ())]
-    assert reader.scores(answers, GOLD) == {
+    assert read_answers.scores(answers, GOLD) == {
         "q1": {"EM": 1.0, "F1": 1.0, "string_EM": 1.0, "ROUGE-L": 1.0},
         "q2": {"EM": 0.0, "F1": pytest.approx(2 / 3), "string_EM": 1.0, "ROUGE-L": pytest.approx(2 / 3)},
         "q3": dict.fromkeys(NAMES, 0.0),
@@ -110,11 +114,11 @@ def test_measures_of_answers() -> None:
 def test_what_is_measured_depends_on_the_accepted_answers() -> None:
     one = {"q1": Gold(frozenset({"a"}), ("x",))}
     none = {"q2": Gold(frozenset({"a"}))}
-    assert reader.names(GOLD) == list(NAMES)
-    assert reader.names({**one, **none}) == ["EM", "F1"]
-    assert reader.names(none) == reader.names(None) == []
-    assert reader.scores([read("q1", "x"), read("q2", "x")], {**one, **none}) == {"q1": {"EM": 1.0, "F1": 1.0}}
-    assert reader.with_scores({"q2": {"R@5": 0.5}}, [read("q1", "x"), read("q2", "x")], {**one, **none}) == {
+    assert read_answers.names(GOLD) == list(NAMES)
+    assert read_answers.names({**one, **none}) == ["EM", "F1"]
+    assert read_answers.names(none) == read_answers.names(None) == []
+    assert read_answers.scores([read("q1", "x"), read("q2", "x")], {**one, **none}) == {"q1": {"EM": 1.0, "F1": 1.0}}
+    assert read_answers.with_scores({"q2": {"R@5": 0.5}}, [read("q1", "x"), read("q2", "x")], {**one, **none}) == {
         "q1": {"EM": 1.0, "F1": 1.0},
         "q2": {"R@5": 0.5},
     }
@@ -194,7 +198,7 @@ def test_without_a_reader_nothing_of_it_is_there(tmp_path: Path) -> None:
 def test_what_is_read_back_is_what_was_written(tmp_path: Path) -> None:
     study = Study("tiny", (run(tmp_path / "w", out=tmp_path / "out"),), "")
     back = results.read(tmp_path / "out")
-    assert outputs.as_json(back) == outputs.as_json(study)
+    assert write.as_json(back) == write.as_json(study)
     assert back.comparisons[0].bounds[1].final == study.comparisons[0].bounds[1].final
     assert back.comparisons[0].methods[0].final == study.comparisons[0].methods[0].final
     assert report.html(back) == report.html(study)

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from baselines.bm25 import BM25
-from baselines.dense import Dense
-from ragindex import cleaning, readers
-from ragindex.readers import State
-from ragindex.stores import lance_files
-from ragindex.stores.lancedb import LanceDB
+from ragindex.stores.lancedb import files
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document, Query
-from ragindex.workspace import LeftoverWarning, StaleWarning, Workspace
+from ragindex.workspace import cleaning, reader_leases
+from ragindex.workspace.reader_leases import State
+from ragindex.workspace.workspace import LeftoverWarning, StaleWarning, Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
 
-pytestmark = pytest.mark.filterwarnings("ignore::ragindex.workspace.StaleWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ragindex.workspace.workspace.StaleWarning")
 
 
 def opened(folder: Path, memory: float = 0) -> Workspace:
@@ -48,7 +48,7 @@ def ids(retriever: object) -> list[str]:
 def states(workspace: Workspace) -> int:
     """How many versions the passages have on disk, that which their index was made from not counted."""
     (name,) = [name for name in workspace.store.names() if name.startswith("passages") and name.endswith(".records")]
-    held = lance_files.versions(workspace.folder / "store" / f"{name}.lance")
+    held = files.versions(workspace.folder / "store" / f"{name}.lance")
     return len(held.keys() - {index.made_from for one in held.values() for index in one.indexes.values()})
 
 
@@ -116,16 +116,16 @@ def test_a_reader_that_a_writer_overtakes_reads_the_newer_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has read the manifest and has no lease yet when the state is removed: between the two, nothing is opened."""
-    writer, take = made(tmp_path), readers.take
+    writer, take = made(tmp_path), reader_leases.take
     overtaken: list[int] = []
 
-    def late(folder: Path, read: State) -> readers.Lease:
+    def late(folder: Path, read: State) -> reader_leases.Lease:
         if not overtaken:
             overtaken.append(1)
             more(writer, 1)
         return take(folder, read)
 
-    monkeypatch.setattr(readers, "take", late)
+    monkeypatch.setattr(reader_leases, "take", late)
     reader = opened(tmp_path)
     assert overtaken
     assert len(ids(BM25().open(reader))) == 6
@@ -135,7 +135,7 @@ def test_a_reader_that_a_writer_overtakes_reads_the_newer_state(
 
 def test_documents_that_are_being_read_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of no finished sync, which no manifest names."""
-    monkeypatch.setattr("ragindex.stores.lance_upkeep._DELETED", 0.0)  # every sync writes all records anew
+    monkeypatch.setattr("ragindex.stores.lancedb.maintenance._DELETED", 0.0)  # every sync writes all records anew
     writer = made(tmp_path)
     reader = opened(tmp_path)
     writer.add([Document("later", "Oak", "oak")])
@@ -181,7 +181,7 @@ def test_who_may_not_write_keeps_everything(tmp_path: Path, monkeypatch: pytest.
         return really(path, flags, *mode)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(readers.os, "open", refused)
+        patch.setattr(reader_leases.os, "open", refused)
         reader = opened(tmp_path)
     more(writer, 1, 2)
     assert ids(BM25().open(reader)) == FIVE
@@ -200,7 +200,7 @@ def test_what_cannot_be_removed_is_said_and_the_sync_is_finished(
     def failing(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(lance_files, "remove_all_but", failing)
+    monkeypatch.setattr(files, "remove_all_but", failing)
     with pytest.warns(LeftoverWarning, match="What no reader needs stays in .*Input/output error"):
         more(writer, 1)
     assert len(ids(BM25().open(opened(tmp_path)))) == 6
@@ -209,17 +209,17 @@ def test_what_cannot_be_removed_is_said_and_the_sync_is_finished(
 def test_leases_end_with_their_owners(tmp_path: Path) -> None:
     tmp_path.joinpath("readers").mkdir()
     one, other = State({"a": 1}), State({"a": 2}, frozenset({"p"}), frozenset({"e"}))
-    first, second = readers.take(tmp_path, one), readers.take(tmp_path, other)
-    assert sorted(readers.read(tmp_path) or [], key=lambda state: state.collections["a"]) == [one, other]
-    assert readers.versions([one, other], "a") == {1, 2}
+    first, second = reader_leases.take(tmp_path, one), reader_leases.take(tmp_path, other)
+    assert sorted(reader_leases.read(tmp_path) or [], key=lambda state: state.collections["a"]) == [one, other]
+    assert reader_leases.versions([one, other], "a") == {1, 2}
     del first
-    assert readers.read(tmp_path) == [other]
+    assert reader_leases.read(tmp_path) == [other]
     (tmp_path / "readers" / "1-dead.json").write_text("{}")
-    assert readers.read(tmp_path) == [other]
+    assert reader_leases.read(tmp_path) == [other]
     assert len(list((tmp_path / "readers").iterdir())) == 1
     del second
-    assert readers.read(tmp_path) == []
-    assert cleaning.readers.read(tmp_path / "none") == []
+    assert reader_leases.read(tmp_path) == []
+    assert cleaning.reader_leases.read(tmp_path / "none") == []
 
 
 # ---------------------------------------------------------------- in other processes
@@ -283,19 +283,19 @@ def test_another_process_keeps_its_state_until_it_is_killed(tmp_path: Path, how:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_that_ends_leaves_its_parents_lease(tmp_path: Path) -> None:
-    lease = readers.take(tmp_path, State({"a": 1}))
+    lease = reader_leases.take(tmp_path, State({"a": 1}))
     child = os.fork()
     if child == 0:
         del lease
         os._exit(0)
     os.waitpid(child, 0)
-    assert readers.read(tmp_path) == [State({"a": 1})]
+    assert reader_leases.read(tmp_path) == [State({"a": 1})]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_reads_on_after_its_parent_has_let_go(tmp_path: Path) -> None:
-    lease = readers.take(tmp_path, State({"a": 1}))
+    lease = reader_leases.take(tmp_path, State({"a": 1}))
     there, here = os.pipe()
     child = os.fork()
     if child == 0:
@@ -304,10 +304,10 @@ def test_a_forked_child_reads_on_after_its_parent_has_let_go(tmp_path: Path) -> 
         os._exit(0)
     os.close(there)
     del lease
-    assert readers.read(tmp_path) == [State({"a": 1})]
+    assert reader_leases.read(tmp_path) == [State({"a": 1})]
     os.close(here)
     os.waitpid(child, 0)
-    assert (readers.read(tmp_path), list((tmp_path / "readers").iterdir())) == ([], [])
+    assert (reader_leases.read(tmp_path), list((tmp_path / "readers").iterdir())) == ([], [])
 
 
 assert StaleWarning

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from made_language import QUICK
 from openai_server import KEY, OpenAIServer
 
-from ragindex import reading
+from ragindex.accounting import ledger
 from ragindex.errors import UsageError
-from ragindex.language import accepting, ledger, tokens
-from ragindex.language.offline import OfflineRules
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import render
-from ragindex.reading import ANSWER, Answered, Context, Numbered, Said, context, inputs, read
+from ragindex.llm import answer_question, endpoint_features, tokens
+from ragindex.llm.answer_question import ANSWER, Answered, Context, Numbered, Said, context, inputs, read
+from ragindex.llm.offline import OfflineRules
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import render
 from ragindex.types import Hit, Retrieval
+from ragindex.workspace.workspace import Workspace
 
 LIGHTHOUSE = "The lighthouse of Lindau was built in 1856. It stands at the harbour."
 
@@ -38,7 +39,7 @@ HITS = (
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         yield running
@@ -129,10 +130,10 @@ def test_packing_by_a_vocabulary(texts: list[str], budget: int) -> None:
         _is_packed(hits, [], budget, "known")
 
 
-def test_whose_tokens_count() -> None:
+def test_whose_tokens_count(tmp_path: Path) -> None:
     model = OpenAICompatibleChat(model="small", base_url="http://127.0.0.1:1")
-    assert reading.counted_by(SimpleNamespace(model=SimpleNamespace(plugin=model))) == "small"  # type: ignore[arg-type]
-    assert reading.counted_by(SimpleNamespace(model=SimpleNamespace(plugin=object()))) == ""  # type: ignore[arg-type]
+    assert Workspace.open(tmp_path / "a", llm=model).tokens_counted_by == "small"
+    assert Workspace.open(tmp_path / "b").tokens_counted_by == ""
 
 
 # ---------------------------------------------------------------- the prompt
@@ -235,4 +236,4 @@ def test_answers_that_are_nearly_right(server: OpenAIServer, said: str | Mapping
 
 def test_nothing_is_found_in_nothing() -> None:
     said = Said(answer="Paris", passages=[1], found=True)
-    assert reading.answered(said, Context()) == Answered("Paris", False, {}, 0)
+    assert answer_question.answered(said, Context()) == Answered("Paris", False, {}, 0)

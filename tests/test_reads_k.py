@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import Field
 
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
-from ragindex import registry, testing
+from ragindex import testing
 from ragindex.corpus import Corpus
-from ragindex.identity import reads_k
 from ragindex.interfaces import IndexingScheme, Part, Retriever
-from ragindex.plugin import Plugin
-from ragindex.ranking import reciprocal_rank_fusion
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Hit, Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.part_keys import reads_k
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.run.compare import compare
 
 
 class Wrapper(Plugin):

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from baselines.bm25 import BM25
-from baselines.composed import Composed
-from baselines.dense import Dense
-from baselines.hybrid import Hybrid
-from ragindex import registry
 from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
-from ragindex.parts.passages import Passages
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.composed import Composed
+from ragindex_baselines.dense import Dense
+from ragindex_baselines.hybrid import Hybrid
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
@@ -32,8 +32,10 @@ def _fresh_table() -> Any:
 
 def test_listing_imports_no_plugin() -> None:
     code = (
-        "import sys; from ragindex import registry; names = [registry.names(group) for group in registry.GROUPS];"
-        "print([m for m in sys.modules if m.split('.')[0] in ('baselines', 'eval', 'lancedb', 'sklearn')])"
+        "import sys; from ragindex.plugins import registry;"
+        "names = [registry.names(group) for group in registry.GROUPS];"
+        "late = {'ragindex_baselines', 'ragindex_eval', 'lancedb', 'sklearn'};"
+        "print([m for m in sys.modules if m.split('.')[0] in late])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -61,7 +63,9 @@ def test_an_unknown_name_is_answered_with_near_ones() -> None:
 
 def test_a_taken_name_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, EntryPoint("bm25", "somewhere.more:BM25", "ragindex.schemes"))
-    with pytest.raises(NameTakenError, match=r"'bm25' is claimed by baselines.bm25:BM25 .* and somewhere.more:BM25"):
+    with pytest.raises(
+        NameTakenError, match=r"'bm25' is claimed by ragindex_baselines.bm25:BM25 .* and somewhere.more:BM25"
+    ):
         registry.scheme("bm25")
 
 

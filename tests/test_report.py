@@ -8,10 +8,11 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from made_comparisons import made
 
-from eval import report, verdict
-from eval.comparison import Answer, Comparison, MethodResult, Ranked, Study
-from eval.datasets import Gold
 from ragindex.types import Query, Step, Triple
+from ragindex_eval.data.datasets import Gold
+from ragindex_eval.report import page as report
+from ragindex_eval.results.model import Answer, Comparison, MethodResult, Ranked, Study
+from ragindex_eval.stats import conclusions
 
 FAR = {"best": [1.0] * 40, "near": [1.0] * 38 + [0.0] * 2, "far": [1.0] * 8 + [0.0] * 32}
 TIMES = {"best": [4.0, 6.0] * 20, "near": [4.0, 6.0] * 20, "far": [1.0, 1.5] * 20}
@@ -76,7 +77,7 @@ def test_the_sentence_comes_first() -> None:
     comparison = made(FAR, TIMES)
     soup = page(study(comparison))
     assert words(one(soup, "h1")) == "A study"
-    assert words(one(soup, "header .lead")) == verdict.sentence(comparison)
+    assert words(one(soup, "header .lead")) == conclusions.sentence(comparison)
     assert words(one(soup, "header p.about")) == "3 documents, 40 questions, encoder lsa, seed 0"
 
 
@@ -107,7 +108,7 @@ def test_bold_are_the_best_and_those_not_told_apart_from_it() -> None:
     comparison = made(FAR, TIMES)
     table = one(page(study(comparison)), "#c1-table table")
     bold = [[bool(cell.select("b")) for cell in row.select("td")] for row in table.select("tbody tr")]
-    assert verdict.leaders(comparison, "R@5") == ("best", "near")
+    assert conclusions.leaders(comparison, "R@5") == ("best", "near")
     assert bold == [[True, False, False, False, False], [True, False, False, False, False], [False, True] + [False] * 3]
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from made_comparisons import made
 
-from eval import report
-from eval.comparison import Answer, Comparison, Ranked, Study
 from ragindex.types import Query, Step
+from ragindex_eval.report import page
+from ragindex_eval.results.model import Answer, Comparison, Ranked, Study
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="neither chromium nor google-chrome is installed")
@@ -78,7 +78,7 @@ def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 def seen(study: Study, folder: Path, scheme: int) -> tuple[list[dict[str, Any]], list[str]]:
     """What the browser found at each width, and what it asked the server for."""
-    (folder / "report.html").write_text(report.html(study), encoding="utf-8")
+    (folder / "report.html").write_text(page.html(study), encoding="utf-8")
     (folder / "wrapper.html").write_text(WRAPPER % json.dumps(WIDTHS), encoding="utf-8")
     with served(folder) as (address, asked):
         done = subprocess.run(

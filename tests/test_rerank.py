@@ -17,18 +17,18 @@ from made_language import QUICK
 from openai_server import KEY, OpenAIServer, drop, says, status
 from rerank_server import reranking, results, whole
 
-from baselines.rerank.ordering import ordered
-from baselines.rerank.rerankers import CrossEncoder, read
-from baselines.rerank.scheme import Rerank
-from eval.methods import chosen, twinned
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LanguageError, ServiceError, UsageError
-from ragindex.language import ledger
-from ragindex.language.budget import Budget
-from ragindex.language.prices import Price, Prices
-from ragindex.language.setting import Setting
+from ragindex.llm.budget import Budget
+from ragindex.llm.prices import Price, Prices
+from ragindex.llm.settings import Setting
+from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.rerank.ordering import ordered
+from ragindex_baselines.rerank.rerankers import CrossEncoder, read
+from ragindex_baselines.rerank.scheme import Rerank
+from ragindex_eval.run.methods import chosen, twinned
 
 TEXTS = {
     "a": "slate slate slate slate",

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from eval import outputs, report, results
-from eval.comparison import Comparison, Study
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError
 from ragindex.types import Document, Query
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.files import read as results
+from ragindex_eval.files import write
+from ragindex_eval.report import page
+from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.run.compare import compare
 
 DOCUMENTS = (
     Document("anna", "Grey Anna", "Grey Anna is the highest hill of the north."),
@@ -34,9 +36,9 @@ def compared(folder: Path, gold: dict[str, Gold] | None, seed: int = 0) -> Compa
 def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, Gold] | None) -> None:
     comparison = compared(tmp_path / "w", gold)
     study = Study("tiny", (comparison,), "ragindex compare tiny")
-    outputs.write(study, tmp_path / "out")
+    write.write(study, tmp_path / "out")
     back = results.read(tmp_path / "out")
-    assert outputs.as_json(back) == outputs.as_json(study)
+    assert write.as_json(back) == write.as_json(study)
     assert (back.name, back.command) == ("tiny", "ragindex compare tiny")
     for name in ("dataset", "queries", "gold", "pairs", "ks", "encoder_id", "language", "fingerprint"):
         assert getattr(back.comparisons[0], name) == getattr(comparison, name), name
@@ -45,12 +47,12 @@ def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, G
         assert (read.per_query, read.latency, read.ci95) == (method.per_query, method.latency, method.ci95)
         assert read.breakdown == method.breakdown
     assert comparison.methods[1].final[0].trace[1].index == back.comparisons[0].methods[1].final[0].trace[1].index
-    assert report.html(back) == report.html(study)
+    assert page.html(back) == page.html(study)
 
 
 def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
     study = Study("seeds", tuple(compared(tmp_path / "w", GOLD, seed) for seed in (0, 1)))
-    outputs.write(study, tmp_path / "out")
+    write.write(study, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "01-tiny",
         "02-tiny",
@@ -59,14 +61,14 @@ def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
     ]
     back = results.read(tmp_path / "out")
     assert [comparison.seed for comparison in back.comparisons] == [0, 1]
-    assert outputs.as_json(back) == outputs.as_json(study)
-    assert set(outputs.as_json(back)) == {"schema", "name", "comparisons", "spread"}
+    assert write.as_json(back) == write.as_json(study)
+    assert set(write.as_json(back)) == {"schema", "name", "comparisons", "spread"}
 
 
 def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"study.json: expected a folder that ragindex compare --out wrote"):
         results.read(tmp_path)
-    outputs.write(Study("tiny", (compared(tmp_path / "w", GOLD),)), tmp_path / "out")
+    write.write(Study("tiny", (compared(tmp_path / "w", GOLD),)), tmp_path / "out")
     lines = (tmp_path / "out" / "per_query.jsonl").read_text().strip().split("\n")
     (tmp_path / "out" / "per_query.jsonl").write_text(lines[0] + "\n" + lines[1][:50])
     with pytest.raises(DataError, match=r"per_query.jsonl, line 2: expected a JSON object a line"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex.language.rules import Mention, entity_key, extract, mentions, normalised, sentences
+from ragindex.llm.rules import Mention, entity_key, extract, mentions, normalised, sentences
 from ragindex.types import Triple
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ragindex.language.rules import answer, nearest_texts, nearest_triples, summarise
-from ragindex.language.rules.nearest import overlaps
+from ragindex.llm.rules import answer, nearest_texts, nearest_triples, summarise
+from ragindex.llm.rules.lexical_overlap import overlaps
 from ragindex.types import Triple
 
 FERRY = (

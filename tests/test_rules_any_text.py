@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.language.rules import answer, entity_key, extract, mentions, normalised, sentences, summarise
-from ragindex.language.rules.sentences import LONGEST_SENTENCE
+from ragindex.llm.rules import answer, entity_key, extract, mentions, normalised, sentences, summarise
+from ragindex.llm.rules.sentences import LONGEST_SENTENCE
 
 VOCABULARY = """
 The the a of in and , . ; : ( ) " ' 's - who which that whose where when after before to never not no was is made

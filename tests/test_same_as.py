@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from letters import Letters
 from made_extractions import notes, openie, rows, spelt
 
-from ragindex import registry
 from ragindex.errors import UsageError
-from ragindex.parts.alias_names import keys, taken_apart
-from ragindex.parts.alias_predicates import alias_predicate
-from ragindex.parts.aliases import alike, likeness, slip
-from ragindex.parts.name_vectors import NameVectors
-from ragindex.parts.same_as import SameAs, pair_id
-from ragindex.parts.triples import Triples
+from ragindex.parts.triples.triples import Triples
+from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.parts.alias_names import keys, taken_apart
+from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate
+from ragindex_retrievers.griever.parts.aliases import alike, likeness, slip
+from ragindex_retrievers.griever.parts.name_vectors import NameVectors
+from ragindex_retrievers.griever.parts.same_as import SameAs, pair_id
 
 # ---------------------------------------------------------------- predicates
 

@@ -8,12 +8,12 @@ import pytest
 from bs4 import BeautifulSoup
 from made_comparisons import made
 
-from eval import report
-from eval.comparison import Comparison, Study
-from eval.sections import ablations
-from eval.sections.ablations import Cell, differences, written
-from ragindex import registry
+from ragindex.plugins import registry
 from ragindex.types import Usage
+from ragindex_eval.report import page
+from ragindex_eval.report.sections import ablations
+from ragindex_eval.report.sections.ablations import Cell, differences, written
+from ragindex_eval.results.model import Comparison, Study
 
 UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
 WHOLE = {"a": [1.0] * 10, "b": [0.0] * 10, "c": [1.0] * 9 + [0.0]}
@@ -158,7 +158,7 @@ def test_values_are_written_as_a_person_writes_them() -> None:
 @pytest.mark.parametrize("text", [UGLY, "x" * 1_000_000])
 def test_text_from_data_is_never_markup(text: str) -> None:
     params = {"a": ("x", {text: text}), "b": ("x", {text: [text]}), "c": ("x", {text: {"name": text, "params": {}}})}
-    html = report.html(Study("s", (named(made(WHOLE, TIMES), params),)))
+    html = page.html(Study("s", (named(made(WHOLE, TIMES), params),)))
     soup = BeautifulSoup(html, "html.parser")
     assert soup.select("script, img") == []
     assert len(html.encode()) < 600_000

@@ -13,19 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_comparisons import answered, made
 
-from eval import iterations as analysis
-from eval import report, results
-from eval.answering import answer_all
-from eval.comparison import Answer, Comparison, Ranked, Study
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
-from eval.outputs import write
-from eval.sections import hops, iterations
-from eval.sections.table import Cell
 from ragindex.corpus import Corpus
-from ragindex.corpus.cutting import Cutting, cut
-from ragindex.explaining import IF_STOPPED, KEPT_IDS
+from ragindex.corpus.chunking import Cutting, cut
+from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Document, Query, Retrieval, Step, Usage
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.files import read as results
+from ragindex_eval.files.write import write
+from ragindex_eval.report import page
+from ragindex_eval.report.sections import hops, iterations
+from ragindex_eval.report.sections.table import Cell
+from ragindex_eval.results.model import Answer, Comparison, Ranked, Study
+from ragindex_eval.run.ask import answer_all
+from ragindex_eval.run.compare import compare
+from ragindex_eval.stats import by_iteration as analysis
 
 UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
 
@@ -292,7 +293,7 @@ def rows(soup: BeautifulSoup, selector: str) -> list[list[str]]:
 
 
 def test_the_page_shows_both() -> None:
-    soup = BeautifulSoup(report.html(Study("s", (four_questions(),))), "html.parser")
+    soup = BeautifulSoup(page.html(Study("s", (four_questions(),))), "html.parser")
     by_iteration = rows(soup, "#c1-iterations")
     assert by_iteration[0][:4] == ["gear", "1", "3", "25.0 0.0 – 75.0"]
     assert [row[0] for row in by_iteration[1:]] == ["2", "3", "flat"]
@@ -307,7 +308,7 @@ def test_text_from_data_is_never_markup(text: str) -> None:
     gold = {f"q{at}": Gold(frozenset({text}), kind=f"{text}{at % 2}") for at in range(4)}
     answers = [went(id, [[text], [text, "b"]], [(1, 5, 5)]) for id in gold]
     comparison = answered({f"{text}1": answers, f"{text}2": answers}, gold, (1,))
-    html = report.html(Study("s", (comparison,)))
+    html = page.html(Study("s", (comparison,)))
     soup = BeautifulSoup(html, "html.parser")
     assert soup.select("script, img") == []
     assert len(html.encode()) < 600_000

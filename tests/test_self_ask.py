@@ -20,15 +20,16 @@ from made_dialogues import (
 from made_language import answering
 from openai_server import OpenAIServer
 
-from baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, by_rule, distinct
-from ragindex import reading, registry
+from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LanguageError, UsageError
 from ragindex.filters import meta
-from ragindex.language import ledger
-from ragindex.language.tasks import render
-from ragindex.reading import ANSWER, Numbered
+from ragindex.llm import answer_question
+from ragindex.llm.answer_question import ANSWER, Numbered
+from ragindex.llm.tasks import render
+from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_law
 from ragindex.types import Document, Query
+from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, by_rule, distinct
 
 WHO = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
 WHERE = {"question": "Where was Ilse Harrow born?", "answer": "Port Callan"}
@@ -70,12 +71,12 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
     script(server, {"follow_ups": [WHO, WHERE]}, SAID)
     with opened(tmp_path, server) as workspace:
         apart = asked(workspace, "self-ask(base=bm25)")
-        seen = reading.context(apart.hits, apart.notes, 4_000, "small")
-        answer = reading.read(workspace.llm, QUESTION, apart, 4_000, model="small")
+        seen = answer_question.context(apart.hits, apart.notes, 4_000, "small")
+        answer = answer_question.read(workspace.llm, QUESTION, apart, 4_000, model="small")
         within = asked(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 2  # both calls of the second retriever are those of the first and of the reader
     assert (answer.answer, answer.passages) == ("Port Callan", {2: apart.hits[1].id})
-    assert shown(server, 1) == render(ANSWER, reading.inputs(QUESTION, seen))[-1].content.strip()
+    assert shown(server, 1) == render(ANSWER, answer_question.inputs(QUESTION, seen))[-1].content.strip()
     assert within.notes == (*NOTES, "The answer is: Port Callan.")
     assert [(hit.id, hit.score) for hit in within.hits] == [(hit.id, hit.score) for hit in apart.hits]
     assert [(one.iteration, one.index, one.note) for one in within.trace[1:]] == [

@@ -14,19 +14,19 @@ from made_language import ECHO, answering
 from openai_server import KEY, Fault, OpenAIServer, chat, drop, says, status
 from rerank_server import reranking
 
-from eval.comparison import Comparison
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
-from eval.verdict import sentence
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, LanguageError, RequestError, ServiceError, StoreError, UsageError
 from ragindex.errors import WorkspaceError as BrokenWorkspaceError
 from ragindex.interfaces import Part, Retriever
-from ragindex.language.tasks import Task
-from ragindex.parts.passages import Passages
-from ragindex.plugin import Plugin
+from ragindex.llm.tasks import Task
+from ragindex.parts.text.passages import Passages
+from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.results.model import Comparison
+from ragindex_eval.run.compare import compare
+from ragindex_eval.stats.conclusions import sentence
 
 TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
 QUERIES = (Query("q1", "Which hill?"), Query("q2", "Which river?"))
@@ -46,7 +46,7 @@ class Asking(Plugin):
         return (ECHO,)
 
     def open(self, workspace: Workspace) -> "AskingRetriever":
-        from baselines.bm25 import BM25
+        from ragindex_baselines.bm25 import BM25
 
         return AskingRetriever(BM25().open(workspace), workspace, self.times)
 
@@ -97,7 +97,7 @@ class RaisingRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         if self.kind == "engine":
-            from baselines.bm25 import BM25
+            from ragindex_baselines.bm25 import BM25
 
             self.workspace.close()
             for data in list((self.workspace.folder / "store").rglob("data")):

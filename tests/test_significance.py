@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from eval import significance
-from eval.significance import holm, interval, percentile_intervals, permutation_tests, resampled_means
+from ragindex_eval.stats import resampling
+from ragindex_eval.stats.resampling import holm, interval, percentile_intervals, permutation_tests, resampled_means
 
 
 def some(questions: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -159,5 +159,5 @@ def test_the_false_alarms_are_as_many_as_they_should_be() -> None:
     alarms = 0
     for trial in range(200):
         values = generator.integers(0, 3, (40, 2)) / 2
-        alarms += permutation_tests(values[:, :, None], [(0, 1)], trial, 500)[0, 0] < significance.LEVEL
+        alarms += permutation_tests(values[:, :, None], [(0, 1)], trial, 500)[0, 0] < resampling.LEVEL
     assert 3 <= alarms <= 18

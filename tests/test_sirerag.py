@@ -12,28 +12,29 @@ from made_language import PRICES, QUICK, answering
 from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, notes, opened, task_of, write
 from openai_server import OpenAIServer
 
-from baselines.dense import Dense
-from eval import worlds
-from ragindex import reading, registry
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimating import estimate
+from ragindex.estimate import estimate
 from ragindex.filters import meta
 from ragindex.interfaces import Floats
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.parts.abstractness import ABSTRACTNESS
-from ragindex.parts.aggregates import Aggregates
-from ragindex.parts.entity_sentences import sentences
-from ragindex.parts.propositions import Propositions
-from ragindex.parts.summary_tree import SummaryTree
-from ragindex.parts.tree_pool import TreePool
+from ragindex.llm import answer_question
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.parts.text.propositions import Propositions
+from ragindex.parts.trees.abstractness import ABSTRACTNESS
+from ragindex.parts.trees.aggregates import Aggregates
+from ragindex.parts.trees.entity_sentences import sentences
+from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.tree_pool import TreePool
+from ragindex.parts.trees.tree_search import WAYS
+from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, QUESTIONS
-from ragindex.tree_search import WAYS
 from ragindex.types import Document, Hit, Query, Retrieval, Triple
-from ragindex.workspace import Workspace
-from retrievers.sirerag.lifting import Raised, lifted
-from retrievers.sirerag.scheme import SiReRAG
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.dense import Dense
+from ragindex_eval.data import worlds
+from ragindex_retrievers.sirerag.entity_boost import Raised, lifted
+from ragindex_retrievers.sirerag.scheme import SiReRAG
 
 TOWNS = [
     Document("1", "", "ANN met BOB @1,0,0", {"year": 1}),
@@ -221,7 +222,7 @@ def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_pat
     pool, flat = asked(workspace, scheme, "@1,1,1", 20), asked(workspace, Dense(), "@1,1,1", 20)
     first = pool.hits[0]
     assert (first.kind, len(first.text.split())) == ("summary", 2_001)
-    seen, plain = (reading.context(one.hits, one.notes, tokens=100) for one in (pool, flat))
+    seen, plain = (answer_question.context(one.hits, one.notes, tokens=100) for one in (pool, flat))
     assert (seen.tokens, len(seen.passages)) == (100, 1)
     assert seen.passages[0].text == ("@1,1,1 " + "word " * 77).strip()  # of some four characters a token
     assert (plain.tokens, len(plain.passages)) == (96, 13)

@@ -11,8 +11,8 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ragindex.errors import MissingExtraError
-from ragindex.parts import soft_clusters as module
-from ragindex.parts.soft_clusters import Clustering, cells, lowest, mixture, principal, soft_clusters
+from ragindex.parts.trees import soft_clusters as module
+from ragindex.parts.trees.soft_clusters import Clustering, cells, lowest, mixture, principal, soft_clusters
 
 
 @pytest.fixture(autouse=True)

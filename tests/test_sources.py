@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ragindex import read, sources
+from ragindex import read
 from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError
-from ragindex.manifest import FORMAT, Source
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace import sources
+from ragindex.workspace.manifest import FORMAT, Source
+from ragindex.workspace.workspace import Workspace
 
 
 def write(folder: Path, texts: dict[str, str]) -> Path:

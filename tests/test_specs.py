@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex.errors import UsageError
-from ragindex.specs import Spec, parse, parse_many, render
+from ragindex.plugins.specs import Spec, parse, parse_many, render
 
 names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_.\-]{0,8}", fullmatch=True)
 numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))

@@ -10,7 +10,7 @@ from command_line import TEXTS, failed, make_desk, ragindex, write
 from openai_server import KEY, NATIVE, Answer, OpenAIServer, embedding, usage
 from rerank_server import reranking
 
-from ragindex.language import accepting
+from ragindex.llm import endpoint_features
 
 DOLLARS = {"/v1/chat/completions": 0.001, "/v1/embeddings": 0.0005, "/v1/rerank": 0.0002}
 """For a token; what a chat writes costs three times as much."""
@@ -63,7 +63,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def till(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Till]:
     (desk / "prices.yaml").write_text(PRICES)
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     for name in ("OPENAI_API_KEY", "RERANK_API_KEY"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.setenv("RAGINDEX_PRICES", str(desk / "prices.yaml"))

@@ -8,12 +8,12 @@ from command_line import QUESTIONS, TEXTS
 from made_comparisons import made
 from openai_server import KEY, OpenAIServer
 
-from eval import studies
-from eval.comparison import Study
-from eval.config import CorpusSettings, Settings
-from eval.spread import repeated
 from ragindex.errors import BudgetError, UsageError
-from ragindex.language import accepting
+from ragindex.llm import endpoint_features
+from ragindex_eval.results.model import Study
+from ragindex_eval.run import study as studies
+from ragindex_eval.run.settings import CorpusSettings, Settings
+from ragindex_eval.stats.seeds import repeated
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_a_workspace_for_each_corpus(working_folder: Path) -> None:
 
 def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (working_folder / "prices.yaml").write_text("models:\n  small: {input: 1000.0, output: 0.0}\n")
-    monkeypatch.setattr(accepting, "_memories", {})
+    monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("RAGINDEX_PRICES", "prices.yaml")
 

@@ -31,22 +31,23 @@ from made_trees import (
 from openai_server import KEY, OpenAIServer, Received, chat
 from tree_child import GROUPS, TREE
 
-from baselines.bm25 import BM25
-from baselines.dense import Dense
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimating import estimate
+from ragindex.estimate import estimate
 from ragindex.filters import meta
-from ragindex.language import ledger, rules
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.language.setting import Setting
-from ragindex.parts.passages import Passages
-from ragindex.parts.summary_tree import SUMMARY, SummaryTree
-from ragindex.parts.vectors import Vectors, vectors_of
+from ragindex.llm import rules
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import Setting
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.trees.summary_tree import SUMMARY, SummaryTree
+from ragindex.parts.vectors.vectors import Vectors, vectors_of
+from ragindex.plugins import registry
 from ragindex.testing import CHECKS, DOCUMENTS
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
 
 FLAT = SummaryTree(dimensions=2, stop_at=2)
 BRIDGED = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]

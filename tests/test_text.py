@@ -8,9 +8,9 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex import text
+from ragindex import text_analysis
 from ragindex.errors import UsageError
-from ragindex.text import analyse, analyse_many, language_warning, languages, token_spans
+from ragindex.text_analysis import analyse, analyse_many, language_warning, languages, token_spans
 
 # One text in each of many languages, written for this test.
 CORPORA = {
@@ -112,8 +112,8 @@ def test_none_keeps_words_as_they_are() -> None:
 
 
 def test_long_tokens_are_cut() -> None:
-    assert analyse("x" * 100_000, "none") == ["x" * text.LONGEST]
-    assert analyse("é" * 100_000) == ["e" * text.LONGEST]
+    assert analyse("x" * 100_000, "none") == ["x" * text_analysis.LONGEST]
+    assert analyse("é" * 100_000) == ["e" * text_analysis.LONGEST]
 
 
 def test_package_lists_are_repaired() -> None:
@@ -126,8 +126,10 @@ def test_package_lists_are_repaired() -> None:
 def test_stems_are_the_stemmers(language: str) -> None:
     plain = [word for word in unicodedata.normalize("NFC", CORPORA[language]).lower().split() if word.isalpha()]
     plain = [word for word in plain if word.isascii() or language != "english"]
-    stems = [text._fold_marks(stem) for stem in Stemmer.Stemmer(language).stemWords([w.casefold() for w in plain])]
-    unstopped = [text._analyser(language).unstopped[word] for word in plain]
+    stems = [
+        text_analysis._fold_marks(stem) for stem in Stemmer.Stemmer(language).stemWords([w.casefold() for w in plain])
+    ]
+    unstopped = [text_analysis._analyser(language).unstopped[word] for word in plain]
     assert unstopped == stems
 
 
@@ -136,19 +138,19 @@ def test_stems_are_the_stemmers(language: str) -> None:
 def test_properties(given_text: str, language: str) -> None:
     tokens = analyse(given_text, language)
     assert analyse_many([given_text, given_text], language) == [" ".join(tokens)] * 2
-    assert all(token and token.split() == [token] and len(token) <= text.LONGEST for token in tokens)
+    assert all(token and token.split() == [token] and len(token) <= text_analysis.LONGEST for token in tokens)
     " ".join(tokens).encode()
     spans = token_spans(given_text, language)
     assert [token for token, _, _ in spans] == tokens
     assert all(0 <= start < end <= len(given_text) for _, start, end in spans)
     for token, start, end in spans:  # what a span covers gives the token again
-        assert token in text._analyser(language).unstopped[given_text[start:end]].split()
+        assert token in text_analysis._analyser(language).unstopped[given_text[start:end]].split()
 
 
 @given(anything)
 @settings(max_examples=100, deadline=None)
 def test_none_is_idempotent(given_text: str) -> None:
-    spaced = [token for token in analyse(given_text, "none") if text._HAS_UNSPACED.search(token) is None]
+    spaced = [token for token in analyse(given_text, "none") if text_analysis._HAS_UNSPACED.search(token) is None]
     assert analyse(" ".join(spaced), "none") == spaced
 
 
@@ -159,13 +161,13 @@ def test_spans() -> None:
 
 
 def test_threads_get_what_one_thread_gets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "_CACHED_WORDS", 50)  # the cache is emptied all the time
+    monkeypatch.setattr(text_analysis, "_CACHED_WORDS", 50)  # the cache is emptied all the time
     texts = [f"{word}ing{i} {word}s{i} {word}ation" for i in range(300) for word in ("relat", "connect", "Motiv")]
     alone = analyse_many(texts)
-    text._analyser.cache_clear()
+    text_analysis._analyser.cache_clear()
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda part: analyse_many(part), [texts] * 8)) == [alone] * 8
-    assert len(text._analyser("english")) <= 50
+    assert len(text_analysis._analyser("english")) <= 50
 
 
 def test_unknown_language() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.stores.text_index import build
+from ragindex.stores.memory.bm25 import build
 
 words = st.sampled_from(["ferry", "harbour", "dawn", "rye", "oven", "beech", "oak", "über", "東京"])
 texts = st.lists(st.lists(words, min_size=1, max_size=12), min_size=1, max_size=15)

@@ -36,7 +36,7 @@ def run(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[s
 
 def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from ragindex import registry;"
+        "import sys; from ragindex.plugins import registry;"
         "print('shared-names' in registry.names('schemes'), 'shared_names' in sys.modules)"
     )
     assert run(site, "-c", code, cwd=tmp_path).stdout.split() == ["True", "False"]
@@ -76,7 +76,7 @@ def test_it_is_compared(site: Path, tmp_path: Path) -> None:
         "Which lighthouse stands in the town where Ada Miller was born?,,miller.md;lindau.md\n"
     )
     methods = "bm25,shared-names,shared-names(seeds=1)"
-    command = ["-m", "ragindex.cli", "compare", "documents", "--questions", "questions.csv", "--methods", methods]
+    command = ["-m", "ragindex.cli.main", "compare", "documents", "--questions", "questions.csv", "--methods", methods]
     done = run(site, *command, "--k", "2", "--json", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from made_extractions import imported, openie, spelt
 
-from ragindex import registry
-from ragindex.encoders.cached import CachedEncoder
 from ragindex.encoders.common import of_length_one
 from ragindex.encoders.token_spans import checked
+from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, TokenVectors
+from ragindex.plugins import registry
 from ragindex.types import Query, Triple
-from retrievers.griever.index import Stated
-from retrievers.griever.matching import ngrams, spans
-from retrievers.griever.retriever import GrieverRetriever
-from retrievers.griever.rewriting import rewrite
-from retrievers.griever.scoring import Match, Scored
+from ragindex_retrievers.griever.lookups import Stated
+from ragindex_retrievers.griever.matching import ngrams, spans
+from ragindex_retrievers.griever.retriever import GrieverRetriever
+from ragindex_retrievers.griever.rewriting import rewrite
+from ragindex_retrievers.griever.scoring import Match, Scored
 
 Span = tuple[int, int]
 ALPHABET = st.sampled_from("ab xyz .'-?\n\t\u0301\u0308éﬁßİ日本\u200d👩👧🏽\ud800")

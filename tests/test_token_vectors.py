@@ -13,15 +13,16 @@ from hypothesis.extra.numpy import arrays
 from letters import Letters, LettersEncoder
 from openai_server import KEY, OpenAIServer
 
-from ragindex import interfaces, registry, testing
+from ragindex import interfaces, testing
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Floats
-from ragindex.language.setting import Setting
-from ragindex.parts import token_vectors
-from ragindex.parts.token_segments import Places, Scores, asked, compressed, maxsim, restored
-from ragindex.parts.token_vectors import TokenIndex, TokenVectors
+from ragindex.llm.settings import Setting
+from ragindex.parts.vectors import token_vectors
+from ragindex.parts.vectors.quantized_tokens import Places, Scores, asked, compressed, maxsim, restored
+from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
+from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 PART = TokenVectors()
 NUMBERS = st.floats(-2, 2, width=32, allow_subnormal=False).map(lambda x: 0.0 if abs(x) < 1e-6 else x)

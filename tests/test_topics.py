@@ -12,15 +12,15 @@ from made_language import answering
 from made_trees import Compass, around, at, failed, nodes, notes, opened, task_of
 from openai_server import OpenAIServer, Received, chat
 
-from baselines.dense import Dense
-from eval.coverage import Coverage, Grouping, measured
-from ragindex import registry
 from ragindex.corpus import Corpus
-from ragindex.estimating import estimate
-from ragindex.language.setting import Setting
-from ragindex.parts.topics import TOPIC, Topics
+from ragindex.estimate import estimate
+from ragindex.llm.settings import Setting
+from ragindex.parts.text.topics import TOPIC, Topics
+from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.dense import Dense
+from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, measured
 
 TOWER = Document("a", "Lindau", "The tower of Lindau is an old lighthouse in Bavaria. Many visit it.", {"page": 3})
 SCHEME = Dense(over=Topics())

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from ragindex import tracing
+from ragindex import mlflow_tracing
 from ragindex.errors import UsageError
 from ragindex.filters import meta
-from ragindex.tracing import TracingWarning, autolog, traced
+from ragindex.mlflow_tracing import TracingWarning, autolog, traced
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -26,7 +26,7 @@ with warnings.catch_warnings():
     from mlflow.entities import SpanStatusCode, SpanType, Trace
 
 # mlflow's dependencies deprecate one another
-pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.tracing.TracingWarning")
+pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.mlflow_tracing.TracingWarning")
 
 HIT = Hit("a#0", "passage", ("a#0",), ("a",), "Slate", "Slate is a stone.", 1.5, "fixed", {"a": {"year": 2020}})
 SUMMARY = Hit("s1", "summary", ("a#0", "b#0"), ("b", "a"), "", "Stones and wool.", 0.25, "fixed")
@@ -258,7 +258,7 @@ def test_traced_twice_is_traced_once(workspace: Workspace) -> None:
 
 
 def test_mlflow_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, ragindex.workspace, ragindex.tracing; print('mlflow' in sys.modules)"
+    code = "import sys, ragindex.workspace.workspace, ragindex.mlflow_tracing; print('mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
@@ -334,7 +334,7 @@ def test_recording_goes_on_when_the_tracker_is_back(
     (tmp_path / "mlflow.db").rmdir()
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     retriever.retrieve([Query("q2", "within the pause")], 1)
-    monkeypatch.setattr(tracing._tracker, "again_at", 0.0)  # the pause is over
+    monkeypatch.setattr(mlflow_tracing._tracker, "again_at", 0.0)  # the pause is over
     retriever.retrieve([Query("q3", "after the pause")], 1)
     assert [trace.data.spans[0].inputs["query"] for trace in traces()] == ["after the pause"]
 

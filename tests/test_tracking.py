@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from eval.comparison import NOT_TIMED, Answer, Comparison, Study
-from eval.datasets import Dataset, Gold
-from eval.evaluator import compare
-from eval.tracking import TrackingWarning, metric_name, track
 from ragindex.corpus import Corpus
 from ragindex.types import Document, Query, Usage
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.mlflow_tracking import TrackingWarning, metric_name, track
+from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, Study
+from ragindex_eval.run.compare import compare
 
 
 @pytest.fixture(scope="module")

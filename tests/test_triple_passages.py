@@ -10,16 +10,17 @@ from letters import ENCODED, Letters
 from made_extractions import asking, imported, openie, rows, spelt
 from openai_server import KEY, OpenAIServer, chat
 
-from ragindex import registry, sync
 from ragindex.errors import UsageError
 from ragindex.filters import Terms, meta
 from ragindex.interfaces import Match
-from ragindex.parts.passages import Passages
-from ragindex.parts.triple_passages import TriplePassages
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace import Workspace
+from ragindex.workspace import sync
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
 
 A = Document("A", "Rivers", "Rhine|rises in|Alps\nRhine|reaches|Rotterdam\nRhine|rises in|Alps", {"id": "A"})
 B = spelt("B", "Mont  Blanc|lies in|Alps", "rhine|rises in|Alps")
@@ -105,7 +106,7 @@ def test_passages_are_filtered_by_what_they_name(tmp_path: Path) -> None:
 
 
 def test_the_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragindex.sync._BATCH", 1)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 1)
     vectors = Vectors(of=TriplePassages())
     once = made(tmp_path / "once", A, B, D, encoder=Letters())
     once.sync([vectors])

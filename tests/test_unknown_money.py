@@ -15,23 +15,26 @@ from made_language import ECHO, answering, opened
 from openai_server import KEY, OpenAIServer
 from rich.console import Console
 
-from eval import answering as asking
-from eval import outputs, report, results, tracking
-from eval.comparison import Comparison, Study
-from eval.readings import Reading, costs
-from eval.sections import figures
-from eval.terminal import table
-from eval.verdict import differ
-from ragindex.coverage import Coverage
-from ragindex.encoders.cached import CachedEncoder
+from ragindex.accounting import ledger
 from ragindex.encoders.openai_compatible import OpenAICompatible
-from ragindex.journal import Journal
-from ragindex.language import ledger
-from ragindex.language.cache import Cache
-from ragindex.language.prices import Prices
-from ragindex.language.setting import Setting
-from ragindex.stores.lancedb import LanceDB
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.llm.cache import Cache
+from ragindex.llm.prices import Prices
+from ragindex.llm.settings import Setting
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
+from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.journal import Journal
+from ragindex_eval import mlflow_tracking
+from ragindex_eval.cli.terminal import table
+from ragindex_eval.files import read as results
+from ragindex_eval.files import write
+from ragindex_eval.report import page as report
+from ragindex_eval.report.sections import figures
+from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.results.reader_results import Reading, costs
+from ragindex_eval.run import ask as asking
+from ragindex_eval.stats.conclusions import differ
 
 COUNT = 40
 
@@ -64,12 +67,12 @@ def page(folder: Path) -> list[str]:
 
 
 def command(folder: Path) -> list[str]:
-    usage = outputs.as_json(study())["methods"][0]["usage"]
+    usage = write.as_json(study())["methods"][0]["usage"]
     return [usage[phase]["money"] for phase in ("index", "spent", "query")]
 
 
 def files(folder: Path) -> list[str]:
-    outputs.write(study(), folder)
+    write.write(study(), folder)
     value = json.loads((folder / "comparison.json").read_text())["methods"][0]
     last = [json.loads(line) for line in (folder / "per_query.jsonl").read_text().splitlines()][COUNT - 1]
     assert (last["method"], last["query"]) == ("unknown", f"q{COUNT}")
@@ -77,16 +80,16 @@ def files(folder: Path) -> list[str]:
 
 
 def read_back(folder: Path) -> list[float | None]:
-    outputs.write(study(), folder)
+    write.write(study(), folder)
     method = results.read(folder).comparisons[0].method("unknown")
     assert method.final[0].usage.money == 0.25
     return [method.index_usage.money, method.spent.money, method.query_usage.money]
 
 
 def tracker(folder: Path) -> list[float | None]:
-    logged = tracking._method_metrics(comparison().method("unknown"))
+    logged = mlflow_tracking._method_metrics(comparison().method("unknown"))
     assert logged["usage/query/input_tokens"] > 0
-    assert tracking._method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
+    assert mlflow_tracking._method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
     return [logged.get(f"usage/{phase}/money") for phase in ("index", "spent", "query")]
 
 
@@ -197,7 +200,7 @@ def test_an_encoder_without_a_price_has_no_money(
 
 
 def test_kept_calls_without_a_price_have_a_dash(server: OpenAIServer, tmp_path: Path) -> None:
-    from ragindex.workspace import Workspace
+    from ragindex.workspace.workspace import Workspace
 
     with Workspace.open(tmp_path / "w"):
         pass

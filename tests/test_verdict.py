@@ -2,8 +2,8 @@
 
 from made_comparisons import made
 
-from eval.comparison import LATENCY
-from eval.verdict import agreement, leaders, overlap, sentence
+from ragindex_eval.results.model import LATENCY
+from ragindex_eval.stats.conclusions import agreement, leaders, overlap, sentence
 
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40
 FAST, SLOW = [1.0 + n / 1000 for n in range(40)], [4.0 + n / 1000 for n in range(40)]

@@ -14,10 +14,10 @@ import pytest
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
 from ragindex.interfaces import Collection, Match, Nearest, Schema, Where
-from ragindex.stores.image import Image
-from ragindex.stores.lancedb import LanceCollection, LanceDB
-from ragindex.stores.together import together
-from ragindex.stores.wide import KEYWORDS, TEXT, wide
+from ragindex.stores.lancedb.store import LanceCollection, LanceDB
+from ragindex.stores.large_strings import KEYWORDS, TEXT, wide
+from ragindex.stores.memory.search import Image
+from ragindex.stores.multi_search import together
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), numbers=("size",), text=("text",), dimensions=2, language="none")
 FIELDS = ("text", "tags", "size", "meta.year", "meta.none")
@@ -113,7 +113,7 @@ def test_what_an_engine_fails_at_is_said(
         for name in ("search", "get"):
             monkeypatch.setattr(Image, name, failing(error))
     else:
-        monkeypatch.setattr("ragindex.stores.lance_index.search", failing(error))
+        monkeypatch.setattr("ragindex.stores.lancedb.index.search", failing(error))
         monkeypatch.setattr(LanceCollection, "_get", failing(error))
     asked = [Match("oak", 3)]
     for work in (

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from made_comparisons import made
 from rich.console import Console
 
-from eval import report
-from eval.comparison import COSTS, LATENCY, Comparison, Study
-from eval.sections import pairs, table
-from eval.significance import LEVEL
-from eval.terminal import shown
-from eval.verdict import DRIFT, better, differ, leaders, sentence
 from ragindex.types import Usage
+from ragindex_eval.cli.terminal import shown
+from ragindex_eval.report import page as report
+from ragindex_eval.report.sections import pairs, table
+from ragindex_eval.results.model import COSTS, LATENCY, Comparison, Study
+from ragindex_eval.stats.conclusions import DRIFT, better, differ, leaders, sentence
+from ragindex_eval.stats.resampling import LEVEL
 
 EQUAL = {"a": [1.0, 0.0] * 100, "b": [1.0, 0.0] * 100}
 FASTER = re.compile(r"(\w+) is (?:the fastest of them, |fastest, |)([\d.]+) times faster than (\w+) \(geometric mean\)")

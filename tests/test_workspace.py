@@ -14,10 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from baselines.bm25 import BM25
-from baselines.dense import Dense
-from baselines.hybrid import Hybrid
-from ragindex import durable
+from ragindex import durable_files
 from ragindex.corpus import Cutting
 from ragindex.errors import (
     DataError,
@@ -30,14 +27,17 @@ from ragindex.errors import (
 )
 from ragindex.filters import Ids, Range, Terms, meta
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
-from ragindex.manifest import FORMAT
-from ragindex.parts.passages import Passages
-from ragindex.parts.triples import Triples
-from ragindex.parts.vectors import Vectors
-from ragindex.plugin import Plugin
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins.base import Plugin
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
 from ragindex.types import Document, Query
-from ragindex.workspace import LanguageWarning, StaleWarning, Workspace
+from ragindex.workspace.manifest import FORMAT
+from ragindex.workspace.workspace import LanguageWarning, StaleWarning, Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
+from ragindex_baselines.hybrid import Hybrid
 
 
 def ids(workspace: Workspace, question: str, k: int = 5, scheme: Any = None) -> list[str]:
@@ -297,7 +297,7 @@ def contents(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def test_the_law_for_a_part_of_merged_records_and_its_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragindex.sync._BATCH", 5)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 5)
     part = Vectors(of=Words())
     once = Workspace.open(tmp_path / "once", cutting=None)
     once.add(DOCUMENTS)
@@ -403,9 +403,9 @@ def test_a_warning_where_the_corpus_looks_like_another_language(tmp_path: Path) 
 def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
     build(BM25(), tmp_path, "lsa")
     path = tmp_path / "workspace.json"
-    held = durable.unsealed(path.read_bytes())
+    held = durable_files.unsealed(path.read_bytes())
     assert held is not None
-    path.write_bytes(durable.sealed({**held, "format": 99}))
+    path.write_bytes(durable_files.sealed({**held, "format": 99}))
     with pytest.raises(
         NewerFormatError, match="has format 99; this ragindex reads up to 2. Run: pip install --upgrade"
     ):
@@ -498,7 +498,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 def test_shared_records_go_when_their_passages_go_in_several_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ragindex.sync._BATCH", 4)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 4)
     part = Vectors(of=Words())
     workspace = Workspace.open(tmp_path, cutting=None)
     workspace.add([Document("c", "", "other"), *(Document(f"d{n}", "", "common") for n in range(10))])
@@ -536,8 +536,8 @@ def test_a_workspace_held_open_sees_what_others_finish(tmp_path: Path) -> None:
 
 
 def test_two_that_make_the_same_workspace_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ragindex import manifest as manifests
-    from ragindex.stores.lancedb import LanceDB
+    from ragindex.stores.lancedb.store import LanceDB
+    from ragindex.workspace import manifest as manifests
 
     real = LanceDB.open
 

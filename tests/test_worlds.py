@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from world_solver import Solver
 
-from baselines.bm25 import BM25
-from eval import worlds
-from eval.question_files import Asked
-from eval.worlds.draws import Draws, permutation
-from eval.worlds.layout import Layout, Ref
-from eval.worlds.naming import Names
 from ragindex.types import Query
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_eval.data import worlds
+from ragindex_eval.data.questions import Asked
+from ragindex_eval.data.worlds.draws import Draws, permutation
+from ragindex_eval.data.worlds.layout import Layout, Ref
+from ragindex_eval.data.worlds.naming import Names
 
 # Pinned: a world that changes is another benchmark, and nobody may tune one to flatter a method. Figures measured on
 # the old ones cannot be compared with figures measured on new ones; a change belongs in docs/worlds.md.

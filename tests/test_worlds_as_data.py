@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from command_line import failed, make_desk, ragindex
 
-from eval import datasets, worlds
 from ragindex.corpus import read
 from ragindex.errors import DataError, UsageError
+from ragindex_eval.data import datasets, worlds
 
 
 @pytest.mark.parametrize(

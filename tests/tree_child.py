@@ -6,9 +6,9 @@ from pathlib import Path
 import openai  # noqa: F401  # imported before the work begins
 from made_trees import Compass, at
 
-from ragindex.language.openai_compatible import OpenAICompatibleChat
-from ragindex.parts.summary_tree import SummaryTree
-from ragindex.workspace import Workspace
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.workspace.workspace import Workspace
 
 TREE = SummaryTree(dimensions=2, stop_at=1)
 GROUPS = ((1, 0.15, 0), (1, -0.15, 0), (0.15, 0, 1), (-0.15, 0, 1))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragindex.corpus.collecting import Gathered, Given, gather, given_id, metadata_of
-from ragindex.corpus.json_items import Item, Problems, array_items, json_items, json_value, line_items, shown
+from ragindex.corpus.corpus import Gathered, Given, gather, given_id, metadata_of
+from ragindex.corpus.json_reader import Item, Problems, array_items, json_items, json_value, line_items, shown
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ragindex import registry
 from ragindex.corpus.benchmarks import contexts, hipporag, jsonl, pair_of_files, paragraphs
-from ragindex.corpus.collecting import Corpus, Gathered, require_documents
-from ragindex.corpus.json_items import Problems, first_item
-from ragindex.corpus.own_documents import SUFFIXES, folder
+from ragindex.corpus.corpus import Corpus, Gathered, require_documents
+from ragindex.corpus.json_reader import Problems, first_item
+from ragindex.corpus.local_files import SUFFIXES, folder
 from ragindex.errors import DataError, UnknownNameError, UsageError
+from ragindex.plugins import registry
 
 _READERS: Mapping[str, Callable[[Path, Problems], Gathered]] = {
     "jsonl": jsonl,

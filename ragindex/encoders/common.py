@@ -14,8 +14,3 @@ def of_length_one(vectors: Any, shortest: float = 0.0) -> Floats:
     scaled: Floats = np.zeros(rows.shape, dtype=np.float32)
     np.divide(rows, lengths, out=scaled, where=lengths > shortest, casting="same_kind")
     return scaled
-
-
-def encodable(text: str) -> str:
-    """The text with each half of a surrogate pair, which UTF-8 cannot hold, as a question mark; its length stays."""
-    return text.encode("utf-8", "replace").decode()

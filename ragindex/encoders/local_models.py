@@ -7,7 +7,7 @@ from typing import Any
 
 from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet
 from ragindex.errors import UsageError
-from ragindex.registry import require
+from ragindex.plugins.registry import require
 
 _SHOWN = 8  # hexadecimal digits of a revision
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ragindex import text as analysis
+from ragindex import text_analysis as analysis
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import StoreError
 from ragindex.interfaces import Floats, TokenVectors
-from ragindex.plugin import Plugin
+from ragindex.plugins.base import Plugin
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

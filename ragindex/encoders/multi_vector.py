@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ragindex import meter
-from ragindex.encoders.common import encodable
+from ragindex.accounting import timing
+from ragindex.canonical import encodable
 from ragindex.encoders.local_models import load
 from ragindex.interfaces import Floats
 
@@ -42,7 +42,7 @@ class MultiVectorModel:
         """See Coding."""
         start = time.perf_counter()
         vectors = self._encoded(self.model.encode_query, text)
-        meter.add("encoder", time.perf_counter() - start)
+        timing.add("encoder", time.perf_counter() - start)
         return vectors
 
     def _encoded(self, encode: Any, text: str) -> Floats:

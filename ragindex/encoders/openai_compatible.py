@@ -12,17 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ragindex.encoders.common import encodable, of_length_one
+from ragindex.accounting import ledger
+from ragindex.canonical import digest, encodable
+from ragindex.encoders.common import of_length_one
 from ragindex.errors import RequestError, ServiceError, UsageError
+from ragindex.http import Trouble, TroubleError, address, asked, client, retrying, secret, without_credentials
 from ragindex.interfaces import Floats
-from ragindex.language import ledger, tokens
-from ragindex.language.budget import set_aside
-from ragindex.language.prices import Prices
-from ragindex.language.setting import Setting
-from ragindex.language.tokens import Count
-from ragindex.plugin import Plugin
-from ragindex.registry import digest
-from ragindex.services import Trouble, TroubleError, address, asked, client, retrying, secret, without_credentials
+from ragindex.llm import tokens
+from ragindex.llm.budget import set_aside
+from ragindex.llm.prices import Prices
+from ragindex.llm.settings import Setting
+from ragindex.llm.tokens import Count
+from ragindex.plugins.base import Plugin
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
 _KEY_VARIABLES = ("EMBEDDING_API_KEY", "OPENAI_API_KEY")

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ragindex.encoders.common import encodable, of_length_one
+from ragindex.canonical import digest, encodable
+from ragindex.encoders.common import of_length_one
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, TokenVectors
-from ragindex.language.setting import Setting
-from ragindex.plugin import Plugin
-from ragindex.registry import digest, require
+from ragindex.llm.settings import Setting
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import require
 
 _READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
 _OTHER_ENGINES = frozenset({"onnx", "openvino"})

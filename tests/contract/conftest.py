@@ -8,8 +8,8 @@ import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 from made_records import STORES
 
-from ragindex import registry
 from ragindex.interfaces import Store
+from ragindex.plugins import registry
 
 
 @pytest.fixture(params=STORES)

@@ -10,10 +10,10 @@ import numpy as np
 import openai_server
 import pytest
 
-from ragindex import registry
+from ragindex.accounting import ledger
 from ragindex.encoders.lsa import Lsa
 from ragindex.interfaces import Encoder, EncoderPlugin, PayingEncoder, TokenEncoder
-from ragindex.language import ledger
+from ragindex.plugins import registry
 
 CORPUS = [
     "Glass\nGlass is made from sand, soda and lime in a furnace that never cools.",

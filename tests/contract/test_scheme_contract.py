@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
-from ragindex import registry
+from ragindex.plugins import registry
 from ragindex.testing import CHECKS, Check, check_batches, check_filter, check_finds, check_hits, check_law
 
 WRITTEN = [

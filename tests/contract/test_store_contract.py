@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from made_records import SCHEMA, STORES, TEXT_ONLY, filled, pinned, text_records
 
-from ragindex import registry
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids
 from ragindex.interfaces import Collection, Match, Nearest, Request, Schema, Store, Where
-from ragindex.stores.together import together
+from ragindex.plugins import registry
+from ragindex.stores.multi_search import together
 
 
 def test_every_registered_store_is_here() -> None:

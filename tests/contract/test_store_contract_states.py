@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from made_records import SCHEMA, TEXT_ONLY, filled, passing, pinned, records, text_records
 
-from ragindex import registry
 from ragindex.errors import StoreError, UsageError, WriterBusyError
 from ragindex.filters import Terms
 from ragindex.interfaces import Match, Nearest, Schema, Store
+from ragindex.plugins import registry
 
 
 def test_fields_come_back_as_they_went_in(store: Store) -> None:

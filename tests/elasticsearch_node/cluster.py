@@ -14,7 +14,7 @@ import pytest
 from elasticsearch_node.node import FOLDER, Node, NoNodeError, build, place, start
 from filelock import FileLock
 
-from ragindex.stores.elastic_client import Server, connect
+from ragindex.stores.elasticsearch.client import Server, connect
 
 COUNT = 3
 _PATIENCE = 120.0

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from ragindex.stores.elastic_client import connect
+from ragindex.stores.elasticsearch.client import connect
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / ".node"

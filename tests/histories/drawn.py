@@ -14,8 +14,8 @@ from histories.fresh import Fresh, room
 from histories.left import BrokenError
 from histories.paid import CALLS_DRAWN
 from histories.played import History, Setting, Step
-from ragindex import registry
-from ragindex.identity import in_order, model
+from ragindex.plugins import registry
+from ragindex.workspace.part_keys import in_order, model
 
 SHORTEST, LONGEST = 8, 13
 _WORDS = ("Emma", "Tom", "", "")

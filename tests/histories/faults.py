@@ -18,11 +18,12 @@ import lancedb.table
 import pytest
 import regex
 
-from ragindex.encoders.cached import CachedEncoder
-from ragindex.journal import Journal
-from ragindex.language.cache import Cache
-from ragindex.stores import elastic_bulk, elastic_indices, elasticsearch, lance_upkeep
-from ragindex.stores import lancedb as lance
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.llm.cache import Cache
+from ragindex.stores.elasticsearch import bulk, indices, store
+from ragindex.stores.lancedb import maintenance
+from ragindex.stores.lancedb import store as lance
+from ragindex.workspace.journal import Journal
 
 HOWS = ("before", "after", "half", "interrupted before", "interrupted after")
 """Before or after the write, or with half of its records written; interrupted: the process lives on (Ctrl-C)."""
@@ -125,9 +126,9 @@ _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (lancedb.table.LanceTable, "add_columns", None),
     (lancedb.table.LanceTable, "optimize", None),
     (lancedb.table.LanceTable, "create_index", None),
-    (elastic_bulk, "_once", None),
-    (elasticsearch.ElasticsearchStore, "_make", None),
-    *((elastic_indices, name, None) for name in ("make", "cloned", "seal", "unblocked", "noted", "merge", "delete")),
+    (bulk, "_once", None),
+    (store.ElasticsearchStore, "_make", None),
+    *((indices, name, None) for name in ("make", "cloned", "seal", "unblocked", "noted", "merge", "delete")),
     (CachedEncoder, "_keep", None),
     (Cache, "put", None),
     (Cache, "add", _half_added),
@@ -190,9 +191,9 @@ def pressed(batch: int, fragments: int) -> Iterator[None]:
     """Small batches, early compactions, and few records a request, so that a small corpus has many durable writes."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_BATCH", "_DEAR_BATCH"):
-            patch.setattr(f"ragindex.sync.{name}", batch)
-        patch.setattr(lance_upkeep, "_FRAGMENTS", fragments)
-        patch.setattr(elastic_bulk, "_MOST", 2)
+            patch.setattr(f"ragindex.workspace.sync.{name}", batch)
+        patch.setattr(maintenance, "_FRAGMENTS", fragments)
+        patch.setattr(bulk, "_MOST", 2)
         yield
 
 
@@ -216,6 +217,9 @@ def clock() -> Iterator[Clock]:
 
     moved = Clock(time)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("workspace", "cleaning", "journal", "parts.kept_files", "stores.elasticsearch"):
+        for module in (
+            *("workspace.workspace", "workspace.cleaning", "workspace.journal"),
+            *("workspace.versioned_files", "stores.elasticsearch.store"),
+        ):
             patch.setattr(f"ragindex.{module}.time", moved)
         yield moved

@@ -12,7 +12,7 @@ from pathlib import Path
 from histories import made
 from histories.faults import pressed
 from ragindex.types import Retrieval
-from ragindex.workspace import Workspace
+from ragindex.workspace.workspace import Workspace
 
 _KEPT = 24
 K = 50

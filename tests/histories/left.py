@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from histories import made
-from ragindex import manifest as manifests
-from ragindex.workspace import Workspace
+from ragindex.workspace import manifest as manifests
+from ragindex.workspace.workspace import Workspace
 
 
 class BrokenError(AssertionError):

@@ -15,16 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ragindex import registry
 from ragindex.corpus import Cutting, cut
 from ragindex.errors import LanguageError
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import Change, Collection, Floats, IndexingScheme, Part, Schema, Site, TokenVectors, Uses
-from ragindex.language.offline import OfflineRules
-from ragindex.language.setting import Setting
-from ragindex.language.tasks import Output, Task
-from ragindex.parts.passages import Passages
-from ragindex.plugin import Plugin
+from ragindex.llm.offline import OfflineRules
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Output, Task
+from ragindex.parts.text.passages import Passages
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query
 
 # ---------------------------------------------------------------- documents

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 from histories.left import BrokenError
-from ragindex.language.cache import Answer, Cache, Origin
-from ragindex.language.handing_on import export_calls, import_calls
-from ragindex.language.opened import CALLS
-from ragindex.workspace import Workspace
+from ragindex.llm.cache import Answer, Cache, Origin
+from ragindex.llm.export import export_calls, import_calls
+from ragindex.workspace.llm import CALLS
+from ragindex.workspace.workspace import Workspace
 
 CALLS_DRAWN = range(6)
 _ORIGIN = Origin("extract", 1, "openai", "a-model", "https://models.example/v1")

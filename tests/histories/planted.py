@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ragindex import journal
-from ragindex.coverage import Coverage
-from ragindex.workspace import Workspace
+from ragindex.workspace import journal
+from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.workspace import Workspace
 
 
 @contextmanager

@@ -1,0 +1,44 @@
+"""BM25: the sparse baseline (Robertson et al., TREC-3), over passages or any part that can be searched by text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ragindex.interfaces import Collection, Match, OpenIndex, Part, Request, Retriever
+from ragindex.parts.text.passages import Passages
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, label
+from ragindex.retrieval.hits import searched
+from ragindex.types import Query, Retrieval
+
+
+class BM25(Plugin):
+    """The records of `over` that share words with the question, by Lucene's BM25 with k1 = 1.2 and b = 0.75."""
+
+    version: ClassVar[int] = 1
+    over: PartField = Passages()
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """What is searched."""
+        return (self.over,)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """One search a question."""
+        return BM25Retriever(workspace.open_part(self.over), label(self))
+
+
+@dataclass(frozen=True, slots=True)
+class BM25Retriever:
+    """See BM25."""
+
+    collection: Collection
+    source: str
+    step: ClassVar[str] = "text"
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """All questions in one call of the store."""
+        return searched(self, queries, k, self.source)
+
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+        """The questions' texts."""
+        return [Match(query.text, k, fields, query.filter) for query in queries]

@@ -1,0 +1,154 @@
+"""ColBERT: late interaction. Every token of the question looks for its best token in a passage (Santhanam et al. 2022).
+
+The score of a passage is the sum of what its tokens found. Which model gives the vectors is the encoder's affair.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from ragindex.errors import UsageError
+from ragindex.filters import Filter, Ids
+from ragindex.interfaces import Collection, Floats, Found, IndexingScheme, OpenIndex, Part, Retriever, Where
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.quantized_tokens import Scores
+from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, SchemeField, label
+from ragindex.retrieval.hits import FIELDS, check, hits
+from ragindex.types import Query, Retrieval, Step
+from ragindex_baselines.hybrid import Hybrid
+
+Ranking: TypeAlias = tuple[list[str], Scores]
+"""Ids, best first, and their scores."""
+
+
+class ColBERT(Plugin):
+    """The sum, over the question's tokens, of each one's best dot product with a token of the record (MaxSim).
+
+    Where `over` has fewer than `all_below` records all are scored, else the `candidate_factor` * k best of
+    `candidates` (by default hybrid over the same part). `vectors` is the part of token vectors: token_vectors, which
+    the workspace's encoder makes, or multi_vectors(model=NAME) with a model of its own; without a word on what it is
+    of, it is of `over`. Of a question the first `query_tokens` tokens count, without special tokens.
+    """
+
+    version: ClassVar[int] = 1
+    reads_k: ClassVar[bool] = True
+    over: PartField = Passages()
+    vectors: PartField | None = None
+    candidates: SchemeField | None = None
+    candidate_factor: int = Field(default=10, ge=1)
+    all_below: int = Field(default=2_000, ge=0)
+    query_tokens: int = Field(default=128, ge=1)
+
+    @model_validator(mode="after")
+    def _of_what_is_searched(self) -> "ColBERT":
+        if self.vectors is not None and getattr(self.vectors, "of", None) not in (Passages(), self.over):
+            raise ValueError("made with `vectors` of the part `over`, as vectors=token_vectors")
+        return self
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """What is searched, its token vectors, and what the candidates need."""
+        return (self.over, self._vectors(), *self._candidates().parts())
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """One encoding of tokens a question; candidates where there are too many records for all."""
+        index: TokenIndex = workspace.open_part(self._vectors())
+        if len(index.ids) < self.all_below:
+            return OverAll(workspace.open_part(self.over), index, self.query_tokens, label(self))
+        return OverCandidates(self._candidates().open(workspace), index, self, label(self))
+
+    def _vectors(self) -> Part[Any]:
+        vectors = self.vectors or TokenVectors()
+        return vectors.model_copy(update={"of": self.over})
+
+    def _candidates(self) -> IndexingScheme:
+        return self.candidates or Hybrid(over=self.over)
+
+
+@dataclass(frozen=True, slots=True)
+class OverAll:
+    """See ColBERT: every record is scored."""
+
+    collection: Collection
+    index: TokenIndex
+    query_tokens: int
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Questions without a filter are scored together."""
+        check(queries, k)
+        asked = [self.index.question(query.text)[: self.query_tokens] for query in queries]
+        start = time.perf_counter()
+        open_to_all = [number for number, query in enumerate(queries) if query.filter is None]
+        scores = self.index.scores(self.index.ids, [asked[number] for number in open_to_all])
+        ranked = {number: _best(self.index.ids, scores[:, at], k) for at, number in enumerate(open_to_all)}
+        for number, query in enumerate(queries):
+            if query.filter is not None:
+                ids = self._passing(query.filter)
+                ranked[number] = _best(ids, self.index.scores(ids, [asked[number]])[:, 0], k)
+        found = self._found([ranked[number] for number in range(len(queries))])
+        ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
+        return [
+            Retrieval(hits(one, self.source), (Step(1, "token vectors", query.text, tuple(one.ids), ms=ms),))
+            for query, one in zip(queries, found, strict=True)
+        ]
+
+    def _passing(self, where: Filter) -> list[str]:
+        return sorted(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist())
+
+    def _found(self, ranked: Sequence[Ranking]) -> list[Found]:
+        """The records, in one call of the store."""
+        wanted = [Where(Ids(tuple(ids)), max(1, len(ids)), FIELDS) for ids, _ in ranked]
+        found = []
+        for (ids, scores), one in zip(ranked, self.collection.search(wanted), strict=True):
+            place = {id: row for row, id in enumerate(one.ids)}
+            found.append(Found(ids, scores, one.records.take(pa.array([place[id] for id in ids], pa.int64()))))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OverCandidates:
+    """See ColBERT: what another scheme found is scored."""
+
+    candidates: Retriever
+    index: TokenIndex
+    settings: ColBERT
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """The candidates of all questions are found together. Raises UsageError where they are of another part."""
+        check(queries, k)
+        found = self.candidates.retrieve(queries, self.settings.candidate_factor * k)
+        return [self._scored(query, one, k) for query, one in zip(queries, found, strict=True)]
+
+    def _scored(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+        asked = self.index.question(query.text)[: self.settings.query_tokens]
+        start = time.perf_counter()
+        by_id = {hit.id: hit for hit in found.hits}
+        ids, scores = _best(list(by_id), self._scores(list(by_id), asked), k)
+        ranked = tuple(
+            replace(by_id[id], score=score, source=self.source) for id, score in zip(ids, scores.tolist(), strict=True)
+        )
+        step = Step(1, "token vectors", query.text, tuple(ids), ms=(time.perf_counter() - start) * 1e3)
+        return Retrieval(ranked, (*found.trace, step), found.notes)
+
+    def _scores(self, ids: Sequence[str], asked: Floats) -> Scores:
+        try:
+            return self.index.scores(ids, [asked])[:, 0]
+        except UsageError as error:
+            raise UsageError(f"The candidates of {self.source} must be records of what it is over. {error}") from None
+
+
+def _best(ids: Sequence[str], scores: Scores, k: int) -> Ranking:
+    """The k highest scores, equal ones by id; none where a record or the question has no tokens."""
+    rows = np.flatnonzero(scores > -np.inf)
+    if k < len(rows):
+        rows = rows[scores[rows] >= np.partition(scores[rows], len(rows) - k)[len(rows) - k]]
+    ordered = sorted(rows.tolist(), key=lambda row: (-scores[row], ids[row]))[:k]
+    return [ids[row] for row in ordered], scores[ordered]

@@ -1,0 +1,47 @@
+"""Dense retrieval: cosine of question and passage vectors, over passages or any part with text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ragindex.interfaces import Collection, Encoder, Nearest, OpenIndex, Part, Request, Retriever
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.vectors import vectors_of
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, label
+from ragindex.retrieval.hits import searched
+from ragindex.types import Query, Retrieval
+
+
+class Dense(Plugin):
+    """The records of `over` whose vectors are nearest the question's. A question the encoder knows no word of: none."""
+
+    version: ClassVar[int] = 1
+    over: PartField = Passages()
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """The vectors of what is searched."""
+        return (vectors_of(self.over),)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """One encoding and one search a question."""
+        return DenseRetriever(workspace.open_part(vectors_of(self.over)), workspace.encoder, label(self))
+
+
+@dataclass(frozen=True, slots=True)
+class DenseRetriever:
+    """See Dense."""
+
+    collection: Collection
+    encoder: Encoder
+    source: str
+    step: ClassVar[str] = "vectors"
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """All questions in one batch of the encoder and one call of the store."""
+        return searched(self, queries, k, self.source)
+
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+        """The questions' vectors."""
+        vectors = self.encoder.encode_queries([query.text for query in queries])
+        return [Nearest(vector, k, fields, query.filter) for vector, query in zip(vectors, queries, strict=True)]

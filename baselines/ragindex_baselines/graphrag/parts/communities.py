@@ -1,0 +1,238 @@
+"""Communities of the entity graph, and a report on each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, Field, StringConstraints
+
+from ragindex.canonical import digest
+from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.llm import rules
+from ragindex.llm.answer_question import context
+from ragindex.llm.offline import OfflineRules
+from ragindex.llm.tasks import Failure, Task
+from ragindex.parts.support import replace_all
+from ragindex.parts.support.records import TEXTS
+from ragindex.parts.triples.triple_json import from_json
+from ragindex.parts.triples.triples import triple_text
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, of_class
+from ragindex.progress import bar
+from ragindex_baselines.graphrag.parts import leiden
+from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, Graph
+
+_BATCH = 2_000  # communities written at once
+_MEMBER_TOKENS = 500  # of the names that a report's prompt lists
+_RULE_FINDINGS, _RULE_WORDS, _RULE_NAMES = 5, 60, 3
+
+
+# ---------------------------------------------------------------- the task
+
+
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class Report(BaseModel):
+    """What a community is about."""
+
+    title: _Text
+    summary: _Text
+    findings: list[str]
+
+    def text(self) -> str:
+        """Title, summary, and a line a finding."""
+        findings = [" ".join(finding.split()) for finding in self.findings]
+        return "\n".join([self.title, self.summary, *(f"- {finding}" for finding in findings if finding)])
+
+
+def _by_rule(inputs: Mapping[str, Any]) -> Report:
+    """The names of the first members, the sentences that say most, and the first statements."""
+    sentences = [f"{statement}." for statement in inputs["statements"]]
+    title = ", ".join(inputs["members"][:_RULE_NAMES])
+    summary = rules.summarise(sentences, _RULE_WORDS, inputs["language"])
+    return Report(title=title, summary=summary or title, findings=sentences[:_RULE_FINDINGS])
+
+
+REPORT: Task[Report] = Task(
+    name="community_report",
+    version=1,
+    prompt=Path(__file__).parent / "prompts" / "report.jinja",
+    output=Report,
+    rule=_by_rule,
+    max_tokens=1024,
+)
+
+
+# ---------------------------------------------------------------- the part
+
+
+_REPORTS = Schema(stored=("title", "text", replace_all.DIGEST), keywords=("entities", "passage_ids"))
+_MEMBERSHIPS = Schema(stored=("community", replace_all.DIGEST))
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What Communities opens to.
+
+    `reports` by the community's id: `title`, `text`, `entities` (keys of its members, those of most relations first),
+    `passage_ids` (all that the report may have been made from). `memberships`: the `community` of each entity that has
+    one, by key. A community whose report failed has no record in `reports`.
+    """
+
+    reports: Collection
+    memberships: Collection
+
+
+class Communities(Plugin):
+    """Communities of entities by the Leiden algorithm, and a report on each by a language model (GraphRAG).
+
+    Those of more than `max_size` entities are split again, down to `level`: an entity belongs to the last one it comes
+    to, so to one at most. `largest_component`: entities that the rest is not joined to have none. A report is made from
+    the names of the members and the statements about them, first those that join two members, of at most
+    `input_tokens` tokens (estimated).
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset({"model", "prompts", "seed"})
+    of: Annotated[PartField, of_class(EntityGraph)] = EntityGraph()
+    max_size: int = Field(default=10, ge=2)
+    level: int = Field(default=2, ge=0)
+    largest_component: bool = True
+    input_tokens: int = Field(default=4000, ge=100)
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The graph."""
+        return (self.of,)
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """One, for each community."""
+        return (REPORT,)
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Nothing: communities are made whole."""
+
+    def finish(self, site: Site) -> None:
+        """Find all communities and ask for their reports; answers that were paid for come from the call cache.
+
+        A report that fails is counted, its community has none, and the next sync asks again.
+        """
+        entities, found = self._found(site.inputs[0], site.seed)
+        inputs = [{**one.inputs(self.input_tokens), "language": site.language} for one in found]
+        with bar("communities: reports", len(inputs)) as advance:
+            answers = site.llm.map(REPORT, inputs, again=True, progress=advance)
+        for one, answer in zip(found, answers, strict=True):
+            if isinstance(answer, Failure):
+                site.failed(one.id, answer.reason)
+        made = [(one, answer) for one, answer in zip(found, answers, strict=True) if isinstance(answer, Report)]
+        replace_all.keep(site.collection("reports", _REPORTS), _report_records(made))
+        replace_all.keep(site.collection("memberships", _MEMBERSHIPS), _membership_records(found))
+        for sentence in _notes(entities, found, len(made), by_rules=site.llm.id == OfflineRules.id):
+            site.note(sentence)
+
+    def open(self, site: Site) -> Reports:
+        """The two collections."""
+        return Reports(site.collection("reports"), site.collection("memberships"))
+
+    def _found(self, graph: Graph, seed: int) -> tuple[int, list["Community"]]:
+        """How many entities there are, and the communities."""
+        entities = _rows(graph.entities, ("name", "text", "passage_ids", "degree"))
+        relations = _rows(graph.relations, ("source", "target", "triples", "weight"))
+        relations.sort(key=lambda row: (row["source"], row["target"]))
+        places = {row["id"]: place for place, row in enumerate(entities)}
+        ends = [(places[row["source"]], places[row["target"]]) for row in relations]
+        found = leiden.communities(
+            np.array(ends, np.int64).reshape(-1, 2),
+            np.array([row["weight"] for row in relations], np.float64),
+            max_size=self.max_size,
+            level=self.level,
+            largest_component=self.largest_component,
+            seed=seed,
+        )
+        return len(entities), _communities(found, entities, relations, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Community:
+    """Rows of entities, those of most relations first, and of the relations between them, likewise."""
+
+    members: tuple[Mapping[str, Any], ...]
+    relations: tuple[Mapping[str, Any], ...]
+
+    @property
+    def id(self) -> str:
+        """By its members, so that it is the same as long as they are."""
+        return digest(sorted(row["id"] for row in self.members))
+
+    @property
+    def passage_ids(self) -> list[str]:
+        """All passages that name a member, sorted."""
+        return sorted({id for row in self.members for id in row["passage_ids"]})
+
+    def inputs(self, tokens: int) -> dict[str, Any]:
+        """Names and statements, as far as there is room for them."""
+        joining = (triple_text(triple) for row in self.relations for triple in from_json(row["triples"]))
+        others = (line for row in self.members for line in row["text"].split("\n"))
+        statements = dict.fromkeys(" ".join(text.split()) for text in (*joining, *others))
+        names = [row["name"] for row in self.members]
+        shown = context((), [text for text in statements if text], tokens).notes
+        return {"members": list(context((), names, _MEMBER_TOKENS).notes), "statements": list(shown)}
+
+
+def _communities(
+    found: Sequence[Sequence[int]],
+    entities: Sequence[Mapping[str, Any]],
+    relations: Sequence[Mapping[str, Any]],
+    ends: Sequence[tuple[int, int]],
+) -> list[Community]:
+    number_of = {place: number for number, places in enumerate(found) for place in places}
+    inside: list[list[int]] = [[] for _ in found]
+    for row, (low, high) in enumerate(ends):
+        if number_of.get(low, -1) == number_of.get(high, -2):
+            inside[number_of[low]].append(row)
+    degrees = [row["degree"] for row in entities]
+    made = []
+    for places, rows in zip(found, inside, strict=True):
+        ranked = sorted(places, key=lambda place: (-degrees[place], place))
+        rows.sort(key=lambda row: (-degrees[ends[row][0]] - degrees[ends[row][1]], row))
+        made.append(Community(tuple(entities[place] for place in ranked), tuple(relations[row] for row in rows)))
+    return made
+
+
+def _rows(records: Collection, fields: Sequence[str]) -> list[dict[str, Any]]:
+    rows = [row for batch in records.scan(fields) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: str(row["id"]))
+
+
+def _report_records(made: Sequence[tuple[Community, Report]]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(made), _BATCH):
+        some = made[start : start + _BATCH]
+        columns = {
+            "id": pa.array([one.id for one, _ in some], pa.string()),
+            "title": pa.array([report.title for _, report in some], pa.string()),
+            "text": pa.array([report.text() for _, report in some], pa.string()),
+            "entities": pa.array([[row["id"] for row in one.members] for one, _ in some], TEXTS),
+            "passage_ids": pa.array([one.passage_ids for one, _ in some], TEXTS),
+        }
+        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _membership_records(found: Sequence[Community]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(found), _BATCH):
+        pairs = [(row["id"], one.id) for one in found[start : start + _BATCH] for row in one.members]
+        columns = [pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1)]
+        yield pa.RecordBatch.from_arrays(columns, names=["id", "community"])
+
+
+def _notes(entities: int, found: Sequence[Community], made: int, *, by_rules: bool) -> Iterator[str]:
+    members = sum(len(one.members) for one in found)
+    largest = max((len(one.members) for one in found), default=0)
+    yield (
+        f"{len(found):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
+        f"{made:,} have a report."
+    )
+    if by_rules and made:
+        yield "Reports were made by rules, not by a language model."

@@ -1,0 +1,104 @@
+"""Local search: from the entities nearest the question to passages, relations and reports."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragindex.filters import Filter, Terms
+from ragindex.interfaces import Collection, Encoder, Found, Nearest
+from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.types import Hit, Query, Retrieval, Step, Triple
+from ragindex_baselines.graphrag import steps
+from ragindex_baselines.graphrag.parameters import Parameters
+from ragindex_baselines.graphrag.parts.communities import Reports
+from ragindex_baselines.graphrag.parts.entity_graph import Graph
+from ragindex_baselines.graphrag.steps import Nearby
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRAGRetriever:
+    """See GraphRAG."""
+
+    passages: Collection
+    entities: Collection
+    graph: Graph
+    communities: Reports
+    encoder: Encoder
+    settings: Parameters
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """All questions in one batch of the encoder and one search for entities."""
+        check(queries, k)
+        passing = [self._passing(query.filter) for query in queries]
+        vectors = self.encoder.encode_queries([query.text for query in queries])
+        start = time.perf_counter()
+        requests = [
+            Nearest(vector, self.settings.entities, ("passage_ids", "neighbours"), _naming(ids))
+            for vector, ids in zip(vectors, passing, strict=True)
+        ]
+        found = self.entities.search(requests)
+        ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
+        return [
+            self._retrieval(query, entities, ids, k, ms)
+            for query, entities, ids in zip(queries, found, passing, strict=True)
+        ]
+
+    def _passing(self, where: Filter | None) -> frozenset[str] | None:
+        """The passages that pass a query's filter."""
+        if where is None:
+            return None
+        return frozenset(id for batch in self.passages.scan((), where) for id in batch.column("id").to_pylist())
+
+    def _retrieval(
+        self, query: Query, found: Found, passing: frozenset[str] | None, k: int, searching: float
+    ) -> Retrieval:
+        entities = steps.nearby(found)
+        start = time.perf_counter()
+        best = self._hits(entities, k, passing)
+        moments = [time.perf_counter()]
+        triples = self._triples(entities, passing)
+        moments.append(time.perf_counter())
+        ids, reports = self._reports(entities, passing)
+        notes = steps.notes(reports, triples, self.settings.note_tokens, self.settings.relation_tokens)
+        moments.append(time.perf_counter())
+        times = np.diff([start, *moments]) * 1e3
+        trace = (
+            Step(1, "entities", query.text, tuple(found.ids), ms=searching),
+            Step(1, "passages", "", tuple(hit.id for hit in best), ms=times[0]),
+            Step(1, "relations", "", triples=tuple(triples), ms=times[1]),
+            Step(1, "communities", "", tuple(ids), ms=times[2]),
+        )
+        return Retrieval(best, trace, notes)
+
+    def _hits(self, entities: Sequence[Nearby], k: int, passing: frozenset[str] | None) -> tuple[Hit, ...]:
+        """Scores are 1 / rank: the method gives an order and no scores."""
+        ids = steps.ranked_passages(entities, k, passing)
+        records = looked_up(self.passages, ids, FIELDS)
+        kept = records.column("id").to_pylist()
+        return hits(Found(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
+
+    def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
+        ids = steps.candidate_relations(entities, self.settings.relations)
+        fields = ("source", "target", "triples", "weight", *_owners(passing))
+        rows = steps.allowed(looked_up(self.graph.relations, ids, fields).to_pylist(), passing)
+        return steps.stated(steps.ranked_relations(entities, rows, self.settings.relations * len(entities)))
+
+    def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
+        """The ids of the entities' communities that have a report, and the reports."""
+        keys = [entity.key for entity in entities]
+        ids = steps.ranked_communities(looked_up(self.communities.memberships, keys, ("community",)).to_pylist())
+        found = looked_up(self.communities.reports, ids, ("text", *_owners(passing)))
+        rows = steps.allowed(found.to_pylist(), passing)
+        return [row["id"] for row in rows], [row["text"] for row in rows]
+
+
+def _naming(passing: frozenset[str] | None) -> Terms | None:
+    return None if passing is None else Terms("passage_ids", tuple(sorted(passing)))
+
+
+def _owners(passing: frozenset[str] | None) -> tuple[str, ...]:
+    """An entity of every passage has long lists of them: they are read where a filter asks."""
+    return () if passing is None else ("passage_ids",)

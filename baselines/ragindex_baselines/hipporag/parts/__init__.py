@@ -1,0 +1,1 @@
+"""baselines/ragindex_baselines/hipporag/parts"""

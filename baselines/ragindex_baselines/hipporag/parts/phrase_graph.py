@@ -1,0 +1,276 @@
+"""The graph of phrases and passages (HippoRAG): what triples name, where they say it, and what sounds alike."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+from scipy import sparse
+
+from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.llm.rules import is_number
+from ragindex.parts.support.columns import large_text
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.sparse_graph import Integers, places
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.encoded_names import Coder, Codes, among, distinct, keep, looked_up
+from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField
+from ragindex.workspace import versioned_files
+
+_WHAT = "phrase graph"
+_TEXTS = ("phrases", "passages")
+_NUMBERS = ("starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
+_BLOCK = 1 << 21
+"""Edges that are brought into rows at once."""
+_SPELT = 8192
+Weights: TypeAlias = npt.NDArray[np.float32]
+Sums: TypeAlias = npt.NDArray[np.float64]
+
+
+class PhraseGraph(Plugin):
+    """Phrases are subjects and objects of `over` in folded case with single spaces; each is encoded once.
+
+    Undirected edges: between the phrases of a triple (one for each record of it), between a phrase and every passage
+    that holds it (1), and between synonyms: phrases with a cosine of at least `synonym_cosine` (which it weighs) of
+    which one is among the `synonyms` nearest of the other. They are searched within cells, never all with all. Without
+    `numbers`, dates, years, numbers and measures are no phrases.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset({"encoder", "seed"})
+    over: PartField = Triples()
+    synonym_cosine: float = Field(default=0.8, gt=0, le=1)
+    synonyms: int = Field(default=20, ge=0)
+    numbers: bool = True
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The triples, and the passages: those without triples are nodes too."""
+        return (self.over, Passages())
+
+    def key(self, phrase: str) -> str:
+        """What the spellings of one phrase have in common; "" for what is no phrase."""
+        key = " ".join(phrase.casefold().split())
+        return key if self.numbers or not is_number(key) else ""
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Nothing: the graph is made whole."""
+
+    def finish(self, site: Site) -> None:
+        """Encode the phrases that are new, forget those that no triple names any more, make the graph anew."""
+        passages = distinct(batch.column("id") for batch in site.inputs[1].scan(()))
+        mentions = _mentions(site.inputs[0], passages, self)
+        graph = connected(passages, mentions, _synonyms(mentions.phrases, site, self))
+        name = versioned_files.save(_WHAT, site.folder, lambda partial: _write(graph, partial))
+        versioned_files.hold([name], site, "graphs")
+
+    def open(self, site: Site) -> "Phrases":
+        """The graph of the sync that the reader is pinned to, and the vectors of its phrases."""
+        graph = _read(site.folder / versioned_files.in_place(site.collection("graphs")))
+        return Phrases(graph, site.collection("phrases"))
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """What PhraseGraph opens to. The records of `vectors` are the phrases, by their keys."""
+
+    graph: "WeightedGraph"
+    vectors: Collection
+
+
+# ---------------------------------------------------------------- the graph
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Rows of edges: node i has `ends[starts[i] : stops[i]]`, with `weights` that sum to `degrees[i]`."""
+
+    starts: Integers
+    stops: Integers
+    ends: Integers
+    weights: Weights
+    degrees: Sums
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedGraph:
+    """Nodes are places: first the sorted keys of `phrases`, then the sorted ids of `passages`.
+
+    The edges of node i lie at `starts[i]` to `starts[i + 1]`, both directions of each edge being there; those of a
+    phrase that lead to passages begin at `splits[i]`. Read from memory-mapped files. Thread-safe.
+    """
+
+    phrases: pa.Array
+    passages: pa.Array
+    starts: Integers
+    splits: Integers
+    ends: Integers
+    weights: Weights
+    degrees: Sums
+    phrase_degrees: Sums
+
+    @property
+    def whole(self) -> Links:
+        """All edges."""
+        return Links(self.starts[:-1], self.starts[1:], self.ends, self.weights, self.degrees)
+
+    @property
+    def among_phrases(self) -> Links:
+        """The edges between phrases."""
+        return Links(self.starts[: len(self.phrases)], self.splits, self.ends, self.weights, self.phrase_degrees)
+
+    @property
+    def held(self) -> Integers:
+        """(phrases,): how many passages hold each phrase."""
+        return self.starts[1 : len(self.phrases) + 1] - self.splits
+
+    def matrix(self) -> "sparse.csr_matrix[Any]":
+        """(nodes, nodes), symmetric; its rows and columns from `len(phrases)` on are the passages."""
+        nodes = len(self.starts) - 1
+        return sparse.csr_matrix((self.weights, self.ends, self.starts), shape=(nodes, nodes))
+
+    def places(self, keys: Sequence[str]) -> Integers:
+        """The place of each phrase, -1 for one that is not there."""
+        return places(self.phrases, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """The triples: of each the places of its two sides among sorted `phrases` (n, 2) and of its passage; -1: none."""
+
+    phrases: pa.Array
+    sides: Integers
+    owners: Integers
+
+
+def connected(passages: pa.Array, mentions: Mentions, synonyms: Pairs) -> WeightedGraph:
+    """The graph. A triple whose sides are the same phrase adds no edge to itself."""
+    edges = _edges(mentions, synonyms)
+    count, nodes = len(mentions.phrases), len(mentions.phrases) + len(passages)
+    lengths, degrees = np.empty(nodes, np.int64), np.empty(nodes, np.float64)
+    splits, phrase_degrees = np.empty(count, np.int64), np.empty(count, np.float64)
+    room = 2 * len(edges.first)  # an edge that is stated again is no other: what is not written to takes no memory
+    ends, weights, at = np.empty(room, np.int32), np.empty(room, np.float32), 0
+    for start, stop in _blocks(edges, nodes):
+        rows = _rows(edges, start, stop, nodes)
+        lengths[start:stop], degrees[start:stop] = np.diff(rows.indptr), _sums(rows)
+        ends[at : at + rows.nnz], weights[at : at + rows.nnz] = rows.indices, rows.data
+        at += rows.nnz
+        if start < count:
+            within = rows[: count - start, :count]
+            splits[start:stop], phrase_degrees[start:stop] = np.diff(within.indptr), _sums(within)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    splits += starts[:count]
+    return WeightedGraph(mentions.phrases, passages, starts, splits, ends[:at], weights[:at], degrees, phrase_degrees)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """Undirected edges between nodes, some several times. The weight is 1, of the last ones a cosine."""
+
+    first: Codes
+    second: Codes
+    cosines: Weights
+
+    def leaving(self, nodes: Codes, others: Codes, start: int, stop: int) -> tuple[Codes, Codes, Sums]:
+        """Those of the nodes from `start` to `stop`: from where, counted from `start`, to where, and their weights."""
+        edges = np.flatnonzero((nodes >= start) & (nodes < stop))
+        weights, alike = np.ones(len(edges)), edges - (len(nodes) - len(self.cosines))
+        weights[alike >= 0] = self.cosines[alike[alike >= 0]]
+        return nodes[edges] - np.int32(start), others[edges], weights
+
+
+def _edges(mentions: Mentions, synonyms: Pairs) -> _Edges:
+    """Of triples, of phrases and their passages, of synonyms."""
+    subject, object = mentions.sides[:, 0], mentions.sides[:, 1]
+    linked = (subject >= 0) & (object >= 0) & (subject != object)
+    holders, holding = _distinct(mentions.sides.ravel(), np.repeat(mentions.owners, 2))
+    holding += np.int32(len(mentions.phrases))
+    first = np.concatenate([subject[linked], holders, synonyms.first], dtype=np.int32, casting="same_kind")
+    second = np.concatenate([object[linked], holding, synonyms.second], dtype=np.int32, casting="same_kind")
+    return _Edges(first, second, synonyms.cosines)
+
+
+def _distinct(first: Integers, second: Integers) -> tuple[Codes, Codes]:
+    """Each pair once, sorted; those with a side that is not there are left out."""
+    known = (first >= 0) & (second >= 0)
+    width = int(second.max(initial=0)) + 1
+    keys = first[known].astype(np.int64)
+    keys *= width
+    keys += second[known]
+    keys.sort()
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    return (keys // width).astype(np.int32), (keys % width).astype(np.int32)
+
+
+def _blocks(edges: _Edges, nodes: int) -> Iterator[tuple[int, int]]:
+    """Nodes from one to another that have some _BLOCK edges together."""
+    ends = np.cumsum(np.bincount(edges.first, minlength=nodes) + np.bincount(edges.second, minlength=nodes))
+    marks = np.searchsorted(ends, np.arange(_BLOCK, 2 * len(edges.first), _BLOCK), "right")
+    yield from pairwise(np.unique([0, *marks.tolist(), nodes]).tolist())
+
+
+def _rows(edges: _Edges, start: int, stop: int, nodes: int) -> "sparse.csr_matrix[Any]":
+    """(stop - start, nodes): the edges of these nodes, both directions of each edge being there."""
+    forth = edges.leaving(edges.first, edges.second, start, stop)
+    back = edges.leaving(edges.second, edges.first, start, stop)
+    row, column, weights = (np.concatenate([forth[n], back[n]]) for n in range(3))
+    rows = sparse.coo_matrix((weights, (row, column)), shape=(stop - start, nodes)).tocsr()
+    rows.sort_indices()
+    return rows
+
+
+def _sums(rows: "sparse.csr_matrix[Any]") -> Sums:
+    return np.asarray(rows.sum(axis=1), np.float64).ravel()
+
+
+def _write(graph: WeightedGraph, folder: Path) -> None:
+    for name in _TEXTS:
+        versioned_files.write_texts(folder / f"{name}.arrow", getattr(graph, name))
+    for name in _NUMBERS:
+        versioned_files.write_numbers(folder / f"{name}.npy", getattr(graph, name))
+
+
+def _read(folder: Path) -> WeightedGraph:
+    with versioned_files.reading(_WHAT, folder):
+        texts = [versioned_files.read_texts(folder / f"{name}.arrow") for name in _TEXTS]
+        numbers = [versioned_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS]
+    return WeightedGraph(*texts, *numbers)
+
+
+# ---------------------------------------------------------------- what it is made from
+
+
+def _mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> Mentions:
+    """Of the triples, only integers are kept."""
+    named, owning = Coder(), Coder()
+    for batch in triples.scan(("subject", "object", "passage_ids")):
+        named.add(batch.column("subject"))
+        named.add(batch.column("object"))
+        owning.add(batch.column("passage_ids").flatten())
+    spelt, codes = named.coded()
+    phrases, place = _keyed(part, spelt)
+    sides = np.stack([looked_up(place, codes[side::2]) for side in (0, 1)], axis=1)
+    return Mentions(phrases, sides, owning.among(passages))
+
+
+def _keyed(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:
+    """The phrases, sorted, and the place of each spelling among them, -1 for what is no phrase."""
+    blocks = (spelt.slice(start, _SPELT).to_pylist() for start in range(0, len(spelt), _SPELT))
+    keys = large_text(pa.array([part.key(phrase) for phrase in block], pa.large_string()) for block in blocks)
+    phrases = distinct([keys.filter(pc.not_equal(keys, ""))])
+    return phrases, among(keys, phrases)
+
+
+def _synonyms(phrases: pa.Array, site: Site, part: PhraseGraph) -> Pairs:
+    """The collection of phrases afterwards holds these and no others. The vectors lie in a file meanwhile."""
+    with versioned_files.scratch(_WHAT, site.folder, (len(phrases), site.encoder.dimensions)) as vectors:
+        keep(phrases, site, "phrases", "phrase_graph", vectors)
+        return near_pairs(vectors, part.synonym_cosine, part.synonyms, site.seed)

@@ -1,0 +1,133 @@
+"""Vectors of passages after a walk over the phrase graph: what makes a walk from all passages at once cost little."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from ragindex.interfaces import Change, Collection, Floats, Part, Site, Uses
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.sparse_graph import Integers
+from ragindex.parts.vectors.encoded_names import Coder
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField
+from ragindex.retrieval.fusion import ROUNDING, differ
+from ragindex.workspace import versioned_files
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, WeightedGraph
+from ragindex_baselines.hipporag.steps import Values, power
+
+_WHAT = "spread vectors"
+_WALKS = 64
+"""Dimensions walked with at once; fewer where there are many nodes."""
+_BLOCK_BYTES = 1 << 28
+"""What these may take in memory; one dimension is walked with however many nodes there are."""
+_ROWS = 8192
+_TOLERANCE = 1e-6
+
+
+class SpreadVectors(Plugin):
+    """What a walk brings to each passage, when every passage resets it with its vector.
+
+    A walk is linear in its reset weights, and a passage's weight is linear in the question: its cosine, less the lowest
+    of all, over their range. So the walk from all passages is made once, here, for each dimension, and what it brings
+    to a passage for a question is one product. (The same operator smooths features in APPNP, Klicpera et al. 2019.)
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+    graph: PartField = PhraseGraph()
+    damping: float = Field(default=0.5, ge=0, lt=1)
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The graph and the vectors of its passages."""
+        return (self.graph, Vectors(of=Passages()))
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Nothing: a change of one passage changes what a walk brings to others."""
+
+    def finish(self, site: Site) -> None:
+        """Walk anew, from all passages. What is walked with lies in a file meanwhile, a dimension after the other."""
+        graph, vectors = site.inputs[0].graph, site.inputs[1]
+        shape = ((vectors.schema.dimensions or 0) + 1, max(vectors.count(), len(graph.passages)))
+        with versioned_files.scratch(_WHAT, site.folder, shape) as columns:
+            spread(graph, columns, _read_in(vectors, graph.passages, columns), self.damping)
+            values = columns[:, : len(graph.passages)]
+            name = versioned_files.save(_WHAT, site.folder, lambda partial: _write(graph.passages, values, partial))
+        versioned_files.hold([name], site, "folders")
+
+    def open(self, site: Site) -> "Spread":
+        """The vectors of the sync that the reader is pinned to."""
+        return _read(site.folder / versioned_files.in_place(site.collection("folders")))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Row i belongs to `passages[i]` (sorted ids): its spread vector, and what it has where every passage resets by 1.
+
+    Passages whose vector is zero reset nothing. Read from memory-mapped files.
+    """
+
+    passages: pa.Array
+    vectors: Floats
+    ones: Floats
+
+    def values(self, rows: Any, vector: Floats, low: float, high: float) -> Values:
+        """What walks bring to the passages `rows` for a question, whose cosines with all passages are `low` to `high`.
+
+        Where these do not differ, every passage resets by 1.
+        """
+        ones: Values = self.ones[rows].astype(np.float64)
+        if not differ(low, high):
+            return ones
+        # row by row, so that equal rows have equal products
+        products: Values = np.einsum("ij,j->i", self.vectors[rows], vector, dtype=np.float64)
+        above = products - low * ones
+        return np.where(above > ROUNDING, above, 0.0) / (high - low)  # else the last passage is a hit on some engines
+
+
+def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> Integers:
+    """Let column i of `columns` (dimensions + 1, …) hold the vector of record i, and 1 where that is not zero.
+
+    Where the passage of each record stands among `passages`, -1 for nowhere.
+    """
+    ids, at = Coder(), 0
+    for batch in vectors.scan(("vector",)):
+        values = batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
+        columns[:-1, at : at + len(batch)] = values.T
+        columns[-1, at : at + len(batch)] = values.any(axis=1)
+        ids.add(batch.column("id"))
+        at += len(batch)
+    return ids.among(passages)
+
+
+def spread(graph: WeightedGraph, columns: Floats, places: Integers, damping: float) -> None:
+    """Replace the rows of `columns`, which belong to the passages `places`, by what walks bring to each passage.
+
+    A few rows at a time, for of all nodes there are many more than passages.
+    """
+    matrix, nodes, first, known = graph.matrix(), len(graph.degrees), len(graph.phrases), places >= 0
+    walks = max(1, min(_WALKS, _BLOCK_BYTES // (4 * columns.itemsize * max(1, nodes))))
+    for start in range(0, len(columns), walks):
+        block = columns[start : start + walks]
+        reset = np.zeros((nodes, len(block)), np.float32)
+        reset[first + places[known]] = block[:, : len(places)][:, known].T
+        block[:, : nodes - first] = power(matrix, graph.degrees, reset, damping, _TOLERANCE)[first:].T
+
+
+def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
+    """The last row of `values` (dimensions + 1, passages) is what there is where every passage resets by 1."""
+    blocks = (values[:-1, start : start + _ROWS].T for start in range(0, len(passages), _ROWS))
+    versioned_files.write_texts(folder / "passages.arrow", passages)
+    versioned_files.write_rows(folder / "vectors.npy", (len(passages), len(values) - 1), blocks)
+    versioned_files.write_numbers(folder / "ones.npy", values[-1])
+
+
+def _read(folder: Path) -> Spread:
+    with versioned_files.reading(_WHAT, folder):
+        passages = versioned_files.read_texts(folder / "passages.arrow")
+        vectors, ones = (versioned_files.read_numbers(folder / f"{name}.npy") for name in ("vectors", "ones"))
+    return Spread(passages, vectors, ones)

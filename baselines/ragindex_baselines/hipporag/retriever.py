@@ -1,0 +1,225 @@
+"""The two ways into the graph: from the entities that a question names, and from the facts nearest it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ragindex.filters import Filter, Ids, both
+from ragindex.interfaces import Collection, Encoder, Floats, Found, Nearest, QueryEncoder, Where
+from ragindex.llm.tasks import Language
+from ragindex.parts.triples.sparse_graph import Integers
+from ragindex.retrieval.fusion import normalised
+from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Hit, Query, Retrieval, Step, Triple
+from ragindex_baselines.hipporag import steps
+from ragindex_baselines.hipporag.parameters import Parameters
+from ragindex_baselines.hipporag.parts.phrase_graph import WeightedGraph
+from ragindex_baselines.hipporag.parts.spread_vectors import Spread
+from ragindex_baselines.hipporag.steps import Values
+from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
+
+_NEAR, _REACHED = 100, 1000
+"""Passages that are looked at, at least: those nearest the question, and those with the most of the walk from facts."""
+_BLOCK = 500
+_TRIPLE = ("subject", "predicate", "object")
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What both ways share: the graph, the passages with their vectors, and the walk."""
+
+    graph: WeightedGraph
+    passages: Collection
+    settings: Parameters
+    source: str
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The place of each passage among the sorted ids."""
+        return {id: place for place, id in enumerate(self.graph.passages.to_pylist())}
+
+    @cached_property
+    def matrix(self) -> Any:
+        """The whole graph, for power iteration."""
+        return self.graph.matrix()
+
+    def among_phrases(self, nodes: Integers, mass: Values) -> Values:
+        """(phrases,): a walk that never leaves the phrases."""
+        settings, links, count = self.settings, self.graph.among_phrases, len(self.graph.phrases)
+        if settings.walk == "push":
+            return steps.push(links, nodes, mass, settings.damping, settings.tolerance)
+        reset = np.zeros(count)
+        reset[nodes] = mass
+        matrix = self.matrix[:count, :count]
+        return steps.power(matrix, links.degrees, reset, settings.damping, settings.tolerance)
+
+    def found(self, query: Query, places: Integers, values: Values, k: int) -> tuple[Hit, ...]:
+        """The `k` best passages that pass the query's filter, as hits."""
+        places, values = steps.best_first(places, values, k if query.filter is None else None)
+        scores: dict[str, float] = {}
+        size = k if query.filter is None else _BLOCK
+        for start in range(0, len(places), size):
+            ids = self.graph.passages.take(pa.array(places[start : start + size])).to_pylist()
+            passing = self._passing(ids, query.filter)
+            block = zip(ids, values[start : start + size].tolist(), strict=True)
+            scores |= {id: value for id, value in block if id in passing}
+            if len(scores) >= k:
+                break
+        records = looked_up(self.passages, list(scores)[:k], FIELDS)
+        ids = records.column("id").to_pylist()
+        return hits(Found(ids, np.array([scores[id] for id in ids]), records), self.source)
+
+    def _passing(self, ids: Sequence[str], where: Filter | None) -> set[str]:
+        if where is None:
+            return set(ids)
+        (found,) = self.passages.search([Where(both(Ids(tuple(ids)), where), len(ids))])
+        return set(found.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRetriever:
+    """HippoRAG as it was first published; see HippoRAG, mode `entities`."""
+
+    walked: Walked
+    phrases: Collection
+    encoder: QueryEncoder
+    llm: Language
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """One question after the other."""
+        check(queries, k)
+        return [self._one(query, k) for query in queries]
+
+    def _one(self, query: Query, k: int) -> Retrieval:
+        trace = Trace()
+        named = self._named(query, trace)
+        start = time.perf_counter()
+        found = self._linked(named)
+        nodes, mass = steps.entity_seeds(self.walked.graph.places(found), self.walked.graph.held)
+        linked = _seeded(query, self.walked.graph, nodes, mass, _ms(start))
+        start = time.perf_counter()
+        sums = steps.phrase_sums(self.walked.graph, self.walked.among_phrases(nodes, mass))
+        best = self.walked.found(query, np.arange(len(sums)), sums, k)
+        reached = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
+        trace.steps.extend((linked, reached))
+        if len(best) == k:
+            return Retrieval(best, tuple(trace.steps))
+        others, near = self._by_cosine(query, {hit.id for hit in best}, k)
+        return Retrieval((*best, *others)[:k], (*trace.steps, near))
+
+    def _named(self, query: Query, trace: Trace) -> list[str]:
+        """What the question names, each once in any case."""
+        with trace.step(1, "question entities", query.text) as step:
+            answer = self.llm.run(QUESTION_ENTITIES, {"question": query.text})
+            named = list({name.casefold(): name for one in answer.entities if (name := " ".join(one.split()))}.values())
+            step["note"] = ", ".join(named)
+        return named
+
+    def _linked(self, named: Sequence[str]) -> list[str]:
+        """The phrase nearest each."""
+        vectors = self.encoder.encode_passing(named)
+        return [id for found in self.phrases.search([Nearest(vector, 1) for vector in vectors]) for id in found.ids]
+
+    def _by_cosine(self, query: Query, reached: set[str], k: int) -> tuple[tuple[Hit, ...], Step]:
+        """The passages that the walk did not reach, nearest first; their scores, the cosine less 1, are at most 0."""
+        (vector,) = self.encoder.encode_queries([query.text])
+        start = time.perf_counter()
+        (found,) = self.walked.passages.search([Nearest(vector, k, FIELDS, query.filter)])
+        near = tuple(hit for hit in hits(found, self.walked.source) if hit.id not in reached)
+        note = f"The walk reached {len(reached)} passages; others follow by cosine."
+        step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
+        return tuple(replace(hit, score=min(hit.score, 1.0) - 1) for hit in near), step
+
+
+@dataclass(frozen=True, slots=True)
+class FactRetriever:
+    """HippoRAG 2 without a language model; see HippoRAG, mode `facts`. Without `spread`, by power iteration."""
+
+    walked: Walked
+    triples: Collection
+    encoder: Encoder
+    key: Callable[[str], str]
+    spread: Spread | None
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """All questions in one batch of the encoder; facts that do not pass a question's filter seed nothing."""
+        check(queries, k)
+        vectors = self.encoder.encode_queries([query.text for query in queries])
+        start = time.perf_counter()
+        found = self.facts(queries, vectors)
+        ms = _ms(start) / max(1, len(queries))
+        return [self._one(*each, k, ms) for each in zip(queries, vectors, found, strict=True)]
+
+    def facts(self, queries: Sequence[Query], vectors: Floats) -> list[Found]:
+        """The triples nearest each question, (queries, dimensions), that pass its filter."""
+        count = self.walked.settings.facts
+        asked = zip(queries, vectors, strict=True)
+        return self.triples.search([Nearest(vector, count, _TRIPLE, query.filter) for query, vector in asked])
+
+    def seeds(self, facts: Found) -> tuple[Integers, Values]:
+        """Where the walk from these triples begins: places of phrases, and their reset weights."""
+        spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
+        sides = self.walked.graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
+        return steps.fact_seeds(sides, facts.scores, self.walked.graph.held)
+
+    def _one(self, query: Query, vector: Floats, found: Found, k: int, searching: float) -> Retrieval:
+        triples = tuple(Triple(*(row[side] for side in _TRIPLE)) for row in found.records.to_pylist())
+        note = ", ".join(f"{score:.3f}" for score in found.scores)
+        facts = Step(1, "triples", query.text, tuple(found.ids), triples, ms=searching, note=note)
+        start = time.perf_counter()
+        graph = self.walked.graph
+        nodes, mass = self.seeds(found)
+        seeds = _seeded(query, graph, nodes, mass, _ms(start))
+        start = time.perf_counter()
+        places, values = (
+            self._over_all(vector, nodes, mass)
+            if self.spread is None
+            else self._around(query, vector, nodes, mass, k, self.spread)
+        )
+        best = self.walked.found(query, places, values, k)
+        ranked = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
+        return Retrieval(best, (facts, seeds, ranked))
+
+    def _around(
+        self, query: Query, vector: Floats, nodes: Integers, mass: Values, k: int, spread: Spread
+    ) -> tuple[Integers, Values]:
+        """The passages that a walk from the seeds reaches, and those nearest the question."""
+        graph, settings = self.walked.graph, self.walked.settings
+        values = steps.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
+        wanted = [Nearest(vector, max(k, _NEAR), (), query.filter), Nearest(vector, 1), Nearest(-vector, 1)]
+        near, nearest, farthest = self.walked.passages.search(wanted)
+        around = np.array([self.walked.places[id] for id in near.ids if id in self.walked.places], np.int64)
+        places = np.union1d(steps.most(values, max(k, _REACHED)), around)
+        if not len(nearest.ids):
+            return places, values[places]
+        low, high = -float(farthest.scores[0]), float(nearest.scores[0])
+        return places, values[places] + settings.passage_weight * spread.values(places, vector, low, high)
+
+    def _over_all(self, vector: Floats, nodes: Integers, mass: Values) -> tuple[Integers, Values]:
+        """All passages, by a walk over the whole graph."""
+        graph, settings = self.walked.graph, self.walked.settings
+        (near,) = self.walked.passages.search([Nearest(vector, max(1, self.walked.passages.count()))])
+        known = [(self.walked.places[id], row) for row, id in enumerate(near.ids) if id in self.walked.places]
+        places, rows = np.array(known, np.int64).reshape(-1, 2).T
+        reset = np.zeros(len(graph.degrees))
+        reset[len(graph.phrases) + places] = settings.passage_weight * normalised(near.scores)[rows]
+        reset[nodes] = mass
+        values = steps.power(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
+        return np.arange(len(graph.passages)), values[len(graph.phrases) :]
+
+
+def _seeded(query: Query, graph: WeightedGraph, nodes: Integers, mass: Values, ms: float) -> Step:
+    """The seeds, the heaviest first, with their reset weights as a note."""
+    order = np.lexsort((nodes, -mass))
+    phrases = tuple(graph.phrases.take(pa.array(nodes[order], pa.int64())).to_pylist())
+    return Step(1, "phrases", query.text, phrases, ms=ms, note=", ".join(f"{weight:.3g}" for weight in mass[order]))
+
+
+def _ms(start: float) -> float:
+    return (time.perf_counter() - start) * 1e3

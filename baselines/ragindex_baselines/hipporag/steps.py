@@ -1,0 +1,128 @@
+"""The steps of HippoRAG as functions of values: where a walk begins, the walk, and what it makes of passages.
+
+A walk is personalised PageRank (Page et al. 1999; Haveliwala 2002): from a node it goes on with the probability
+`damping` along an edge drawn by weight, else back to where walks begin. What would go on from a node without edges is
+lost; as igraph has it, it goes back too, which multiplies all values by one number and changes no ranking. Values are
+for reset weights as they are given, not brought to a sum of one.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ragindex.parts.triples.sparse_graph import Integers
+from ragindex_baselines.hipporag.parts.phrase_graph import Links, WeightedGraph
+
+Values: TypeAlias = npt.NDArray[np.float64]
+
+# ---------------------------------------------------------------- where a walk begins
+
+
+def fact_seeds(sides: Integers, cosines: Values, held: Integers) -> tuple[Integers, Values]:
+    """Phrases of the facts found, sorted, and their reset weights.
+
+    `sides` (n, 2) are the places of subject and object, negative for none; `held` the number of passages with each
+    phrase. A phrase weighs the cosine of its fact, by the number of its passages; in several facts, their mean.
+    """
+    both = sides.copy()
+    both[both[:, 0] == both[:, 1], 1] = -1
+    known = (both >= 0) & (cosines[:, None] > 0)
+    nodes, facts = np.unique(both[known], return_inverse=True)
+    total = _summed(facts, np.broadcast_to(cosines[:, None], both.shape)[known], len(nodes))
+    return nodes, total / np.bincount(facts, minlength=len(nodes)) / held[nodes]
+
+
+def entity_seeds(nodes: Integers, held: Integers) -> tuple[Integers, Values]:
+    """The phrases that a question's entities are linked to, each once, weighted by their specificity."""
+    found = np.unique(nodes[nodes >= 0])
+    return found, 1.0 / held[found]
+
+
+# ---------------------------------------------------------------- the walk
+
+
+def push(links: Links, nodes: Integers, mass: Values, damping: float, tolerance: float) -> Values:
+    """(n,): the values of a walk from distinct `nodes` with the reset weights `mass`, looking only at what it reaches.
+
+    Forward push (Andersen, Chung and Lang, FOCS 2006), all nodes of a round at once: a node's residual is pushed along
+    its edges while it exceeds `tolerance` times the sum of `mass` times its degree. In an undirected graph no value is
+    then too small by more than that times its own degree, and at most 1 / (`tolerance` * (1 - `damping`)) units of
+    degree are pushed, however large the graph is.
+    """
+    estimate, residual = np.zeros(len(links.degrees)), np.zeros(len(links.degrees))
+    place = np.empty(len(links.degrees), np.int64)
+    residual[nodes] = mass
+    least = tolerance * mass.sum()
+    while len(nodes := _distinct(nodes[residual[nodes] > least * links.degrees[nodes]], place)):
+        amount, degrees = residual[nodes], links.degrees[nodes]
+        estimate[nodes] += (1 - damping) * amount
+        residual[nodes] = 0
+        edges, lengths = _edges(links.starts[nodes], links.stops[nodes])
+        share = np.repeat(damping * amount / np.where(degrees > 0, degrees, 1), lengths)
+        nodes = links.ends[edges]
+        np.add.at(residual, nodes, links.weights[edges] * share)
+    return estimate + (1 - damping) * residual
+
+
+def _distinct(nodes: Integers, place: Integers) -> Integers:
+    """Each once, without sorting; `place` (n,) is room to work in."""
+    numbers = np.arange(len(nodes))
+    place[nodes] = numbers
+    distinct: Integers = nodes[place[nodes] == numbers]
+    return distinct
+
+
+def _edges(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
+    """The places from each start to its stop, one after the other, and how many each has."""
+    lengths = stops - starts
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum()), lengths
+
+
+def power(matrix: Any, degrees: Values, reset: npt.NDArray[Any], damping: float, tolerance: float) -> npt.NDArray[Any]:
+    """The values of walks over the whole graph, like `reset`: (n,), or (n, walks), one a column.
+
+    By power iteration, until what still flows is at most `tolerance` of what there was: no value is too small by more
+    than that times the sum of its `reset`. `matrix` (n, n) holds the weights of the edges, `degrees` their sums.
+    Four arrays like `reset` at most are held at a time, itself included.
+    """
+    share = np.divide(damping, degrees, out=np.zeros(len(degrees)), where=degrees > 0).astype(reset.dtype)
+    share = share if reset.ndim == 1 else share[:, None]
+    flow, values, left = share * reset, (1 - damping) * reset, 1.0
+    while left > tolerance:
+        flow, left = matrix @ flow, left * damping
+        values += (1 - damping) * flow
+        flow *= share
+    return values
+
+
+# ---------------------------------------------------------------- passages
+
+
+def phrase_sums(graph: WeightedGraph, values: Values) -> Values:
+    """(passages,): the sum of the values of each passage's phrases; `values` are those of all phrases."""
+    walked = np.flatnonzero(values)
+    edges, lengths = _edges(graph.splits[walked], graph.starts[walked + 1])
+    holding = graph.ends[edges] - len(graph.phrases)
+    return _summed(holding, np.repeat(values[walked], lengths), len(graph.passages))
+
+
+def most(values: Values, count: int) -> Integers:
+    """The places of the `count` greatest of the values above 0, in no stated order."""
+    places = np.flatnonzero(values)
+    if len(places) <= count:
+        return places
+    return places[np.argpartition(-values[places], count)[:count]]
+
+
+def best_first(places: Integers, values: Values, count: int | None = None) -> tuple[Integers, Values]:
+    """Places with a value above 0 and their values, best first, equal ones by place; the first `count` at least."""
+    rows = np.flatnonzero(values > 0)
+    if count is not None and count < len(rows):
+        rows = rows[values[rows] >= np.partition(values[rows], -count)[-count]]
+    rows = rows[np.lexsort((places[rows], -values[rows]))]
+    return places[rows], values[rows]
+
+
+def _summed(places: Integers, weights: npt.NDArray[Any], count: int) -> Values:
+    return np.asarray(np.bincount(places, weights, count), np.float64)

@@ -1,0 +1,32 @@
+"""What HippoRAG asks a language model: what a question names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ragindex.llm import rules
+from ragindex.llm.tasks import Task
+
+
+class Named(BaseModel):
+    """What a question names, in its own words."""
+
+    entities: list[str]
+
+
+def by_rule(inputs: Mapping[str, Any]) -> Named:
+    """Names, quoted titles and dates; bare numbers are no entities."""
+    found = rules.mentions(inputs["question"])
+    return Named(entities=[one.text for one in found if one.kind != "number"])
+
+
+QUESTION_ENTITIES: Task[Named] = Task(
+    name="question-entities",
+    version=1,
+    prompt=Path(__file__).with_name("prompts") / "question_entities.jinja",
+    output=Named,
+    rule=by_rule,
+    max_tokens=300,
+)

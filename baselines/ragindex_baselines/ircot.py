@@ -1,0 +1,230 @@
+"""IRCoT: retrieval interleaved with a chain of thought (Trivedi et al., ACL 2023), over any scheme."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.llm import answer_question, rules
+from ragindex.llm.rules.chains import facts_of, next_fact
+from ragindex.llm.tasks import Language, Task
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import SchemeField, label
+from ragindex.retrieval.fusion import reciprocal_rank_fusion
+from ragindex.retrieval.hits import check
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Hit, Query, Retrieval, Step
+
+Merge: TypeAlias = Literal["score", "rrf", "interleave"]
+_ANSWERED = "the answer is"
+
+
+# ---------------------------------------------------------------- the thought
+
+
+def one_sentence(reply: str) -> str:
+    """The first sentence of a reply; where one says what the answer is, all as far as that one.
+
+    Raises ValueError where there is none.
+    """
+    said = rules.sentences(reply)
+    if not said:
+        raise ValueError("a thought must be a sentence")
+    last = next((place for place, sentence in enumerate(said) if _answers(sentence)), 0)
+    return " ".join(said[: last + 1])
+
+
+def _answers(thought: str) -> bool:
+    return _ANSWERED in thought.casefold()
+
+
+class Thought(BaseModel):
+    """What a model thinks next: one sentence."""
+
+    thought: Annotated[str, AfterValidator(one_sentence)]
+
+
+class RuleThought(Thought):
+    """What the rules think next, as it is: they know their own thoughts again by their text."""
+
+    thought: str
+
+
+def by_rule(inputs: Mapping[str, Any]) -> RuleThought:
+    """The fact of the passages that leads on from the thoughts; where none does, the answer that these seem to hold.
+
+    Where they hold none, the last thought once more, or the question: that ends the loop.
+    """
+    question, thoughts, language = inputs["question"], inputs["thoughts"], inputs["language"]
+    facts = facts_of((one.title, one.text) for one in inputs["passages"])
+    following = next_fact(question, facts, thoughts, language)
+    if following is not None:
+        return RuleThought(thought=following.text)
+    answer = rules.answer(question, [("", thought) for thought in thoughts], language)
+    return RuleThought(thought=f"So the answer is: {answer}." if answer else [question, *thoughts][-1])
+
+
+THOUGHT: Task[Thought] = Task(
+    name="thought",
+    version=1,
+    prompt=Path(__file__).with_name("prompts") / "ircot.jinja",
+    output=Thought,
+    rule=by_rule,
+    max_tokens=200,
+    read=lambda text: Thought(thought=text),
+)
+
+
+# ---------------------------------------------------------------- the scheme
+
+
+class IRCoT(Plugin):
+    """Asks `base` for the question's `base_k` best, then for those of each thought of a language model, and merges.
+
+    A thought is one sentence, made from the question, the `shown` best passages so far (at most `shown_tokens` tokens)
+    and the thoughts before it. It ends with a thought that holds "the answer is", with one that repeats an earlier one
+    or the question, and after `iterations` rounds of retrieval, the first included. `merge`: a passage's best `score`
+    of all rounds, `rrf` of the rounds' ranks, or `interleave`, the rounds taking turns. Thoughts are notes for the
+    reader. Every round asks for `base_k`, whatever k is, so the ten best are the first ten of the twenty best.
+    """
+
+    version: ClassVar[int] = 1
+    reads_k: ClassVar[bool] = False
+    base: SchemeField = Field(default_factory=lambda: registry.scheme("bm25"))
+    base_k: int = Field(default=10, ge=1)
+    iterations: int = Field(default=4, ge=1)
+    shown: int = Field(default=10, ge=1)
+    shown_tokens: int = Field(default=4_000, ge=1)
+    merge: Merge = "score"
+    rrf_k: float = Field(default=60, ge=0)
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Those of the base."""
+        base: IndexingScheme = self.base
+        return base.parts()
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """The thought, and what the base asks."""
+        return (THOUGHT,)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """A search of the base a round, and a call of the language model between two rounds."""
+        base: IndexingScheme = self.base
+        model, language = workspace.tokens_counted_by, workspace.language
+        thinker = Thinker(workspace.llm, self.shown, self.shown_tokens, model, language)
+        return IRCoTRetriever(base.open(workspace), thinker, self, label(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Thinker:
+    """Who thinks, and how much of what was found it is shown; tokens are those of `model`."""
+
+    llm: Language
+    shown: int
+    shown_tokens: int
+    model: str
+    language: str
+
+    def think(self, chain: "_Chain", hits: Sequence[Hit], iteration: int) -> str:
+        """The next thought, traced. Raises as `Language.run` does."""
+        with chain.trace.step(iteration, "thought", chain.question) as step:
+            seen = answer_question.context(hits[: self.shown], (), self.shown_tokens, self.model)
+            asked = {"question": chain.question, "passages": seen.passages, "thoughts": chain.thoughts}
+            thought = self.llm.run(THOUGHT, {**asked, "language": self.language}).thought
+            step["ids"], step["note"] = seen.hit_ids, thought
+        return thought
+
+
+@dataclass(slots=True)
+class _Chain:
+    """One question so far."""
+
+    question: str
+    rankings: list[tuple[Hit, ...]] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    trace: Trace = field(default_factory=Trace)
+
+    def found(self, retrieval: Retrieval, iteration: int) -> None:
+        """One more round."""
+        self.rankings.append(retrieval.hits)
+        self.trace.of_base(retrieval.trace, iteration)
+        self.notes += [note for note in retrieval.notes if note not in self.notes]
+
+    def thought(self, thought: str) -> str:
+        """One more thought; why it is the last one, "" where it is not."""
+        if _key(thought) in map(_key, (self.question, *self.thoughts)):
+            return "The thought repeats an earlier one, or the question."
+        self.thoughts.append(thought)
+        self.notes.append(thought)
+        return "The thought holds the answer." if _answers(thought) else ""
+
+
+def _key(thought: str) -> str:
+    return " ".join(thought.casefold().split()).rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class IRCoTRetriever:
+    """See IRCoT."""
+
+    base: Retriever
+    thinker: Thinker
+    settings: IRCoT
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """One question after the other. Raises what the language model and the base raise: no thought, no answer."""
+        check(queries, k)
+        return [self._one(query, k) for query in queries]
+
+    def _one(self, query: Query, k: int) -> Retrieval:
+        chain, asked, last = _Chain(query.text), query.text, self.settings.iterations
+        for iteration in range(1, last + 1):
+            (found,) = self.base.retrieve([replace(query, text=asked)], self.settings.base_k)
+            chain.found(found, iteration)
+            hits = merged(chain.rankings, self.settings.merge, self.settings.rrf_k, self.source)
+            if iteration == last:
+                why = f"All {last} rounds are done."
+                break
+            asked = self.thinker.think(chain, hits, iteration)
+            why = chain.thought(asked)
+            if why:
+                break
+        end = Step(iteration, "end", query.text, tuple(hit.id for hit in hits[:k]), note=why)
+        return Retrieval(hits[:k], (*chain.trace.steps, end), tuple(chain.notes))
+
+
+# ---------------------------------------------------------------- the rounds as one ranking
+
+
+def merged(rankings: Sequence[Sequence[Hit]], how: Merge, rrf_k: float, source: str) -> tuple[Hit, ...]:
+    """All hits of at least one ranking, each once, best first; what is known of a hit is as its first ranking has it.
+
+    `score`: its best score of all rankings, equal ones by id. `rrf`: see `reciprocal_rank_fusion`. `interleave`: the
+    first of each ranking, then the second of each; the score is 1 / place. A single ranking stays as it is.
+    """
+    if len(rankings) == 1:
+        return tuple(replace(hit, source=source) for hit in rankings[0])
+    ids = [[hit.id for hit in ranking] for ranking in rankings]
+    if how == "score":
+        scored = _best_scores(rankings)
+    elif how == "rrf":
+        scored = reciprocal_rank_fusion(ids, rrf_k)
+    else:
+        order = dict.fromkeys(id for turn in zip_longest(*ids) for id in turn if id is not None)
+        scored = [(id, 1 / place) for place, id in enumerate(order, start=1)]
+    by_id = {hit.id: hit for ranking in reversed(rankings) for hit in ranking}
+    return tuple(replace(by_id[id], score=score, source=source) for id, score in scored)
+
+
+def _best_scores(rankings: Sequence[Sequence[Hit]]) -> list[tuple[str, float]]:
+    best: dict[str, float] = {}
+    for hit in (hit for ranking in rankings for hit in ranking):
+        best[hit.id] = max(hit.score, best.get(hit.id, hit.score))
+    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,0 +1,104 @@
+"""RAPTOR: a tree of summaries over passages, searched flat or from its roots down (Sarthi et al., ICLR 2024)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ragindex.encoders.vector_cache import shared_questions
+from ragindex.filters import Filter, Ids
+from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.tree_search import Above, Nodes, above, reads_k
+from ragindex.parts.vectors.base_field import FlatField, over
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, label, of_class
+from ragindex.retrieval.hits import check
+from ragindex.types import Hit, Query, Retrieval, Step
+
+
+class Raptor(Plugin):
+    """A flat scheme `base` over all nodes of `tree` (`mode=collapsed`), or from the roots down (`mode=traversal`).
+
+    Down: of the nodes that are no child of another the `per_level` best, of their children the `per_level` best, and so
+    on to the leaves; of all that was met, the k best.
+    """
+
+    version: ClassVar[int] = 1
+    base: FlatField = Field(default_factory=lambda: registry.scheme("dense"))
+    tree: Annotated[PartField, of_class(SummaryTree)] = SummaryTree()
+    mode: Literal["collapsed", "traversal"] = "collapsed"
+    per_level: int = Field(default=10, ge=1)
+
+    @property
+    def reads_k(self) -> bool | None:
+        """Down the tree the base is never asked for k; but see `tree_search.reads_k`."""
+        return reads_k(self.base) or (False if self.mode == "traversal" else None)
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """What the base needs to search the tree."""
+        return (*self._over().parts(), self.tree)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """Collapsed, two searches a question; traversal, one a level and one."""
+        collection = workspace.open_part(self.tree)
+        nodes = Nodes(self._over().open(workspace), collection, above(collection), label(self))
+        return nodes if self.mode == "collapsed" else Traversal(nodes, top(collection, nodes.above), self.per_level)
+
+    def _over(self) -> IndexingScheme:
+        return over(self.base, self.tree)
+
+
+def top(collection: Any, summaries: Above) -> tuple[str, ...]:
+    """The nodes that are no child of another, sorted; leaves that no summary is made of among them."""
+    held = {child for children in summaries.children.values() for child in children}
+    ids = (id for batch in collection.scan(()) for id in batch.column("id").to_pylist())
+    return tuple(sorted(id for id in ids if id not in held))
+
+
+@dataclass(frozen=True, slots=True)
+class Traversal:
+    """See Raptor."""
+
+    nodes: Nodes
+    roots: tuple[str, ...]
+    per_level: int
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """One question after the other."""
+        check(queries, k)
+        with shared_questions():
+            return self.nodes.explained(queries, [self._one(query, k) for query in queries])
+
+    def _one(self, query: Query, k: int) -> Retrieval:
+        """With a filter, the walk is among what passes it and what is above; the hits are those that pass."""
+        passing = None if query.filter is None else self._passing(query.filter)
+        walkable = None if passing is None else self._with_all_above(passing)
+        met: dict[str, Hit] = {}
+        steps = list[Step]()
+        level = list(self.roots)
+        while level:
+            found = self._best(query, [id for id in level if walkable is None or id in walkable])
+            steps += (replace(step, iteration=len(steps) + 1) for step in found.trace)
+            met |= {hit.id: hit for hit in found.hits}
+            below = (id for hit in found.hits for id in self.nodes.above.children.get(hit.id, ()))
+            level = [id for id in dict.fromkeys(below) if id not in met]
+        kept = [hit for id, hit in met.items() if passing is None or id in passing]
+        return Retrieval(tuple(sorted(kept, key=lambda hit: (-hit.score, hit.id))[:k]), tuple(steps))
+
+    def _best(self, query: Query, ids: Sequence[str]) -> Retrieval:
+        return self.nodes.base.retrieve([replace(query, filter=Ids(tuple(ids)))], self.per_level)[0]
+
+    def _passing(self, where: Filter) -> set[str]:
+        return {id for batch in self.nodes.collection.scan((), where) for id in batch.column("id").to_pylist()}
+
+    def _with_all_above(self, ids: set[str]) -> set[str]:
+        """The nodes and every summary that one of them is below of."""
+        found, grown = ids, set(ids)
+        while grown:
+            children = self.nodes.above.children
+            grown = {id for id, held in children.items() if id not in found and not grown.isdisjoint(held)}
+            found = found | grown
+        return found

@@ -1,0 +1,294 @@
+"""Rerankers behind HTTP: Cohere's `/rerank`, which Jina, Voyage, vLLM, Infinity and others speak as well."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from ragindex.accounting import ledger
+from ragindex.canonical import encodable
+from ragindex.corpus import passage_text
+from ragindex.errors import RequestError, ServiceError, UsageError
+from ragindex.http import (
+    Trouble,
+    TroubleError,
+    address,
+    asked,
+    client,
+    redacted,
+    require_bare,
+    retrying,
+    secret,
+    variable,
+    without_credentials,
+)
+from ragindex.interfaces import OpenIndex
+from ragindex.llm import tokens
+from ragindex.llm.budget import set_aside
+from ragindex.llm.cache import Answer, CallCache, Origin
+from ragindex.llm.prices import Prices
+from ragindex.llm.rate_limits import Limits
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Task
+from ragindex.plugins.base import Plugin
+from ragindex.redaction import secrets_in
+from ragindex_baselines.rerank.ordering import Said
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+TASK = "rerank"
+_URL, _SHARED_URL = "RERANK_BASE_URL", "OPENAI_BASE_URL"
+_KEY, _SHARED_KEY = "RERANK_API_KEY", "OPENAI_API_KEY"
+_PASSAGES_A_SEARCH = 100  # what the services that charge by the search call one
+_CAUTION = 1.2  # an estimate of tokens may be this much too low before a call goes over what was set aside for it
+_LONGEST_SHOWN = 120
+_SHORTEST_SECRET = 16  # characters: shorter ones are placeholders ("none"), and words of answers
+_MOST = 1e12  # of tokens and searches: what is more was not counted
+
+
+def _from_environment() -> str:
+    """Raises UsageError where it is no address: what cannot be read cannot be rid of a password either."""
+    names = [_URL, _SHARED_URL]
+    return without_credentials(address(names)) if variable(names) else ""
+
+
+class Endpoint(Plugin):
+    """A model behind `/rerank` at RERANK_BASE_URL (else OPENAI_BASE_URL), with the key in RERANK_API_KEY.
+
+    OPENAI_API_KEY goes to OPENAI_BASE_URL alone. Requests that time out, lose their connection or get 408, 409, 429 or
+    5xx are sent again up to `retries` times. `search_price` is dollars for a thousand searches of up to 100 passages;
+    without it the model's price for a million tokens counts, where the list of prices has one.
+    """
+
+    argument: ClassVar[str] = "model"
+    keys_from: ClassVar[str] = f"Set {_KEY} to the key; an address with a user and a password goes into {_URL}."
+    version: ClassVar[int] = 1
+    model: str
+    base_url: str = Field(default_factory=_from_environment)
+    search_price: float | None = Field(default=None, ge=0)
+    timeout: float = Field(default=60.0, gt=0)
+    retries: int = Field(default=5, ge=0)
+    concurrency: int = Field(default=8, ge=1, le=1024)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+
+    @field_validator("base_url")
+    @classmethod
+    def _without_login(cls, base_url: str) -> str:
+        if base_url:
+            require_bare(base_url, "endpoint", cls.keys_from)
+        if base_url and without_credentials(base_url) != base_url:
+            raise ValueError("an address in small letters, without a slash at the end")
+        return base_url
+
+    def price_missing(self, prices: Prices) -> str | None:
+        """What to say where neither `search_price` nor the list names one."""
+        return None if self.search_price is not None else prices.missing(self.model)
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Nothing of the workspace's language model."""
+        return ()
+
+    def open(self, workspace: OpenIndex) -> "EndpointScoring":
+        """Sends nothing yet, and needs no key before the first request. Raises UsageError without an address.
+
+        And with a budget for a model that has no price.
+        """
+        if not self.base_url:
+            raise UsageError(f"endpoint:{self.model} needs the address of its service: set {_URL}, as http://…/v1.")
+        setting = workspace.setting
+        missing = self.price_missing(setting.prices)
+        if setting.budget is not None and missing is not None:
+            raise UsageError(missing)
+        limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock)
+        return EndpointScoring(self, setting, workspace.calls, limits)
+
+
+@dataclass
+class EndpointScoring:
+    """A client of one endpoint. Thread-safe. Answers are kept, so that none is paid twice."""
+
+    plugin: Endpoint
+    setting: Setting
+    cache: CallCache
+    limits: Limits
+    _rng: Random = field(default_factory=Random)  # jitter of waits
+
+    def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> Said:
+        """What the service said. Raises ServiceError, a RequestError where it scores no passage; BudgetError."""
+        texts = [encodable(passage_text(title, text)) for title, text in passages]
+        body = {"model": self.plugin.model, "query": encodable(question), "documents": texts, "top_n": len(texts)}
+        start = time.perf_counter()
+        text = json.dumps([self.plugin.base_url, self.plugin.version, body], ensure_ascii=False)
+        key = hashlib.sha256(f"{TASK} {text}".encode()).hexdigest()
+        with self.cache.claimed(key):
+            answer = self.cache.get(key)
+            if answer is None:
+                answer = self._pay(body, start)
+                origin = Origin(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url)
+                self.cache.put(key, origin, answer)
+                return read(answer.text).said
+        self._book(answer, time.perf_counter() - start, replayed=True)
+        return read(answer.text).said
+
+    def _book(self, answer: Answer, now: float, *, replayed: bool = False) -> float:
+        """Record an answer that took `now` seconds here; its money, as far as is known."""
+        entry = ledger.Entry(
+            TASK,
+            self.plugin.model,
+            input_tokens=answer.input_tokens,
+            estimated=answer.estimated,
+            money=answer.money,
+            seconds=answer.seconds,
+            replayed=replayed,
+        )
+        ledger.book(entry, now)
+        return answer.money or 0.0
+
+    def _pay(self, body: Mapping[str, Any], began: float) -> Answer:
+        """A paid answer that can be read, asked for again where that may help.
+
+        Each attempt is booked that was answered, money set aside for it before it is sent.
+        """
+        count = tokens.in_text("\n".join([body["query"], *body["documents"]]), self.plugin.model)
+        searches = math.ceil(len(body["documents"]) / _PASSAGES_A_SEARCH)
+        most = self._money(round(_CAUTION * count.tokens), searches)
+
+        def attempt() -> Answer:
+            with set_aside(self.setting.budget, most) as booking:
+                start = time.perf_counter()
+                text = self._sent(body)
+                said, seconds = read(text), time.perf_counter() - start
+                scored = said.scored(len(body["documents"]))
+                if scored or said.billed:
+                    read_tokens = count.tokens if said.tokens is None else said.tokens
+                    money = self._money(read_tokens, searches if said.searches is None else said.searches)
+                    estimated = said.tokens is None
+                    answer = Answer(text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time())
+                    booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
+                if not scored:
+                    raise TroubleError(Trouble(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}"))
+            return answer
+
+        return self._retried(attempt)
+
+    def _money(self, read_tokens: int, searches: float) -> float | None:
+        if self.plugin.search_price is not None:
+            return searches * self.plugin.search_price / 1e3
+        return self.setting.prices.money(self.plugin.model, read_tokens, 0, 0)
+
+    # ------------------------------------------------------------ the request
+
+    @cached_property
+    def _address(self) -> tuple[str, tuple[str, ...]]:
+        """Where requests go, with a user and password where there are any, and whose keys may go there."""
+        for name, keys in ((_URL, (_KEY,)), (_SHARED_URL, (_KEY, _SHARED_KEY))):
+            found = variable([name])
+            if found and without_credentials(found) == self.plugin.base_url:
+                return address([name]), keys
+        return address([_URL], self.plugin.base_url), (_KEY,)
+
+    @cached_property
+    def _key(self) -> str:
+        names = self._address[1]
+        key = secret(names, self.setting.workspace)
+        if key is None:
+            raise UsageError(
+                f"endpoint:{self.plugin.model} needs a key: set {' or '.join(names)}. "
+                "An endpoint that asks for none takes any word."
+            )
+        return key
+
+    @cached_property
+    def _client(self) -> "OpenAI":
+        return client(self._address[0], self._key, self.plugin.timeout)
+
+    def _sent(self, body: Mapping[str, Any]) -> str:
+        """The body of an answer."""
+        with self.limits.slot(0):
+            text = asked(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
+        secrets = (self._key, *secrets_in(self._address[0]))
+        return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+
+    def _retried(self, attempt: Callable[[], Answer]) -> Answer:
+        def wait(trouble: Trouble, seconds: float) -> None:
+            ledger.count(TASK, "sent again")
+            if trouble.status == 429 and trouble.retry_after is not None:
+                self.limits.close(trouble.retry_after)
+            self.limits.wait(seconds)
+
+        try:
+            return retrying(attempt, self.plugin.retries, self._rng, wait)
+        except TroubleError as error:
+            trouble = error.trouble
+        hint = f" Check {' or '.join(self._address[1])}." if trouble.refuses_key else ""
+        kind = ServiceError if trouble.stops else RequestError
+        raise kind(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {trouble}.{hint}")
+
+
+# ---------------------------------------------------------------- what the service answered
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Places and scores, and the tokens and searches that the service counted; None where it did not."""
+
+    said: Said
+    tokens: int | None
+    searches: float | None
+
+    @property
+    def billed(self) -> bool:
+        """Whether the service says that it counted anything."""
+        return self.tokens is not None or self.searches is not None
+
+    def scored(self, count: int) -> bool:
+        """Whether one of `count` passages has a score."""
+        return any(0 <= place < count and math.isfinite(score) for place, score in self.said)
+
+
+def read(body: str) -> Scored:
+    """`results` (or `data`, or a bare list) of objects with `index` and `relevance_score` (or `score`).
+
+    What is no index is -1, what is no number NaN. Raises TroubleError, which passes, for anything else.
+    """
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        raise TroubleError(Trouble(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
+    outer = parsed if isinstance(parsed, Mapping) else {}
+    results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
+    if not isinstance(results, list) or not all(isinstance(one, Mapping) for one in results):
+        raise TroubleError(Trouble(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
+    said = [(_place(one.get("index")), _score(one.get("relevance_score", one.get("score")))) for one in results]
+    usage, meta = _inner(outer, "usage"), _inner(outer, "meta")
+    billed, counted = _inner(meta, "billed_units"), _inner(meta, "tokens")
+    counts = (usage.get("total_tokens"), usage.get("prompt_tokens"), counted.get("input_tokens"))
+    read_tokens = next((number for one in (*counts, billed.get("input_tokens")) if (number := _number(one))), None)
+    return Scored(said, None if read_tokens is None else int(read_tokens), _number(billed.get("search_units")))
+
+
+def _inner(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = value.get(name)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _number(value: Any) -> float | None:
+    """A count; None for what is none."""
+    counts = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST
+    return float(value) if counts else None
+
+
+def _place(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _score(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan

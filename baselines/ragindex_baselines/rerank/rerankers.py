@@ -1,0 +1,249 @@
+"""Who reranks: a cross-encoder on this machine, an endpoint, or the language model. And how that is written down."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import regex
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
+
+from ragindex.canonical import encodable
+from ragindex.corpus import passage_text
+from ragindex.encoders.local_models import load, with_revision
+from ragindex.errors import UsageError
+from ragindex.interfaces import OpenIndex
+from ragindex.llm import rules
+from ragindex.llm.answer_question import Numbered
+from ragindex.llm.tasks import Language, Task
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.specs import Spec, parse
+from ragindex_baselines.rerank.endpoint import Endpoint
+from ragindex_baselines.rerank.ordering import Said
+
+Passages: TypeAlias = Sequence[tuple[str, str]]
+"""Titles and texts."""
+
+
+class Scoring(Protocol):
+    """A reranker at work. Thread-safe."""
+
+    def scores(self, question: str, passages: Passages) -> Said:
+        """Places among `passages` with their scores, a higher one for a better passage."""
+        ...
+
+
+class Reranker(Protocol):
+    """A reranker's parameters: a frozen pydantic model."""
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """What it asks the workspace's language model."""
+        ...
+
+    def open(self, workspace: OpenIndex) -> Scoring:
+        """Raises UsageError where something is missing."""
+        ...
+
+
+# ---------------------------------------------------------------- a cross-encoder
+
+
+class CrossEncoder(Plugin):
+    """A cross-encoder of sentence-transformers, from a folder or by its name on the Hugging Face hub.
+
+    It reads question and passage together and gives one number; the number counts as it comes from the model, before
+    any sigmoid. `revision` is the hash of a folder's files, filled in where it is not given.
+    """
+
+    argument: ClassVar[str] = "model"
+    version: ClassVar[int] = 1
+    model: str
+    revision: str = ""
+    device: str = "cpu"
+    batch_size: int = Field(default=32, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_its_files(cls, values: Any) -> Any:
+        return with_revision(values)
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Nothing."""
+        return ()
+
+    def open(self, workspace: OpenIndex) -> Scoring:
+        """The model, loaded once a process."""
+        return CrossEncoding(_loaded(self.model, self.revision, self.device), self.batch_size, self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoding:
+    """See CrossEncoder. One thread computes at a time, because tokenizers cannot be shared."""
+
+    model: Any
+    batch_size: int
+    name: str
+    lock: Lock = field(default_factory=Lock)
+
+    def scores(self, question: str, passages: Passages) -> Said:
+        """Every passage; equal texts are read once, so that they score equally."""
+        import torch
+
+        texts = [encodable(passage_text(title, text)) for title, text in passages]
+        distinct = list(dict.fromkeys(texts))
+        with self.lock:
+            found = self.model.predict(
+                [[encodable(question), text] for text in distinct],
+                batch_size=self.batch_size,
+                activation_fn=torch.nn.Identity(),
+                show_progress_bar=False,
+            )
+        if found.shape != (len(distinct),) or not np.isfinite(found).any():
+            raise UsageError(
+                f"The cross-encoder {self.name!r} must give one number a passage. Got an array of the shape "
+                f"{found.shape} with {int(np.isfinite(found).sum())} numbers. Name another model."
+            )
+        by_text = dict(zip(distinct, found.tolist(), strict=True))
+        return [(place, by_text[text]) for place, text in enumerate(texts)]
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: str, revision: str, device: str) -> Any:
+    return load("CrossEncoder", model, revision, f"rerank(reranker=cross-encoder(model={model}))", device=device)
+
+
+# ---------------------------------------------------------------- the language model
+
+
+_BY_RULE = 2
+
+
+class Chosen(BaseModel):
+    """The numbers of the passages that help, the most helpful first."""
+
+    passages: list[int]
+
+
+def by_rule(inputs: Mapping[str, Any]) -> Chosen:
+    """The two passages that share most with the question: shared words tell too little to order more of them."""
+    numbers: dict[str, list[int]] = {}
+    for passage in inputs["passages"]:
+        numbers.setdefault(passage_text(passage.title, passage.text), []).append(passage.number)
+    nearest = rules.nearest_texts(inputs["question"], list(numbers), _BY_RULE, inputs["language"])
+    return Chosen(passages=[number for text in nearest for number in numbers[text]])
+
+
+def read(text: str) -> Chosen:
+    """The numbers in a plain text, in order. Raises ValueError where there are none and it does not say so."""
+    numbers = [int(number) for number in regex.findall(r"\d{1,9}", text)]
+    if not numbers and "none" not in text.casefold():
+        raise ValueError("it names no passage by its number")
+    return Chosen(passages=numbers)
+
+
+RERANK = Task(
+    name="rerank",
+    version=1,
+    prompt=Path(__file__).with_name("prompts") / "rerank.jinja",
+    output=Chosen,
+    rule=by_rule,
+    max_tokens=512,
+    read=read,
+)
+
+
+class LanguageModel(Plugin):
+    """The workspace's language model, asked once a question: a list of all candidates, out comes their order.
+
+    Of each passage it sees the first `characters`. Without a model a rule names the two that share most with
+    the question, which is no more than a stand-in.
+    """
+
+    version: ClassVar[int] = 1
+    characters: int = Field(default=2_000, ge=1)
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """One list."""
+        return (RERANK,)
+
+    def open(self, workspace: OpenIndex) -> Scoring:
+        """Asks nothing yet."""
+        return Listing(workspace.llm, workspace.language, self.characters)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """See LanguageModel."""
+
+    llm: Language
+    language: str
+    characters: int
+
+    def scores(self, question: str, passages: Passages) -> Said:
+        """As many points for the first as there are passages, one less for each after it. Raises as `run` does."""
+        shown = [
+            Numbered(number, "", title, text[: self.characters])
+            for number, (title, text) in enumerate(passages, start=1)
+        ]
+        chosen = self.llm.run(RERANK, {"question": question, "passages": shown, "language": self.language})
+        return [(number - 1, float(len(passages) - rank)) for rank, number in enumerate(chosen.passages)]
+
+
+# ---------------------------------------------------------------- as a parameter
+
+
+_RERANKERS: Mapping[str, type[BaseModel]] = {
+    "cross-encoder": CrossEncoder,
+    "endpoint": Endpoint,
+    "language-model": LanguageModel,
+}
+_NAMES = {kind: name for name, kind in _RERANKERS.items()}
+
+
+def reranker(written: Any) -> Any:
+    """The reranker that a user wrote down: cross-encoder:MODEL, endpoint:MODEL or language-model. Raises UsageError."""
+    if type(written) in _NAMES:
+        return written
+    spec = parse(written) if isinstance(written, str) else _spec(written)
+    kind = _RERANKERS.get(spec.name)
+    if kind is None:
+        raise UsageError(
+            f"A reranker is one of {', '.join(_RERANKERS)}. Got {spec.name!r}. See: ragindex methods rerank"
+        )
+    params = dict(spec.params)
+    if spec.argument is not None:
+        name = getattr(kind, "argument", None)
+        if name is None:
+            raise UsageError(f"The reranker {spec.name} takes no argument after a colon. Got {spec.argument!r}.")
+        params[name] = spec.argument
+    try:
+        return kind.model_validate(params)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise UsageError(
+            f"The {where!r} parameter of {spec.name}: {problem['msg']}. There are: {', '.join(kind.model_fields)}."
+        ) from error
+
+
+def _spec(written: Any) -> Spec:
+    params = written.get("params") if isinstance(written, Mapping) else None
+    if (
+        not isinstance(written, Mapping)
+        or not isinstance(written.get("name"), str)
+        or written.keys() - {"name", "params"}
+    ):
+        raise UsageError(f"A reranker is written NAME, NAME:MODEL or {{name, params}}. Got {written!r}.")
+    return Spec(written["name"], dict(params or {}))
+
+
+def _described(plugin: BaseModel) -> dict[str, Any]:
+    return {"name": _NAMES[type(plugin)], "params": plugin.model_dump(mode="json")}
+
+
+RerankerField: TypeAlias = Annotated[
+    Any, BeforeValidator(reranker), PlainSerializer(_described, return_type=dict[str, Any])
+]

@@ -1,0 +1,81 @@
+"""Any scheme's candidates in the order of a reranker: what a method gains beyond it is the method's own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragindex.accounting import ledger
+from ragindex.interfaces import OpenIndex, Part, Retriever
+from ragindex.llm.tasks import Task
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import SchemeField, label
+from ragindex.retrieval.hits import check
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Query, Retrieval
+from ragindex_baselines.rerank.ordering import ordered
+from ragindex_baselines.rerank.rerankers import LanguageModel, Reranker, RerankerField, Scoring
+
+
+class Rerank(Plugin):
+    """The `depth` best of `base`, scored again by `reranker`; further ones follow as `base` has them.
+
+    `reranker` is language-model (default: asked once a question, by rule without a model), cross-encoder(model=NAME)
+    or endpoint(model=NAME). Candidates that it does not return keep the order of `base`, after those it does.
+    """
+
+    version: ClassVar[int] = 1
+    base: SchemeField = Field(default_factory=lambda: registry.scheme("hybrid"))
+    reranker: RerankerField | None = None
+    depth: int = Field(default=50, ge=1)
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Those of the base."""
+        parts: tuple[Part[Any], ...] = self.base.parts()
+        return parts
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """What the reranker asks a language model."""
+        return self._reranker().tasks()
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """The base, and a reranker at work."""
+        return RerankRetriever(self.base.open(workspace), self._reranker().open(workspace), self.depth, label(self))
+
+    def _reranker(self) -> Reranker:
+        return self.reranker or LanguageModel()
+
+
+@dataclass(frozen=True, slots=True)
+class RerankRetriever:
+    """See Rerank."""
+
+    base: Retriever
+    reranker: Scoring
+    depth: int
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """The base answers all questions together, at the greater of depth and k; each is then reranked."""
+        check(queries, k)
+        found = self.base.retrieve(queries, max(self.depth, k))
+        return [self._reranked(query, one, k) for query, one in zip(queries, found, strict=True)]
+
+    def _reranked(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+        if not found.hits:
+            return found
+        shown, trace = found.hits[: self.depth], Trace(list(found.trace))
+        with trace.step(max((step.iteration for step in found.trace), default=1), "reranker", query.text) as step:
+            said = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
+            order = ordered(said, [hit.id for hit in shown], len(found.hits) - len(shown))
+            for what, count in order.counts.items():
+                for _ in range(count):
+                    ledger.count("rerank", what)
+            ranked = tuple(
+                replace(found.hits[place], score=score, source=self.source)
+                for place, score in zip(order.places[:k], order.scores[:k], strict=True)
+            )
+            step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
+        return Retrieval(ranked, tuple(trace.steps), found.notes)

@@ -1,0 +1,178 @@
+"""Self-ask (Press et al., Findings of EMNLP 2023) in the set-up of SiReRAG's appendix B, over any scheme."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.llm import answer_question
+from ragindex.llm.rules.chains import Fact, facts_of, new_name, next_fact
+from ragindex.llm.tasks import Language, Task
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import SchemeField, label
+from ragindex.retrieval.hits import check
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Hit, Query, Retrieval
+from ragindex_baselines.ircot import Merge, merged
+
+# ---------------------------------------------------------------- the follow-up questions
+
+
+class FollowUp(BaseModel):
+    """A question that has to be answered first, and its answer; "" where the passages do not hold it."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    question: str
+    answer: Annotated[str, BeforeValidator(lambda value: "" if value is None else value)] = ""
+
+    @property
+    def text(self) -> str:
+        """Both, on one line."""
+        return " ".join(f"{self.question} {self.answer}".split())
+
+
+class FollowUps(BaseModel):
+    """All of them, in the order in which they are to be answered."""
+
+    follow_ups: list[FollowUp]
+
+
+def by_rule(inputs: Mapping[str, Any]) -> FollowUps:
+    """A follow-up for each fact of the passages that leads on from the question and the facts before it."""
+    question, language = inputs["question"], inputs["language"]
+    facts = facts_of((one.title, one.text) for one in inputs["passages"])
+    said: list[str] = []
+    asked: list[FollowUp] = []
+    for _ in range(inputs["most"]):
+        fact = next_fact(question, facts, said, language)
+        if fact is None:
+            break
+        asked.append(_asking(fact, question, said))
+        said.append(fact.text)
+    return FollowUps(follow_ups=asked)
+
+
+def _asking(fact: Fact, question: str, said: Sequence[str]) -> FollowUp:
+    """The question whose answer is the fact's new name."""
+    one, answer = fact.triple, new_name(fact.triple, question, said)
+    asks = f"{one.subject} {one.predicate} what?" if answer == one.object else f"What {one.predicate} {one.object}?"
+    return FollowUp(question=asks, answer=answer)
+
+
+FOLLOW_UPS: Task[FollowUps] = Task(
+    name="follow-ups",
+    version=1,
+    prompt=Path(__file__).with_name("prompts") / "self_ask.jinja",
+    output=FollowUps,
+    rule=by_rule,
+    max_tokens=500,
+)
+
+
+def distinct(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
+    """The first `most` of them, without those that ask nothing or ask the same again."""
+    by_question: dict[str, FollowUp] = {}
+    for one in follow_ups:
+        by_question.setdefault(" ".join(one.question.casefold().split()), one)
+    return [one for question, one in by_question.items() if question][:most]
+
+
+# ---------------------------------------------------------------- the scheme
+
+
+class SelfAsk(Plugin):
+    """Asks `base` for the question's `candidates` best; a language model takes the question apart with them.
+
+    It proposes at most `most_follow_ups` follow-up questions and answers them from the candidates (at most
+    `shown_tokens` tokens) in one call; they are notes for the reader, whose call is the second one, with the same
+    candidates. `answers`: the second call is made here already, and its answer is the last note. `searches`: the base
+    is asked for each follow-up with its answer too, and the rankings are merged (as `ircot` does). Every search is for
+    `candidates`, whatever k is, so the ten best are the first ten of the twenty best.
+    """
+
+    version: ClassVar[int] = 1
+    reads_k: ClassVar[bool] = False
+    base: SchemeField = Field(default_factory=lambda: registry.scheme("dense"))
+    candidates: int = Field(default=10, ge=1)
+    most_follow_ups: int = Field(default=4, ge=1)
+    shown_tokens: int = Field(default=4_000, ge=1)
+    answers: bool = False
+    searches: bool = False
+    merge: Merge = "interleave"
+    rrf_k: float = Field(default=60, ge=0)
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Those of the base."""
+        base: IndexingScheme = self.base
+        return base.parts()
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """The follow-up questions, the answer where it is given here, and what the base asks."""
+        return (FOLLOW_UPS, answer_question.ANSWER) if self.answers else (FOLLOW_UPS,)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """A search of the base and a call of the language model a question; more where `searches` and `answers` say."""
+        base: IndexingScheme = self.base
+        model, language = workspace.tokens_counted_by, workspace.language
+        return SelfAskRetriever(base.open(workspace), workspace.llm, self, model, language, label(self))
+
+
+@dataclass(frozen=True, slots=True)
+class SelfAskRetriever:
+    """See SelfAsk. Tokens are those of `model`."""
+
+    base: Retriever
+    llm: Language
+    settings: SelfAsk
+    model: str
+    language: str
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """The base is asked all questions at once, the model one after the other. Raises what either raises."""
+        check(queries, k)
+        first = self.base.retrieve(queries, self.settings.candidates)
+        return [self._one(query, found, k) for query, found in zip(queries, first, strict=True)]
+
+    def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+        trace = Trace()
+        trace.of_base(found.trace, 1)
+        follow_ups = self._ask(query.text, found.hits, trace)
+        searched = self._search(query, follow_ups) if self.settings.searches else []
+        for iteration, one in enumerate(searched, start=2):
+            trace.of_base(one.trace, iteration)
+        rankings = [one.hits for one in (found, *searched)]
+        hits = merged(rankings, self.settings.merge, self.settings.rrf_k, self.source)
+        notes = [*(note for one in (found, *searched) for note in one.notes), *(one.text for one in follow_ups)]
+        if self.settings.answers:
+            answer = self._answer(query.text, hits, notes, trace, len(searched) + 1)
+            notes += [f"The answer is: {answer}."] if answer else []
+        return Retrieval(hits[:k], tuple(trace.steps), tuple(dict.fromkeys(notes)))
+
+    def _ask(self, question: str, hits: Sequence[Hit], trace: Trace) -> list[FollowUp]:
+        most = self.settings.most_follow_ups
+        with trace.step(1, "follow-ups", question) as step:
+            seen = answer_question.context(hits, (), self.settings.shown_tokens, self.model)
+            inputs = {"question": question, "passages": seen.passages, "most": most, "language": self.language}
+            asked = distinct(self.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
+            step["ids"] = seen.hit_ids
+            step["note"] = "\n".join(one.text for one in asked) or "There is no follow-up question."
+        return asked
+
+    def _search(self, query: Query, follow_ups: Sequence[FollowUp]) -> list[Retrieval]:
+        queries = [replace(query, text=one.text) for one in follow_ups]
+        return self.base.retrieve(queries, self.settings.candidates) if queries else []
+
+    def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str], trace: Trace, iteration: int) -> str:
+        with trace.step(iteration, "answer", question) as step:
+            candidates = hits[: self.settings.candidates]
+            seen = answer_question.context(candidates, notes, self.settings.shown_tokens, self.model)
+            said = self.llm.run(answer_question.ANSWER, answer_question.inputs(question, seen, self.language))
+            answer = answer_question.answered(said, seen).answer
+            step["ids"], step["note"] = seen.hit_ids, answer
+        return answer

@@ -1,0 +1,110 @@
+"""The command `estimate`: what indexing, and reading answers, would cost, before anything is spent."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragindex.accounting import ledger, spending
+from ragindex.cli.console import (
+    BudgetOption,
+    FormatOption,
+    JsonOption,
+    LanguageOption,
+    SkipBadOption,
+    dollars,
+    emit,
+    out,
+    plain,
+    table,
+)
+from ragindex.corpus import read
+from ragindex.estimate import Estimate, estimate, estimate_reading
+from ragindex.llm.answer_question import DEFAULT_TOKENS
+from ragindex.llm.budget import limited
+from ragindex.llm.cache import Cache, NoCache
+from ragindex.llm.settings import Setting
+from ragindex.plugins import registry
+from ragindex.plugins.specs import parse_many
+from ragindex.workspace.llm import CALLS
+from ragindex.workspace.settings import require_apart
+from ragindex_eval.data import datasets
+
+
+def estimate_command(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
+    methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to be built.")],
+    llm: Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
+    sample: Annotated[int, typer.Option(metavar="N", min=0, help="Pay for N documents, to know the answers.")] = 0,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the answers of the sample are kept: nothing is paid twice."),
+    ] = None,
+    budget: BudgetOption = None,
+    format: FormatOption = None,
+    skip_bad: SkipBadOption = False,
+    language: LanguageOption = None,
+    seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
+    read_answers: Annotated[
+        bool, typer.Option("--read", help="Also answers to the questions, a row a method.")
+    ] = False,
+    questions: Annotated[Path | None, typer.Option(metavar="FILE", help="With --read: a .csv or a .txt.")] = None,
+    reader_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="As compare has it.")] = DEFAULT_TOKENS,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="With --read: so many questions.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Say what indexing would cost in tokens and money. Without --sample nothing is asked and nothing is spent.
+
+    With --read, also what `compare --read` would spend on answers.
+
+    Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
+    """
+    loading = {"questions": questions, "limit": limit, "seed": seed}
+    dataset = datasets.load(data, format=format, skip_bad=skip_bad, **loading) if read_answers else None  # type: ignore[arg-type]
+    corpus = read(data, format=format, skip_bad=skip_bad) if dataset is None else dataset.corpus
+    schemes = [registry.scheme(spec) for spec in parse_many(methods)]
+    if workspace is not None:
+        require_apart(workspace, data, corpus)
+        workspace.mkdir(parents=True, exist_ok=True)
+    cache = NoCache() if workspace is None else Cache(workspace / CALLS)
+    setting = Setting(cache=cache, budget=limited(budget), seed=seed)
+    model = registry.llm(llm)
+    with ledger.recording() as paid:
+        found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
+        if dataset is not None:
+            labelled = {registry.label(scheme): scheme for scheme in schemes}  # type: ignore[arg-type]  # pydantic models
+            asking = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
+            found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **asking)  # type: ignore[arg-type]
+    money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
+    value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.as_json(paid)}
+
+    def show() -> None:
+        _show(found, money, sample, llm)
+        if (said := spending.sentence(paid)) is not None:
+            out().print(plain(said), soft_wrap=True)
+
+    emit(value, json, show)
+
+
+def _as_json(one: Estimate) -> dict[str, object]:
+    names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted")
+    return {name: getattr(one, name) for name in names}
+
+
+def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> None:
+    if not found:
+        out().print("These methods ask no language model: indexing costs no calls.")
+        return
+    rows = [
+        (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", dollars(one.money))
+        for one in found
+    ]
+    out().print(table(("task", "calls", "tokens in", "tokens out", "$"), rows))
+    if money is not None:
+        out().print(f"In all ${money:.4f}, without what a service takes off for batches or tokens it has seen before.")
+    else:
+        out().print(f"{llm} has no price: name one in a file, and the file in RAGINDEX_PRICES.")
+    if not all(one.counted for one in found):
+        out().print("The model's tokenizer is not at hand: all tokens are a guess from the number of characters.")
+    if not sample:
+        out().print("Answers are guessed from the rules' answers. --sample 20 pays for 20 documents and measures them.")

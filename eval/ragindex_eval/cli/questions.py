@@ -1,0 +1,185 @@
+"""The command `questions`: drafts questions with their source documents into a CSV that `compare` reads."""
+
+import csv
+import io
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import regex
+import typer
+
+from ragindex.cli.console import FormatOption, JsonOption, LanguageOption, SkipBadOption, emit, note, plain, writable
+from ragindex.cli.console import out as standard_output
+from ragindex.corpus import Corpus, cut, read
+from ragindex.errors import DataError, StoreError, UsageError
+from ragindex.text_analysis import analyse, language_warning
+from ragindex.types import Document
+from ragindex.workspace.settings import checked_seed
+from ragindex_eval.data.drafting import FORMULA, Draft, drafts
+from ragindex_eval.data.equal_texts import content
+
+COLUMNS = ("question", "answer", "documents", "kind", "source")
+_UNREADABLE = regex.compile(r"[;\p{Cc}\p{Cs}]")
+
+
+def questions(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Documents: a folder or a file.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.csv", help="Where the questions are written.")],
+    n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="How many questions to draft.")] = 50,
+    seed: Annotated[int, typer.Option(metavar="S", help="The seed of which documents and sentences are taken.")] = 0,
+    format: FormatOption = None,
+    skip_bad: SkipBadOption = False,
+    language: LanguageOption = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.csv, edited or not.")] = False,
+    json: JsonOption = None,
+) -> None:
+    """Draft questions about DATA, with answers and source documents, for you to accept, edit or drop.
+
+    By rule, without a model: about half need one document, half need two that share a name.
+
+    Example: ragindex questions my-documents/ --n 50 --out drafted.csv
+    """
+    _check(out, overwrite)
+    analyse("", language or "english")
+    corpus = read(data, format=format, skip_bad=skip_bad)
+    left_out = _read_notes(corpus, language)
+    usable = _once([document for document in corpus.documents if readable(document.id)])
+    passages = [passage for document in usable for passage in cut(document, None)]
+    drafted = drafts(passages, n, checked_seed(seed), language or "english")
+    for sentence in (*left_out, *(_fewer(drafted, n) if drafted else ())):
+        note(sentence)
+    if not drafted:
+        raise _nothing(data, len(corpus.documents))
+    _write(out, as_csv(drafted), overwrite)
+    said = f"{_counted(drafted)} in {plain(str(out))}"
+    command = _next(data, out, format, language)
+    value = {
+        "file": str(out),
+        "asked_for": n,
+        "single": sum(draft.kind == "single" for draft in drafted),
+        "two": sum(draft.kind == "two" for draft in drafted),
+        "notes": [*left_out, *_fewer(drafted, n)],
+        "questions": [_as_json(draft) for draft in drafted],
+        "next": command,
+    }
+
+    def show() -> None:
+        standard_output().print(f"{said}. They are drafts: accept, edit or delete each line.", soft_wrap=True)
+        standard_output().print(f"Then: {plain(command)}", soft_wrap=True)
+
+    emit(value, json, show)
+
+
+def readable(id: str) -> bool:
+    """Whether a document's id comes back from the column `documents` as it was, and a spreadsheet takes it for text."""
+    return id == id.strip() != "" and not _UNREADABLE.search(id) and id[:1] not in FORMULA
+
+
+def _once(documents: Iterable[Document]) -> list[Document]:
+    """The first document of each text: a copy says nothing new, and is gold like the first
+    (`ragindex_eval.data.gold_classes`).
+    """
+    found: dict[tuple[str, str], Document] = {}
+    for document in documents:
+        found.setdefault(content(document), document)
+    return list(found.values())
+
+
+def as_csv(drafted: Iterable[Draft]) -> str:
+    """The drafts with their header; every cell is quoted, and `source` begins with a quotation mark."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    writer.writerow(COLUMNS)
+    for draft in drafted:
+        source = " ".join(f"“{sentence}”" for sentence in draft.source)
+        writer.writerow((draft.question, draft.answer, ";".join(draft.documents), draft.kind, source))
+    return text.getvalue()
+
+
+def _check(out: Path, overwrite: bool) -> None:
+    """What would be in the way at the end is said at the beginning."""
+    if out.suffix.lower() != ".csv":
+        raise UsageError(f"--out must be a file ending in .csv, which compare reads. Got {str(out)!r} instead.")
+    if os.path.isdir(out):
+        raise UsageError(f"--out must be a file. {out} is a folder.")
+    if out.exists() and not overwrite:
+        raise _there(out)
+    writable(out.parent)
+
+
+def _there(out: Path) -> UsageError:
+    return UsageError(f"{out} is there already, and may have been edited. Name another --out, or pass --overwrite.")
+
+
+def _write(out: Path, text: str, overwrite: bool) -> None:
+    """With a byte order mark, without which spreadsheets take UTF-8 for something else."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("w" if overwrite else "x", encoding="utf-8-sig", newline="") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise _there(out) from error
+    except OSError as error:
+        raise StoreError(f"{out} could not be written: {error.strerror}. Name another --out.") from error
+
+
+def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
+    """What was not read or not used, and why."""
+    texts = [document.text for document in corpus.documents]
+    other = language_warning(texts, "english") if language is None else None
+    unreadable = sum(not readable(document.id) for document in corpus.documents)
+    copies = len(corpus.documents) - len(_once(corpus.documents))
+    return [
+        *(f"skipped: {sentence}" for sentence in corpus.skipped),
+        *(f"not read: {count} files {suffix}" for suffix, count in sorted(corpus.ignored.items())),
+        *([f"{other}: real questions are drafted in English only, others with a gap."] if other else []),
+        *([f"{unreadable} documents are left out: {_BAD_ID}."] if unreadable else []),
+        *([f"{copies} documents have the text of another: it is drafted from once."] if copies else []),
+    ]
+
+
+_BAD_ID = "their ids hold a semicolon or a control character, begin like a formula, or end in a space"
+
+
+def _fewer(drafted: Sequence[Draft], asked_for: int) -> list[str]:
+    """Why there are fewer questions than asked for, or fewer over two documents than half."""
+    two = sum(draft.kind == "two" for draft in drafted)
+    few = "few names stand in two to five documents, in sentences that can be understood alone"
+    no_more = "no more sentences hold a date, number, name or term that can be asked for"
+    found = [f"Only {two} of {asked_for // 2} questions over two documents: {few}."] if two < asked_for // 2 else []
+    if len(drafted) < asked_for:
+        found.append(f"Only {len(drafted)} of {asked_for} questions: {no_more}. Write others yourself.")
+    return found
+
+
+def _counted(drafted: Sequence[Draft]) -> str:
+    two = sum(draft.kind == "two" for draft in drafted)
+    return f"{len(drafted)} questions ({len(drafted) - two} over one document, {two} over two)"
+
+
+def _nothing(data: Path, documents: int) -> DataError:
+    expected = "sentences that a question can be drafted from, with names, dates or numbers"
+    found = (
+        f"none in {documents} documents; write questions yourself, one a line in a .txt, and run: "
+        f"ragindex compare {shlex.quote(str(data))} --questions questions.txt"
+    )
+    return DataError(expected, found, path=data)
+
+
+def _next(data: Path, out: Path, format: str | None, language: str | None) -> str:
+    given = (("--format", format), ("--language", language))
+    flags = "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
+    return f"ragindex compare {shlex.quote(str(data))} --questions {shlex.quote(str(out))}{flags}"
+
+
+def _as_json(draft: Draft) -> dict[str, str | list[str]]:
+    return {
+        "question": draft.question,
+        "answer": draft.answer,
+        "documents": list(draft.documents),
+        "kind": draft.kind,
+        "source": list(draft.source),
+    }

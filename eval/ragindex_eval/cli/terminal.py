@@ -1,0 +1,201 @@
+"""A comparison as a person reads it in a terminal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from ragindex.cli.console import plain
+from ragindex.llm.offline import called
+from ragindex.types import Usage
+from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
+from ragindex_eval.stats import conclusions
+
+_SHOWN_REASONS = 3
+_SHOWN_NOTES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A figure of every method. By `metric` the best is told, where there is a test: it is shown in bold."""
+
+    title: str
+    value: Callable[[MethodResult], float | None]
+    form: Callable[[float], str]
+    metric: str | None = None
+
+
+def shown(study: Study) -> RenderableType:
+    """Every comparison of a study, one below the other."""
+    if len(study.comparisons) == 1:
+        return table(study.comparisons[0])
+    parts = []
+    for comparison in study.comparisons:
+        heading = f"{comparison.dataset.name}, encoder {comparison.encoder}, seed {comparison.seed}"
+        parts += [f"[bold underline]{plain(heading)}[/]", table(comparison), ""]
+    return Group(*parts[:-1])
+
+
+def table(comparison: Comparison) -> RenderableType:
+    """One line a method; below it, what the figures say, what they depend on, and what did not go as planned.
+
+    In bold: the best and those that cannot be told apart from it, where somebody can.
+    """
+    columns = _columns(comparison)
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column("method", overflow="fold", min_width=12)
+    for column in columns:
+        made.add_column(column.title, justify="right", no_wrap=True)
+    cells = [_cells(column, comparison) for column in columns]
+    for number, method in enumerate(comparison.methods):
+        made.add_row(plain(method.label), *(column[number] for column in cells))
+    for bound in comparison.bounds:
+        made.add_row(f"[dim]{bound.label}[/]", *(_bound_cell(column, bound) for column in columns))
+    said = f"[bold]{plain(conclusions.sentence(comparison))}[/]"
+    return Group(made, "", said, *map(plain, _facts(comparison)), *_troubles(comparison))
+
+
+def _columns(comparison: Comparison) -> list[_Column]:
+    columns = [_metric(name) for name in metrics_shown(comparison)]
+    columns += [
+        _Column("p50\nms", lambda method: method.latency.total.p50, _short, LATENCY),
+        _Column("p95\nms", lambda method: method.latency.total.p95, _short),
+        _Column("index\ns", lambda method: method.index_seconds, _short),
+        _Column("index\nMB", lambda method: method.index_bytes / 1e6, _short),
+    ]
+    columns += _paid(comparison)
+    if any(method.failures for method in comparison.methods):
+        columns.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
+    return columns
+
+
+def _paid(comparison: Comparison) -> list[_Column]:
+    """Tokens and money of indexing, as if built alone, and of a question: where there are any."""
+    columns = [
+        _Column("index\ntokens", lambda method: _tokens(method.index_usage), "{:,.0f}".format),
+        _Column("index\n$", lambda method: method.index_usage.money, "{:.4f}".format),
+        _Column("spent\n$", lambda method: method.spent.money, "{:.4f}".format),
+        _Column("tokens/\nquestion", lambda method: _tokens(method.query_usage), "{:,.0f}".format),
+        _Column("$/\nquestion", lambda method: method.query_usage.money, "{:.5f}".format),
+        _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
+    ]
+    return [column for column in columns if any(column.value(method) != 0 for method in comparison.methods)]
+
+
+def _tokens(usage: Usage) -> float:
+    return usage.input_tokens + usage.output_tokens
+
+
+def _bound_cell(column: _Column, bound: MethodResult) -> str:
+    """Of a bound, only what its answers are worth."""
+    known = column.metric in bound.metrics
+    return f"[dim]{column.form(column.value(bound) or 0.0)}[/]" if known else ""
+
+
+def _metric(name: str) -> _Column:
+    title = name.replace("_", " ").replace("@", "\n@").replace("one doc", "one-doc")
+    return _Column(title, lambda method: _percent(method.metrics.get(name)), "{:.1f}".format, name)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _short(value: float) -> str:
+    """Three digits or so."""
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def _cells(column: _Column, comparison: Comparison) -> list[str]:
+    """The figures as text."""
+    values = [column.value(method) for method in comparison.methods]
+    texts = ["–" if value is None else column.form(value) for value in values]
+    ahead = conclusions.leaders(comparison, column.metric) if column.metric else ()
+    told = 0 < len(ahead) < len(comparison.methods)
+    return [
+        f"[bold]{text}[/]" if told and method.label in ahead else text
+        for text, method in zip(texts, comparison.methods, strict=True)
+    ]
+
+
+def _facts(comparison: Comparison) -> list[str]:
+    data = comparison.dataset
+    judged = "" if data.judged in (0, data.questions) else f" ({data.judged} with gold)"
+    timed = max(method.latency.questions for method in comparison.methods)
+    return [
+        f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
+        f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
+        f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
+        f"over {_many(timed, 'question')}, one by one{_taken(comparison)}",
+        f"encoder {comparison.encoder}; language model {called(comparison.llm)}; store {comparison.store}; "
+        f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
+        *_reader(comparison),
+    ]
+
+
+def _taken(comparison: Comparison) -> str:
+    """When the latency was taken: an earlier run's is shown again."""
+    moment = next((method.latency.taken for method in comparison.methods if method.latency.taken), "")
+    return f", taken {moment[:16].replace('T', ' ')} UTC" if moment else ""
+
+
+def _reader(comparison: Comparison) -> list[str]:
+    """Who read, how much, and what that cost a question."""
+    if comparison.reader is None:
+        return []
+    read = [method.reading_costs for method in comparison.methods]
+    tokens = [one.input_tokens + one.output_tokens for one in read if one]
+    money = [one.money for one in read if one]
+    paid = f"; {max(tokens):,.0f} tokens{_most(money)} a question at most" if any(tokens) else ""
+    estimated = " (estimated)" if comparison.reader.estimated else ""
+    found = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
+    return [f"answers read by {called(comparison.reader.llm)}, from {found}{paid}"]
+
+
+def _most(money: list[float | None]) -> str:
+    """The highest of what methods paid, where it is known of all."""
+    known = [one for one in money if one is not None]
+    if len(known) < len(money):
+        return " and an unknown sum"
+    return f" and ${max(known):.5f}" if any(known) else ""
+
+
+def _intervals(comparison: Comparison) -> str:
+    """The widest half interval of the first metric: what a difference must exceed to mean anything."""
+    metric = f"R@{comparison.ks[0]}"
+    known = [method.ci95[metric] for method in comparison.methods if metric in method.ci95]
+    widest = max(((high - low) / 2 for low, high in known), default=None)
+    return "" if widest is None else f" (95 % intervals of {metric}: ±{100 * widest:.1f} at most)"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _troubles(comparison: Comparison) -> list[str]:
+    shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
+    lines = [
+        f"[bold red]{plain(method.label)} {failed_on(method)} and is not compared:[/] {plain(_reasons(method))}"
+        for method in comparison.failed
+    ]
+    lines += [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
+    for method in comparison.methods:
+        lines += _unanswered(method, comparison.dataset.questions)
+    return lines + [f"[yellow]left out:[/] {plain(reason)}" for reason in comparison.left_out]
+
+
+def _unanswered(method: MethodResult, questions: int) -> list[str]:
+    if not method.failures:
+        return []
+    how_many = f"{questions - len(method.failures)} of {questions} questions"
+    said = f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/]"
+    return [f"{said} {plain(_reasons(method))}"]
+
+
+def _reasons(method: MethodResult) -> str:
+    unread = [one.reading.error for one in method.final if one.reading is not None and one.reading.error]
+    reasons = list(dict.fromkeys([*method.failures.values(), *([] if method.failures else unread)]))
+    more = f" … and {len(reasons) - _SHOWN_REASONS} other reasons" if len(reasons) > _SHOWN_REASONS else ""
+    return "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS]) + more

@@ -1,0 +1,220 @@
+"""Datasets: a corpus, questions, and gold apart from both."""
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ragindex.canonical import metadata_json
+from ragindex.corpus import Corpus, read
+from ragindex.corpus.benchmarks import pair_of_files
+from ragindex.corpus.json_reader import Problems
+from ragindex.errors import DataError, UsageError
+from ragindex.types import Query
+from ragindex.workspace import sources
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import gold_classes, worlds
+from ragindex_eval.data.questions import (
+    Asked,
+    Finder,
+    Gold,
+    beir_questions,
+    benchmark_questions,
+    csv_questions,
+    plain_questions,
+)
+from ragindex_eval.format import many
+
+__all__ = ["Dataset", "Gold", "ask", "fingerprint", "held", "load", "origin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A corpus with questions. `gold` is by query id, None where nobody said what is right; `load` and `ask` give it
+    with one document for each class of documents of equal text (`ragindex_eval.data.gold_classes`).
+
+    `fingerprint` depends on what the documents, questions and gold hold, not on where they lie; `skipped` says what
+    was left out of the corpus and of the questions, and why, `notes` what else is to be known of them; `source` is
+    where the documents came from, "" for documents that a program made.
+    """
+
+    name: str
+    corpus: Corpus
+    queries: tuple[Query, ...]
+    gold: Mapping[str, Gold] | None
+    fingerprint: str
+    skipped: tuple[str, ...] = ()
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def load(
+    path: Path | str,
+    *,
+    questions: Path | str | None = None,
+    format: str | None = None,
+    skip_bad: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """The corpus at `path` with the questions that come with it, or those of the `.csv` or `.txt` file `questions`.
+
+    `limit` takes a random sample of that many questions, in the order of the file; the corpus stays whole. Query ids
+    are q00001, q00002, … in the order of the file, whatever the limit. Raises UsageError for a wrong parameter and
+    DataError, with file and line, for what cannot be read; with `skip_bad` such items are left out and named.
+    """
+    path, file = Path(path), None if questions is None else Path(questions)
+    corpus = _without(read(path, format=format, skip_bad=skip_bad), path, file)
+    problems = Problems(skip_bad)
+    asked = list(_asked(path, file, corpus, problems))
+    dataset = _dataset(corpus, asked, problems, file or path, limit, seed)
+    if corpus.format != "world":
+        return replace(dataset, source=str(path.resolve()))
+    fewer = worlds.shortfall(asked) if file is None else None
+    return replace(dataset, source=corpus.name, notes=(*dataset.notes, *([fewer] if fewer else [])))
+
+
+def ask(
+    corpus: Corpus, questions: Path | str, *, skip_bad: bool = False, limit: int | None = None, seed: int = 0
+) -> Dataset:
+    """A corpus that is there already with the questions of a `.csv` or `.txt` file; otherwise as `load`."""
+    problems, file = Problems(skip_bad), Path(questions)
+    return _dataset(corpus, list(_asked_in_file(file, Finder(corpus), problems)), problems, file, limit, seed)
+
+
+def held(dataset: Dataset, workspace: Workspace) -> Dataset:
+    """The dataset as a workspace holds it: with its ids there, and with the documents of other sources, if any."""
+    lead = sources.lead(workspace.manifest.sources, dataset.corpus)
+    count = workspace.documents.collection.count()
+    others = count - len(dataset.corpus.documents)
+    if not lead and not others:
+        return dataset
+    documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
+    corpus = replace(dataset.corpus, documents=documents)
+    gold = None if dataset.gold is None else {id: _led(one, lead) for id, one in dataset.gold.items()}
+    many = (
+        "one document that the workspace holds besides is"
+        if others == 1
+        else f"{others:,} documents that the workspace holds besides are"
+    )
+    said = (f"{many} searched too",) if others else ()
+    found = fingerprint(corpus, dataset.queries, gold)
+    return replace(dataset, corpus=corpus, gold=gold, fingerprint=found, notes=(*dataset.notes, *said))
+
+
+def _led(gold: Gold, lead: str) -> Gold:
+    grades = {lead + id: grade for id, grade in gold.grades.items()}
+    return replace(gold, doc_ids=frozenset(lead + id for id in gold.doc_ids), grades=grades)
+
+
+def origin(written: Path | str) -> str:
+    """What documents or questions are known by, however they are written: the path in full, a world's name."""
+    if os.path.exists(written):
+        return os.path.realpath(written)
+    return worlds.name(*worlds.parse(str(written))) if str(written).startswith("world:") else str(written)
+
+
+def _dataset(
+    corpus: Corpus, asked: list[Asked], problems: Problems, file: Path, limit: int | None, seed: int
+) -> Dataset:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
+    judged, left_out = _with_something_right(asked)
+    if not asked:
+        reason = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
+        raise DataError("at least one question", reason, path=file)
+    if not judged:
+        raise DataError("a question for which a document is graded above 0", f"none ({left_out[0]})", path=file)
+    queries, gold = _numbered(judged)
+    kept = queries if limit is None else _sample(queries, limit, seed)
+    kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}
+    kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
+    skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.sentences]))
+    marked = fingerprint(corpus, kept, kept_gold)
+    return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=left_out)
+
+
+def _with_something_right(asked: list[Asked]) -> tuple[list[Asked], tuple[str, ...]]:
+    """The questions without those for which every document is judged wrong, and a sentence with their number.
+
+    No metric is defined for these.
+    """
+    judged = [one for one in asked if one.gold is None or one.gold.doc_ids]
+    count = len(asked) - len(judged)
+    return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
+
+
+def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[Asked]:
+    finder = Finder(corpus)
+    if file is not None:
+        return _asked_in_file(file, finder, problems)
+    if corpus.format == "beir":
+        return beir_questions(path, finder, problems)
+    if corpus.format == "world":
+        return iter(worlds.questions(*worlds.parse(str(path))))
+    if corpus.format in ("folder", "jsonl"):
+        raise UsageError(
+            f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
+            "question,answer,documents or a .txt with one question a line."
+        )
+    return benchmark_questions(pair_of_files(path)[0] if corpus.format == "hipporag" else path, finder, problems)
+
+
+def _asked_in_file(file: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+    if file.suffix.lower() == ".csv":
+        return csv_questions(file, finder, problems)
+    if file.suffix.lower() == ".txt":
+        return plain_questions(file)
+    expected = "questions in a .csv (question,answer,documents) or in a .txt (one a line)"
+    raise DataError(expected, file.name, path=file)
+
+
+def _without(corpus: Corpus, path: Path, file: Path | None) -> Corpus:
+    """The corpus without the questions, where their file lies among the documents."""
+    if file is None or corpus.format != "folder" or not file.resolve().is_relative_to(path.resolve()):
+        return corpus
+    id = file.resolve().relative_to(path.resolve()).as_posix()
+    documents = tuple(document for document in corpus.documents if document.id != id)
+    if not documents:
+        raise DataError("at least one document beside the questions", "none", path=path)
+    return replace(corpus, documents=documents)
+
+
+def _numbered(asked: list[Asked]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
+    digits = max(5, len(str(len(asked))))
+    ids = [f"q{number:0{digits}d}" for number in range(1, len(asked) + 1)]
+    queries = tuple(Query(id, one.text) for id, one in zip(ids, asked, strict=True))
+    gold = {id: one.gold for id, one in zip(ids, asked, strict=True) if one.gold is not None}
+    return queries, gold or None
+
+
+def _sample(queries: tuple[Query, ...], limit: int, seed: int) -> tuple[Query, ...]:
+    if limit >= len(queries):
+        return queries
+    chosen = random.Random(seed).sample(range(len(queries)), limit)  # noqa: S311  # a sample, not a secret
+    return tuple(queries[number] for number in sorted(chosen))
+
+
+def fingerprint(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> str:
+    """16 hexadecimal digits of a hash of documents (in the order of their ids), questions and gold.
+
+    When a file was last changed is left out: a copy of the same documents is the same dataset.
+    """
+    hashed = hashlib.sha256()
+    for value in _hashed_values(corpus, queries, gold):
+        hashed.update(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+    return hashed.hexdigest()[:16]
+
+
+def _hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> Iterator[Any]:
+    passing = {"modified"} if corpus.format == "folder" else set()
+    for document in sorted(corpus.documents, key=lambda document: document.id):
+        metadata = {key: value for key, value in document.metadata.items() if key not in passing}
+        yield [document.id, document.title, document.text, metadata_json(metadata)]
+    for query in queries:
+        one = None if gold is None else gold.get(query.id)
+        yield [query.id, query.text, None if one is None else [sorted(one.grades.items()), list(one.answers), one.kind]]

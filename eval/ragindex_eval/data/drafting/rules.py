@@ -1,0 +1,289 @@
+"""From a clause to questions, by rule: what can be asked, and how.
+
+The patterns are English. A question is a real one where that is safe (`When was X founded by Y?`), else the sentence
+with the question in its place (`X covers how many hectares?`), else the sentence with a gap that says what is missing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import regex
+
+from ragindex_eval.data.drafting.subjects import Clause, Topic, clause_end, runs_on
+from ragindex_eval.data.drafting.text import Mention, MentionKind, mentions
+
+SLOT = "\x1f"
+"""Stands for the subject in a question."""
+
+REAL, IN_PLACE, LOOSE, GAP, WORD = range(5)
+"""How good the form of a question is, best first. LOOSE has to name the title; in a WORD a rare word is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with SLOT for its subject, and the sentence it was made from. `subject` is "" where there is none.
+
+    `known`: the subject is a name that can be understood alone.
+    """
+
+    text: str
+    answer: str
+    kind: MentionKind
+    form: int
+    subject: str
+    sentence: str
+    known: bool = False
+
+    def about(self, name: str) -> str:
+        """The question with `name` as its subject."""
+        text = self.text.replace(f"“{SLOT}", f"“{capital(name)}").replace(SLOT, name)
+        return capital(text)
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+# ---------------------------------------------------------------- questions
+
+_WHEN = regex.compile(r"(?:^|\s)(in|on|since|until|by|(?<=\bborn ))(?: (?:early|late|about|around))? ?$")
+_WORK = regex.compile(
+    r" (?:(?!by|of|and|the|about|in|on|from|to|with|that)[\w'’-]+ ){0,6}(film|album|song|single|novel|book|play|opera"
+    r"|game|documentary|comedy|drama|musical|miniseries|series|mixtape|EP|compilation)\b"
+)
+_MADE = regex.compile(
+    r"(?:is|was|are|were) (?:an?|the|one of) .*?\b((?:first |originally |officially )?(?:founded|formed|established"
+    r"|released|composed|invented|directed|written|built|created|published|launched|opened|started|organi[sz]ed"
+    r"|incorporated|produced|recorded|discovered|designed|constructed|completed|introduced|developed|born)\b.*)"
+)
+_BE = regex.compile(r"(is|are|was|were|(?:has|have|had) been|will be|can be) ")
+NAME_ENDS = regex.compile(
+    r"$|[,.;:]| (?:in|on|at|and|who|which|where|as|by|for|from|to|with|during|is|was|has|had|of|near|under|after|before"
+    r"|until|since|when|while|between)\b"
+)
+_ROLE = (
+    "actor|actress|architect|artist|author|band|businessman|city|club|coach|college|company|composer|conductor|country"
+    "|county|director|district|emperor|engineer|film|guitarist|island|journalist|king|label|magazine|mountain|musician"
+    "|newspaper|novel|novelist|opera|painter|party|philosopher|photographer|physicist|poet|politician|president"
+    "|producer|province|publisher|queen|rapper|region|river|sculptor|singer|song|state|station|team|town|university"
+    "|village|writer|engine|store|encoder|library|database|format|method"
+)
+_ROLE_BEFORE = regex.compile(rf"(?:^|\s)(?:the |an? )?(?:[A-Z][a-z]+ )?({_ROLE})(?: of)? $")
+_PLURAL = regex.compile(
+    r" ((?:[a-z-]{2,} ){0,2}?(?!(?:was|is|has|as|this|its|his|hers|us|thus|plus|times|minus|yes)\b)[a-z]{3,}(?<!s)s"
+    r"|people|men|women|children|feet|percent|per cent|km|kilometers)\b"
+)
+_NO_COUNT = regex.compile(r"(?:^|\s)(?:and|to|or|between|of the|the|top|number|than|k|by|first|last|next) $")
+_LESS_THAN = regex.compile(r"(?: (?:over|about|around|approximately|nearly|almost|some|roughly|at least|at most))? $")
+_BASES = (
+    "died=die began=begin became=become won=win moved=move joined=join opened=open released=release served=serve "
+    "started=start founded=found received=receive graduated=graduate played=play made=make debuted=debut "
+    "returned=return married=marry signed=sign published=publish retired=retire ran=run wrote=write took=take "
+    "led=lead came=come went=go left=leave lost=lose met=meet spent=spend built=build sold=sell closed=close "
+    "ended=end premiered=premiere aired=air appeared=appear earned=earn attended=attend entered=enter "
+    "established=establish created=create formed=form launched=launch merged=merge produced=produce "
+    "directed=direct recorded=record hosted=host replaced=replace had=have scored=score held=hold gained=gain "
+    "contained=contain included=include employed=employ operated=operate has=have contains=contain "
+    "includes=include covers=cover holds=hold employs=employ operates=operate serves=serve takes=take costs=cost "
+    "needs=need reaches=reach keeps=keep"
+)
+_PRESENTS = "has contains includes covers holds employs operates serves takes costs needs reaches keeps"
+_AGENTS = "written=wrote sung=sang drawn=drew"
+_BASE, _WHO = (dict(pair.split("=") for pair in pairs.split()) for pairs in (_BASES, _AGENTS))
+_PRESENT = frozenset(_PRESENTS.split())
+_MADE_BY = (
+    "founded|directed|written|built|composed|designed|created|produced|published|released|painted|discovered|invented"
+    "|developed|established|recorded|performed|conquered|acquired|purchased|bought|sold|opened|launched|organi[sz]ed|led"
+    "|edited|illustrated|introduced|adapted|commissioned|hosted|drawn|sung|won|named|shot|killed|taught|succeeded"
+)
+_BY = regex.compile(
+    rf"(?:was|were) ((?:[a-z]+ly )?(?:(?:written|produced|directed) and )?)({_MADE_BY})((?: in \d{{4}})?) by (?:the )?$"
+)
+_IS_BY = regex.compile(
+    r"(is|are) ((?:[a-z]+ly )?(?:owned|operated|run|managed|published|produced|served|governed|administered|led|hosted"
+    r"|represented|maintained|distributed|sponsored|written|directed|presented)) by (?:the )?$"
+)
+_PLACED = regex.compile(
+    r"(is|was|are|were) ((?:[a-z]+ly )?(?:born|located|situated|based|headquartered|buried|raised|filmed|set|held"
+    r"|founded|established|built|found|stationed|published|performed|recorded)) (?:in|at|near)(?: the)? $"
+)
+_THE = regex.compile(r"(is|was|are|were) (the .*)$")
+_ONLY = regex.compile(
+    r"\bthe (?:first|second|third|last|only|capital|largest|smallest|highest|longest|oldest|youngest|most|head|main"
+    r"|seat|founder|author|director|name|title|home|birthplace|chief|leader|creator|owner|parent|debut|lead|longest-\w+)\b"
+)
+_SAYS = regex.compile(r"(?:is|are|was|were|has|have|takes?|holds?|reaches|costs?|needs?|covers?|keeps?|means?) ")
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+MOST_WORDS, _LONGEST_ANSWER = 36, 80
+
+
+def questions(clause: Clause) -> Iterator[Question]:
+    """What can be asked of one clause, each answer once, in the best form there is for it."""
+    yield from _definition(clause)
+    yield from _what(clause)
+    for mention in mentions(clause.rest):
+        before, after = clause.rest[: mention.start], clause.rest[mention.end :]
+        made = _asked(clause, mention, before, after)
+        if made is not None and fair(made, clause):
+            yield made
+
+
+def _asked(clause: Clause, mention: Mention, before: str, after: str) -> Question | None:
+    forms = {"date": _date, "year": _date, "number": _number, "name": _name}
+    found = forms[mention.kind](clause, mention, before, after) or _gap(clause, mention, before, after)
+    if found is None:
+        return None
+    text, form = found
+    return Question(text, mention.text, mention.kind, form, clause.subject, clause.sentence, clause.known)
+
+
+def fair(question: Question, clause: Clause) -> bool:
+    """Whether the question neither holds its answer nor runs on; each longer word of a name is its answer too."""
+    asked, answer = words_of(question.about(clause.subject)), words_of(question.answer)
+    held = [answer, *([word] for word in answer if question.kind == "name" and len(word) > 3)]
+    told = any(f" {' '.join(one)} " in f" {' '.join(asked)} " for one in held)
+    return not told and len(asked) <= MOST_WORDS and len(question.answer) <= _LONGEST_ANSWER
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, their case folded."""
+    return [word.casefold() for word in _WORD.findall(text)]
+
+
+def _date(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+    work = _WORK.match(after) if before in ("is a ", "was a ") else None
+    if work is not None and clause.known:
+        return f"From which year is the {work[1]} {SLOT}?", REAL
+    preposition = _WHEN.search(before)
+    if preposition is None or regex.match(r"\s?(?:[-–]|(?:and|to|until|or) \d)", after):
+        return None
+    kept = before[: preposition.start()].strip()
+    which = _which(mention, preposition[1])
+    asked = "When" if preposition[1] in ("in", "on", "") else f"{preposition[1].capitalize()} {which}"
+    return _fronted(clause, asked, kept, tail_of(after)) or _in_place(clause, f"{before}{which}", after)
+
+
+def _which(mention: Mention, preposition: str) -> str:
+    if mention.kind == "year":
+        return "which year"
+    return "which date" if preposition == "on" or regex.search(r"\d.*\d{4}|-", mention.text) else "which month"
+
+
+def _fronted(clause: Clause, asked: str, kept: str, tail: str) -> tuple[str, int] | None:
+    """`was founded` → `When was X founded`; `died` → `When did X die`. None where the words are more than a clause."""
+    made = _MADE.fullmatch(kept)
+    kept = f"was {made[1]}" if made else kept
+    if not clause.known or not kept or runs_on(kept):
+        return None
+    be = _BE.match(f"{kept} ")
+    if be is not None and kept[be.end() :].strip():
+        auxiliary, _, more = be[1].partition(" ")
+        words = f"{more} {kept[be.end() :]}".strip(" ,")
+        return f"{asked} {auxiliary} {SLOT} {words}{tail}?", REAL
+    verb, _, words = kept.partition(" ")
+    if verb in _BASE and verb not in ("had", "has"):
+        did = "does" if verb in _PRESENT else "did"
+        return f"{asked} {did} {SLOT} {f'{_BASE[verb]} {words}'.strip(' ,')}{tail}?", REAL
+    return None
+
+
+def _number(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+    unit = _PLURAL.match(after)
+    if unit is None or _NO_COUNT.search(before):
+        return None
+    asked, tail = f"how many {unit[1]}", after[unit.end() :]
+    verb = _LESS_THAN.sub("", before).strip()
+    if clause.known and verb in _BASE:
+        did = "does" if verb in _PRESENT else "did"
+        return f"H{asked[1:]} {did} {SLOT} {_BASE[verb]}{tail_of(tail)}?", REAL
+    return _in_place(clause, before + asked, tail)
+
+
+def _name(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+    if not NAME_ENDS.match(after) or regex.match(r"(?:,? and|,? or) \p{Lu}", after):
+        return None
+    if clause.known and (by := _BY.fullmatch(before)):
+        return f"Who {by[1]}{_WHO.get(by[2], by[2])} {SLOT}{by[3]}?", REAL
+    if clause.known and (by := _IS_BY.fullmatch(before)):
+        return f"By whom {by[1]} {SLOT} {by[2]}?", REAL
+    if clause.known and (placed := _PLACED.fullmatch(before)):
+        return f"Where {placed[1]} {SLOT} {placed[2]}?", REAL
+    role = _ROLE_BEFORE.search(before)
+    return _in_place(clause, f"{before[: role.start()]} which {role[1]}", after) if role else None
+
+
+def _definition(clause: Clause) -> Iterator[Question]:
+    """`X was the first Y` → `Who was the first Y?`"""
+    the = _THE.match(clause.rest)
+    if the is None or not clause.known or not _ONLY.match(the[2]):
+        return
+    predicate = the[2][: clause_end(the[2])]
+    if 4 <= len(predicate.split()) <= 20 and regex.search(r"\p{Lu}", predicate):
+        asked = "Who" if clause.person else "What"
+        text = f"{asked} {the[1]} {predicate.rstrip(' ,')}?"
+        made = Question(text, clause.subject.removeprefix("the "), "name", REAL, "", clause.sentence)
+        if fair(made, clause):
+            yield made
+
+
+def _what(clause: Clause) -> Iterator[Question]:
+    """`A fit is written first` → `What is written first, according to “Encoders”?`, where nothing better is known."""
+    subject, rest = clause.subject, _one_clause(clause.rest)
+    if clause.known or len(subject.split()) > 6 or not 4 <= len(rest.split()) <= 20 or not _SAYS.match(rest):
+        return
+    made = Question(f"What {rest}{_according(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
+    if fair(made, clause) and not tells(rest, subject):
+        yield made
+
+
+def _one_clause(rest: str) -> str:
+    """Without what follows; a list of words stays whole."""
+    end = regex.search(r"[;:—–]|, (?=(?:and|but|so|which|after|before|else|where|when|while|though|or)\b)", rest)
+    first, comma, more = rest[: end.start() if end else None].rstrip(" ,").partition(", ")
+    return f"{first}{comma}{more}" if all(len(part.split()) < 4 for part in more.split(", ")) else first
+
+
+def _in_place(clause: Clause, until: str, after: str) -> tuple[str, int] | None:
+    """The sentence up to the question word, and what belongs to it; with the passage's title where that is needed."""
+    if runs_on(until):
+        return None
+    asked = f"{SLOT} {until.strip()}{tail_of(after)}"
+    return (f"{asked}?", IN_PLACE) if clause.known else (f"{asked}{_according(clause.topic)}?", LOOSE)
+
+
+def _according(about: Topic) -> str:
+    return f", according to “{about.title}”" if about.title else ""
+
+
+def _gap(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+    """The sentence with a gap."""
+    if mention.kind == "name" and not _stands_alone(mention, before, after):
+        return None
+    if mention.kind == "number" and not regex.match(r" \p{L}{3}", after):
+        return None
+    where = "" if clause.known else _according(clause.topic)
+    return f"Which {mention.kind} is missing in “{SLOT} {before}…{after}”{where}?", GAP
+
+
+def _stands_alone(mention: Mention, before: str, after: str) -> bool:
+    """Whether a name is whole, and not one of a list."""
+    whole = not regex.search(r"(?:[\p{Lu}\p{N}][^ ]*|-) ?$", before) and not regex.match(r"[-’']| [\p{Lu}\p{N}]", after)
+    listed = before.rstrip().endswith((",", "and", "or")) or regex.match(r",? (?:and|or) |, \p{Lu}[^,]*(?:,|$)", after)
+    return whole and not listed and len(mention.text) > 2
+
+
+def tail_of(after: str) -> str:
+    """What follows the answer and belongs to its clause: ` by Y`, ` at the age of forty`."""
+    tail = after[: clause_end(after)].rstrip(" ,")
+    starts = regex.match(
+        r" (?:by|at|with|as|for|to|in|on|near|under|from|of|per|a|each|away|long|wide|high|tall|deep|old|above|north\w*"
+        r"|south\w*|east|west|a year)\b",
+        tail,
+    )
+    return tail if starts and len(tail.split()) <= 10 and not regex.search(r"\d{4}", tail) else ""
+
+
+def tells(question: str, name: str) -> bool:
+    """Whether a question holds one of the longer words of a name."""
+    return bool({word for word in words_of(name) if len(word) > 3} & set(words_of(question)))

@@ -1,0 +1,206 @@
+"""Who or what a sentence is about: its subject, and the pronouns and descriptions that stand for the title."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import regex
+
+from ragindex_eval.data.drafting.text import FUNCTION_WORDS, NAME, one_line, shouted
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What a passage is about: its title, whether a sentence begins with it, whether it is a person, words for it."""
+
+    title: str
+    introduced: bool
+    person: bool
+    nouns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A sentence as its subject and the rest without the full stop. `known`: the subject can be understood alone."""
+
+    subject: str
+    rest: str
+    known: bool
+    topic: Topic
+    sentence: str
+
+    @property
+    def person(self) -> bool:
+        """Whether the subject is a person, as far as pronouns can tell."""
+        return self.topic.person and self.subject == self.topic.title
+
+
+# ---------------------------------------------------------------- what a passage is about
+
+_LONGEST_TITLE = 200
+_BRACKETED = regex.compile(r"\s*[(（\[].*$")
+_IS_A = regex.compile(r"\b(?:is|was|are|were) (?:an?|the|one of the) ([^,;.]{3,120})")
+_NOUN_ENDS = regex.compile(
+    r"\b(?:of|in|by|from|at|on|that|which|who|for|located|based|with|to|[a-z]+ed|written|known)\b"
+)
+
+
+def topic(title: str, sentences: Sequence[str]) -> Topic:
+    """What a passage with this title and these sentences is about."""
+    name = _BRACKETED.sub("", one_line(title[:_LONGEST_TITLE])).strip(" .")
+    short = name.split(",")[0]
+    first = next(
+        (one for one in sentences[:5] if short and one.removeprefix("The ").lstrip('"“').startswith(short)), ""
+    )
+    predicate = _IS_A.search(first[:300])
+    nouns = _NOUN_ENDS.split(predicate[1])[0].split()[-2:] if predicate else []
+    nouns = [noun for noun in nouns if regex.fullmatch(r"[a-z-]{3,}(?<!ed|ly)", noun) and noun not in _EMPTY]
+    return Topic(name, bool(first), _is_person(sentences) and not set(nouns) & _WORKS, tuple(nouns))
+
+
+_EMPTY = frozenset(
+    {"name", "one", "part", "type", "kind", "form", "example", "member", "word", "term", "number", "set"}
+)
+_WORKS = frozenset(
+    {"film", "album", "song", "novel", "series", "book", "play", "game", "band", "single", "show", "story"}
+)
+
+
+def _is_person(sentences: Sequence[str]) -> bool:
+    """Whether more sentences begin with `he` or `she` than with `it`, or, where none does, hold them."""
+    for pattern in (r"^(?:(He|She|His|Her)|Its?)\b", r"\b(?:([Hh]e|[Ss]he|[Hh]is)|[Ii]ts?)\b"):
+        found = [bool(match[1]) for one in sentences[:20] for match in regex.finditer(pattern, one)]
+        if found:
+            return sum(found) * 2 > len(found)
+    return False
+
+
+# ---------------------------------------------------------------- subjects
+
+_LEADING_DATE = regex.compile(r"(In|On|Since) ((?:[A-Z][a-z]+ )?(?:\d{1,2}, )?\d{4}|\d{1,2} [A-Z][a-z]+ \d{4}), (?=\S)")
+_VERB = (
+    r"(?:[a-z]+ly )?(?:is|was|are|were|has|had|have|will|can|would|could|does|did|[a-z]+(?:ed|s)|won|ran|began|became"
+    r"|took|made|led|came|went|left|lost|met|built|sold|held|grew|rose|fell|wrote|found|kept|cost|dominate|contain)\b"
+)
+_ANAPHORS = regex.compile(
+    r"\b(?:this|these|those|such|former|latter|the following|here|there|they|them|it|he|she|him|we|us|our|I|my|also"
+    r"|however|therefore|thus|then|instead|another|others?|same|both|either|respectively|itself|previously|too)\b",
+    regex.IGNORECASE,
+)
+_WORD_GOES_ON = regex.compile(r"[\p{L}\p{N}’'-]")
+_OTHER_NAME = regex.compile(rf"(?:The )?({NAME})")
+
+
+def clause(sentence: str, about: Topic, previous: str) -> Clause | None:
+    """Subject and rest of a sentence, pronouns and definite descriptions replaced by the title.
+
+    `previous` is the subject of the sentence before. None where the sentence leans on something that is not said.
+    """
+    text = sentence.rstrip(".。!！ ")
+    leading = _LEADING_DATE.match(text)
+    body = text[leading.end() :] if leading else text
+    found = _subject(body, about, previous)
+    if found is None:
+        return None
+    subject, end, known = found
+    rest = _without_apposition(body[end:]).strip()
+    if leading:
+        end_of_clause = clause_end(rest)
+        rest = f"{rest[:end_of_clause]} {leading[1].lower()} {leading[2]}{rest[end_of_clause:]}"
+    if not regex.match(_VERB, rest) or _ANAPHORS.search(rest) or len(rest.split()) < 3:
+        return None
+    return Clause(subject, rest, known, about, sentence)
+
+
+def _subject(text: str, about: Topic, previous: str) -> tuple[str, int, bool] | None:
+    """(subject, where it ends, whether it can be understood alone)."""
+    named = _titled(text, about)
+    if named is not None:
+        return named
+    if about.introduced and (end := _stand_in(text, about, previous)):
+        return about.title, end, True
+    other = _OTHER_NAME.match(text)
+    if other and len(other[1].split()) > 1 and other[1].split()[0].lower() not in FUNCTION_WORDS and not shouted(text):
+        article = "the " if text.startswith("The ") else ""
+        return article + other[1], other.end(), True
+    return _plain_subject(text)
+
+
+def _titled(text: str, about: Topic) -> tuple[str, int, bool] | None:
+    """`Title`, `the title`, `"Title"`, or what stands before the comma of `Town, Country`."""
+    lead = next((one for one in ("The ", "the ", '"', "“") if text.startswith(one)), "")
+    for name in dict.fromkeys((about.title, about.title.split(",")[0])):
+        start = 0 if name and text.startswith(name) else len(lead)
+        end = start + len(name)
+        if not name or not text.startswith(name, start) or _WORD_GOES_ON.match(text, end):
+            continue
+        if start and lead not in ("The ", "the "):
+            closed = text[end : end + 1] in ('"', "”")
+            return (f"“{about.title}”", end + 1, True) if closed else None
+        return ("the " if start else "") + about.title, end, True
+    return None
+
+
+_DEFINITE = regex.compile(rf"The ([a-z]+)(?= {_VERB})")
+
+
+def _stand_in(text: str, about: Topic, previous: str) -> int:
+    """Where a pronoun, a surname or "the river" ends that stands for the title; 0 where there is none."""
+    first = text.split(" ", 1)[0]
+    if first in ("He", "She") and about.person:
+        return len(first)
+    if first == "It" and not about.person and previous.endswith(about.title):
+        return 0 if regex.match(r"It (?:is|was)(?: \w+)? (?:not|that|to|who|when|until)\b", text) else 2
+    words = about.title.split()
+    if about.person and len(words) > 1 and first == words[-1]:
+        return len(first)
+    match = _DEFINITE.match(text)
+    return match.end(1) if match and match[1] in about.nouns else 0
+
+
+_NO_NOUNS = regex.compile(
+    r"[,:;=\"]|\b(?:that|which|who|whose|you|must|can|may|will|not|to)\b|\S (?:every|each|the|an?) "
+)
+_FIRST_VERB = regex.compile(
+    r" (?=(?:is|are|was|were|has|have|had|takes?|holds?|reaches|costs?|needs?|covers?|keeps?)\b)"
+)
+
+
+def _plain_subject(text: str) -> tuple[str, int, bool] | None:
+    """The words before the first plain verb, where they lean on nothing."""
+    verb = _FIRST_VERB.search(text[:80])
+    if verb is None:
+        return None
+    subject = text[: verb.start()]
+    leaning = subject.split(" ", 1)[0].lower() in FUNCTION_WORDS - {"a", "an", "the"}
+    if leaning or _ANAPHORS.search(subject) or _NO_NOUNS.search(subject):
+        return None
+    return subject, verb.start(), False
+
+
+def _without_apposition(rest: str) -> str:
+    """`, a composer, was born` → ` was born`."""
+    return str(regex.sub(r"\A, (?:an?|the|also|or) [^,]{2,80},(?= [a-z])", "", rest))
+
+
+# ---------------------------------------------------------------- clauses
+
+_BOUNDARY = regex.compile(
+    r"[;:—]| – |,(?=\s)| (?=(?:and|but|or|which|who|whose|whom|where|when|while|that|after|before|because|although"
+    r"|though|until|since|making|becoming|including|than|if|so)\b)"
+)
+_JOINED = regex.compile(
+    rf"(?:{NAME}) and (?=\p{{Lu}})|\b(?:written|produced|directed|designed|founded|owned) and "
+    r"(?=(?:written|produced|directed|built|led|operated)\b)"
+)
+
+
+def runs_on(text: str) -> bool:
+    """Whether the text is more than one clause."""
+    return _BOUNDARY.search(_JOINED.sub("", text).rstrip(" ,")) is not None
+
+
+def clause_end(text: str) -> int:
+    """Where the first clause of a text ends."""
+    masked = _JOINED.sub(lambda match: "x" * len(match[0]), text)
+    boundary = _BOUNDARY.search(masked)
+    return boundary.start() if boundary else len(text)

@@ -1,0 +1,60 @@
+"""Documents of equal text as one gold document: whoever finds one of them has found what the others hold.
+
+Which are equal is in `ragindex_eval.data.equal_texts`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ragindex.types import Document
+from ragindex_eval.data.equal_texts import content
+from ragindex_eval.data.questions import Gold
+from ragindex_eval.format import many
+from ragindex_eval.metrics import retrieval
+
+
+def in_classes(documents: Iterable[Document], gold: Mapping[str, Gold]) -> dict[str, Gold]:
+    """The gold of each question, by its id, with one document for each class of equal text.
+
+    Of the documents that a question names, the first id of a class stands for it, with the highest grade of them;
+    `twins` are all other documents of the class, named or not. Gold that is in classes already stays as it is.
+    """
+    held = list(documents)
+    named = {id for one in gold.values() for id in {*one.doc_ids, *one.grades}}
+    of = {document.id: content(document) for document in held if document.id in named}
+    wanted, classes = set(of.values()), dict[tuple[str, str], list[str]]()
+    for document in held:
+        if (key := content(document)) in wanted:
+            classes.setdefault(key, []).append(document.id)
+    return {query_id: _in_classes(one, of, classes) for query_id, one in gold.items()}
+
+
+def _in_classes(
+    gold: Gold, of: Mapping[str, tuple[str, str]], classes: Mapping[tuple[str, str], Iterable[str]]
+) -> Gold:
+    grades, first = dict[str, int](), dict[tuple[str, str], str]()
+    for id, grade in sorted(retrieval.gains(gold.doc_ids, gold.grades).items()):
+        stands = first.setdefault(of[id], id) if id in of else id
+        grades[stands] = max(grade, grades.get(stands, grade))
+    twins = {id: stands for key, stands in first.items() for id in classes[key] if id != stands}
+    return replace(gold, doc_ids=frozenset(grades), grades=grades, twins=twins) if grades else gold
+
+
+def same(gold: Mapping[str, Gold] | None) -> dict[str, str]:
+    """The documents of all classes of several documents, each with the first id of its class: for all questions one."""
+    found: dict[str, str] = {}
+    for one in (gold or {}).values():
+        for stands in set(one.twins.values()):
+            members = [stands, *(id for id, other in one.twins.items() if other == stands)]
+            found |= dict.fromkeys(members, min(members))
+    return found
+
+
+def note(gold: Mapping[str, Gold] | None) -> str | None:
+    """A sentence where gold documents have twins: how many classes there are, and how many questions they concern."""
+    classes, asked = set(same(gold).values()), sum(bool(one.twins) for one in (gold or {}).values())
+    if not classes:
+        return None
+    texts = f"{many(len(classes), 'gold text')} ({many(asked, 'question')})"
+    stand = "stands" if len(classes) == 1 else "stand"
+    return f"{texts} {stand} in several documents: found with the first of them, and the others gain nothing"

@@ -1,0 +1,287 @@
+"""Reading questions with their gold: the only place, with `datasets`, where both stand side by side."""
+
+import csv
+import difflib
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import regex
+
+from ragindex.corpus import Corpus
+from ragindex.corpus.benchmarks import context_entry, paragraph
+from ragindex.corpus.corpus import given_id
+from ragindex.corpus.json_reader import Item, Problems, decode, json_items, line_items, read_bytes, shown
+from ragindex.errors import DataError
+from ragindex_eval.data.equal_texts import content
+
+_HOPS = regex.compile(r"(\d+hop\d*)__")  # MuSiQue's ids: 2hop__…, 3hop1__…
+_SPLITS = ("test", "dev", "train")
+_GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")
+_COLUMNS = ("question", "answer", "documents")
+_NAMES_COMPARED = 20_000  # for the near names in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """What a question's right answer is: the documents that hold it, with their grades, and accepted answers.
+
+    `grades` has one entry a document, greater than 0, 1 where the benchmark does not grade. `kind` is the hop label or
+    question type and `source_id` the question's id in the benchmark; both are "" where there is none. `twins` are
+    documents of the same text as a gold document, with that document (`ragindex_eval.data.gold_classes`).
+    """
+
+    doc_ids: frozenset[str]
+    answers: tuple[str, ...] = ()
+    kind: str = ""
+    source_id: str = ""
+    grades: Mapping[str, int] = field(default_factory=dict)
+    twins: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.grades:
+            object.__setattr__(self, "grades", dict.fromkeys(sorted(self.doc_ids), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as it was read. `gold` is None where the file has none; without documents, nothing is right."""
+
+    text: str
+    gold: Gold | None
+
+
+class Finder:
+    """The documents of a corpus by what gold calls them."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.ids = {document.id: document for document in corpus.documents}
+        self.by_content: dict[tuple[str, str], list[str]] = {}
+        self.by_title: dict[str, list[str]] = {}
+        self.by_file: dict[str, list[str]] = {}
+        for document in corpus.documents:
+            self.by_content.setdefault((document.title, document.text), []).append(document.id)
+            self.by_title.setdefault(document.title, []).append(document.id)
+            if corpus.format == "folder":
+                self.by_file.setdefault(PurePosixPath(document.id).name, []).append(document.id)
+
+    def content(self, title: str, text: str, item: Item) -> list[str]:
+        """The documents with this title and text: one, unless the corpus keeps a text under several ids."""
+        found = self.by_content.get((title, text))
+        if not found:
+            raise self._unknown(title, item, "its text is another" if title in self.by_title else "")
+        return found
+
+    def title(self, title: str, contents: Mapping[str, str], item: Item) -> list[str]:
+        """The document with this title; where there are several, those with the text that `contents` gives it."""
+        found = self.by_title.get(title, [])
+        if len(found) > 1 and title in contents:
+            return self.content(title, contents[title], item)
+        return found if len(found) == 1 else self._only(title, found, item)
+
+    def name(self, name: str, item: Item) -> str:
+        """The document with this id, title or file name."""
+        if name in self.ids:
+            return name
+        found = dict.fromkeys([*self.by_title.get(name, ()), *self.by_file.get(name, ())])
+        return self._only(name, list(found), item)[0]
+
+    def _only(self, name: str, found: list[str], item: Item) -> list[str]:
+        if len({content(self.ids[id]) for id in found}) > 1:  # of equal texts any is meant
+            expected = f"gold that names one document; {name!r} stands for {len(found)}, so give one of their ids"
+            raise item.error(expected, ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else ""))
+        if not found:
+            raise self._unknown(name, item, "")
+        return found
+
+    def _unknown(self, name: str, item: Item, why: str) -> DataError:
+        known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
+        near = [] if why else difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)
+        reason = why or (f"near it are {', '.join(map(repr, near))}" if near else "nothing there is called nearly so")
+        return item.error("gold that names documents of the corpus", f"{shown(name)}, which is not in it ({reason})")
+
+
+def require_question(item: Item, text: str) -> str:
+    """Raises DataError for an empty question."""
+    if not text.strip():
+        raise item.error("a question", "an empty one")
+    return text
+
+
+# ---------------------------------------------------------------- HippoRAG, MuSiQue, HotpotQA, 2WikiMultihopQA
+
+
+def benchmark_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+    """Questions whose gold is their supporting paragraphs or facts."""
+    return problems.each(lambda item: _benchmark_question(item, finder), json_items(path, problems))
+
+
+def _benchmark_question(item: Item, finder: Finder) -> Asked:
+    text = require_question(item, item.text("question"))
+    if "paragraphs" in item.fields:
+        gold = _supporting_paragraphs(item, finder)
+    elif "supporting_facts" in item.fields:
+        gold = _supporting_facts(item, finder)
+    else:
+        raise item.error("gold under 'paragraphs' or 'supporting_facts'", item.under("paragraphs"))
+    source_id = given_id(item) or ""
+    hops = _HOPS.match(source_id)
+    kind = hops[1] if hops else item.text("type", default="")
+    return Asked(text, Gold(frozenset(gold), _answers(item), kind, source_id))
+
+
+def _supporting_paragraphs(item: Item, finder: Finder) -> list[str]:
+    found, paragraphs = [], item.array("paragraphs")
+    if not paragraphs:
+        raise item.error("a question with paragraphs", "one without any")
+    for value in paragraphs:
+        one = item.within(value, "a paragraph")
+        supporting = one.fields.get("is_supporting", False)
+        if not isinstance(supporting, bool):
+            raise one.error("true or false under 'is_supporting'", one.under("is_supporting"))
+        if supporting:
+            found += finder.content(*paragraph(one), one)
+    return found
+
+
+def _supporting_facts(item: Item, finder: Finder) -> list[str]:
+    contents = dict(context_entry(item, value) for value in item.array("context")) if "context" in item.fields else {}
+    titles = []
+    for fact in item.array("supporting_facts"):
+        if not isinstance(fact, list) or not fact:
+            raise item.error("supporting_facts of [title, sentence number] pairs", item.under("supporting_facts"))
+        titles.append(item.unicode(fact[0], "a title in supporting_facts"))
+    return [id for title in dict.fromkeys(titles) for id in finder.title(title, contents, item)]
+
+
+def _answers(item: Item) -> tuple[str, ...]:
+    found = [*_strings(item, "answer"), *_strings(item, "answer_aliases")]
+    return tuple(dict.fromkeys(answer for answer in found if answer.strip()))
+
+
+def _strings(item: Item, key: str) -> list[str]:
+    value: Any = item.fields.get(key)
+    values = [] if value is None else value if isinstance(value, list) else [value]
+    return [item.unicode(one, f"a string or an array of strings under {key!r}") for one in values]
+
+
+# ---------------------------------------------------------------- BEIR
+
+
+def beir_questions(folder: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+    """The questions of queries.jsonl that are judged in qrels/test.tsv, or, without it, in dev.tsv or train.tsv."""
+    path = next((p for split in _SPLITS if (p := folder / "qrels" / f"{split}.tsv").is_file()), None)
+    if path is None:
+        held = sorted(p.name for p in (folder / "qrels").glob("*"))
+        expected = "qrels/test.tsv, qrels/dev.tsv or qrels/train.tsv"
+        raise DataError(expected, f"qrels/ with {', '.join(held)}" if held else "no files in qrels/", path=folder)
+    queries = _beir_queries(folder / "queries.jsonl", problems)
+    judged = _qrels(path, queries, finder, problems)
+    known = [query_id for query_id in queries if query_id in judged]
+    return (_beir_question(query_id, queries[query_id], judged[query_id]) for query_id in known)
+
+
+def _beir_queries(path: Path, problems: Problems) -> dict[str, str]:
+    queries: dict[str, str] = {}
+
+    def add(item: Item) -> None:
+        query_id = given_id(item)
+        if query_id is None:
+            raise item.error("an id under '_id'", item.under("_id"))
+        if query_id in queries:
+            raise item.error("each query id once", f"the id {query_id!r} a second time")
+        queries[query_id] = require_question(item, item.text("text"))
+
+    for _ in problems.each(add, line_items(path, problems)):
+        pass
+    return queries
+
+
+def _beir_question(query_id: str, text: str, grades: Mapping[str, int]) -> Asked:
+    gold = {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
+    return Asked(text, Gold(frozenset(gold), source_id=query_id, grades=gold))
+
+
+def _qrels(path: Path, queries: Iterable[str], finder: Finder, problems: Problems) -> dict[str, dict[str, int]]:
+    judged: dict[str, dict[str, int]] = {}
+    known = set(queries)
+
+    def add(line: tuple[Item, str]) -> None:
+        item, text = line
+        query_id, doc_id, grade = _judgement(item, text)
+        if query_id not in known:
+            raise item.error("the id of a query in queries.jsonl", repr(query_id))
+        if doc_id not in finder.ids and grade > 0:
+            raise item.error("gold that names documents of the corpus", f"{doc_id!r}, which is not in it")
+        if judged.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
+            raise item.error("one grade a document", f"two for {doc_id!r} and query {query_id!r}")
+
+    lines = text_lines(path)
+    for _ in problems.each(add, lines[1:] if lines and _is_header(lines[0][1]) else lines):
+        pass
+    return judged
+
+
+def _is_header(line: str) -> bool:
+    return line.split()[-1].lower() in _GRADE_COLUMNS
+
+
+def _judgement(item: Item, line: str) -> tuple[str, str, int]:
+    columns = line.split("\t") if "\t" in line else line.split()
+    if len(columns) == 4:  # TREC's own form, with a second column that says nothing
+        del columns[1]
+    if len(columns) != 3 or not regex.fullmatch(r"[+-]?[0-9]+", columns[2].strip()):
+        raise item.error("query id, document id and a whole number, with tabs between", repr(line[:80]))
+    return columns[0].strip(), columns[1].strip(), int(columns[2])
+
+
+# ---------------------------------------------------------------- questions beside one's own documents
+
+
+def text_lines(path: Path) -> list[tuple[Item, str]]:
+    """The lines of a text file that are not blank, each with where it stands."""
+    lines = decode(read_bytes(path), path).replace("\r\n", "\n").split("\n")
+    return [(Item({}, path, number), line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def plain_questions(path: Path) -> Iterator[Asked]:
+    """One question a line, without gold; blank lines are passed over."""
+    return (Asked(line.strip(), None) for _, line in text_lines(path))
+
+
+def csv_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+    """Rows of `question,answer,documents`, perhaps `kind`: documents by id, title or file name, `;` between several."""
+    rows = _csv_rows(path)
+    _, header = next(rows, (Item({}, path), []))
+    names = [name.strip().lower() for name in header]
+    if not {"question", "documents"} <= set(names) or len(set(names)) < len(names):
+        found = ", ".join(names) or "an empty file"
+        raise DataError(f"the columns {','.join(_COLUMNS)} in the first line", found, path=path, line=1)
+    return problems.each(lambda row: _csv_question(*row, names, finder), rows)
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[Item, Sequence[str]]]:
+    reader = csv.reader(io.StringIO(decode(read_bytes(path), path), newline=""), strict=True)
+    line = 1
+    try:
+        for row in reader:
+            if row:
+                yield Item({}, path, line), row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError("comma-separated values", str(error), path=path, line=line) from error
+
+
+def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: Finder) -> Asked:
+    if len(row) != len(names):
+        raise item.error(f"{len(names)} columns ({','.join(names)})", f"{len(row)}")
+    cells = {name: cell.strip() for name, cell in zip(names, row, strict=True)}
+    text = require_question(item, cells["question"])
+    written = [name for part in cells["documents"].split(";") if (name := part.strip())]
+    if not written:
+        raise item.error("gold documents in the column 'documents'", "none")
+    gold = frozenset(finder.name(name, item) for name in written)
+    return Asked(text, Gold(gold, tuple(filter(None, [cells.get("answer", "")])), cells.get("kind", "")))

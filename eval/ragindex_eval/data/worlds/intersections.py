@@ -1,0 +1,116 @@
+"""Questions for the one entity that meets two conditions."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ragindex_eval.data.worlds.draws import Draws
+from ragindex_eval.data.worlds.entities import Entity
+from ragindex_eval.data.worlds.facts import World
+from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.prose import called
+from ragindex_eval.data.worlds.wording import Question
+
+
+class Condition(NamedTuple):
+    """Predicates to follow from an entity, and how a question says so; {o} is where they lead."""
+
+    path: tuple[str, ...]
+    text: str
+
+
+_NEAR: Mapping[str, tuple[Condition, ...]] = {  # what they lead to lies in the same region or one beside it
+    "person": (
+        Condition(("place of birth",), "born in {o}"),
+        Condition(("place of death",), "who died in {o}"),
+    ),
+    "work": (
+        Condition(("setting",), "set in {o}"),
+        Condition(("scene",), "with a view of {o}"),
+        Condition(("dedicated to",), "dedicated to {o}"),
+    ),
+    "company": (
+        Condition(("headquarters",), "with headquarters in {o}"),
+        Condition(("architect of its works",), "in a main building designed by {o}"),
+    ),
+}
+_BORN, _PUPIL = ("place of birth",), ("teacher",)
+_ANY: Mapping[str, tuple[Condition, ...]] = {
+    "person": (
+        Condition(("award",), "received {o}"),
+        Condition(("employer",), "worked for {o}"),
+        Condition(("teacher",), "studied under {o}"),
+        Condition(("teacher", *_BORN), "studied under somebody born in {o}"),
+        Condition(("teacher", "employer"), "studied under somebody who worked for {o}"),
+        Condition(("employer", "headquarters"), "worked for a company based in {o}"),
+        Condition(("employer", "founder"), "worked for a company founded by {o}"),
+        Condition(("spouse", *_BORN), "married somebody born in {o}"),
+    ),
+    "work": (
+        Condition(("award",), "won {o}"),
+        Condition(("publisher",), "was published by {o}"),
+        Condition(("publisher", "headquarters"), "was published by a company based in {o}"),
+        Condition(("producer", "founder"), "was produced by a company founded by {o}"),
+        Condition(("author", *_BORN), "was written by somebody born in {o}"),
+        Condition(("author", *_PUPIL), "was written by a pupil of {o}"),
+        Condition(("director", *_BORN), "was directed by somebody born in {o}"),
+        Condition(("composer", *_BORN), "was composed by somebody born in {o}"),
+        Condition(("painter", *_BORN), "was painted by somebody born in {o}"),
+        Condition(("painter", *_PUPIL), "was painted by a pupil of {o}"),
+    ),
+    "company": (
+        Condition(("owner",), "belongs to {o}"),
+        Condition(("owner", "headquarters"), "belongs to a company based in {o}"),
+        Condition(("founder", *_BORN), "was founded by somebody born in {o}"),
+        Condition(("founder", *_PUPIL), "was founded by a pupil of {o}"),
+        Condition(("founder", "spouse"), "was founded by somebody married to {o}"),
+    ),
+}
+
+
+def intersection(world: World, region: int, draws: Draws) -> Question | None:
+    """Which entity meets two conditions? None where not exactly one does."""
+    entity = draws.pick([one for one in world.region(region) if one.ref.kind in _NEAR])
+    near = [one for one in _NEAR[entity.ref.kind] if _follow(world, entity, one.path)]
+    others = [one for one in _ANY[entity.ref.kind] if _follow(world, entity, one.path)]
+    if not near or not others:
+        return None
+    first, second = draws.pick(near), draws.pick(others)
+    trails = _follow(world, entity, first.path), _follow(world, entity, second.path)
+    ends = trails[0][-1], trails[1][-1]
+    if ends[0] == ends[1] or _is_capital(world, ends[0]) or _meeting(world, entity, (first, second)) != [entity.ref]:
+        return None
+    asked = [one.text.format(o=called(world, end)) for one, end in zip((first, second), ends, strict=True)]
+    gold = (entity.ref, *trails[1][:-1])
+    return Question(f"which {_noun(entity)} {asked[0]} {asked[1]}?", gold, entity.ref, (entity.ref, first, second))
+
+
+def _meeting(world: World, entity: Entity, conditions: tuple[Condition, Condition]) -> list[Ref]:
+    """All entities of the world that the question fits: whatever meets the first condition is near its object."""
+    wanted = [_follow(world, entity, one.path)[-1] for one in conditions]
+    return [
+        one.ref
+        for region in world.layout.neighbours(wanted[0].region)
+        for one in world.region(region)
+        if one.ref.kind == entity.ref.kind
+        and _noun(one) == _noun(entity)
+        and [_follow(world, one, condition.path)[-1:] for condition in conditions] == [[end] for end in wanted]
+    ]
+
+
+def _follow(world: World, entity: Entity, path: tuple[str, ...]) -> list[Ref]:
+    """The entities on the path; empty where it breaks off."""
+    found: list[Ref] = []
+    for predicate in path:
+        leads_to = (world.entity(found[-1]) if found else entity).get(predicate)
+        if not isinstance(leads_to, Ref):
+            return []
+        found.append(leads_to)
+    return found
+
+
+def _is_capital(world: World, ref: Ref) -> bool:
+    return ref.kind == "town" and ref.slot == 0 and ref.region == world.layout.capital_region(ref.region)
+
+
+def _noun(entity: Entity) -> str:
+    return entity.text({"person": "occupation", "work": "type"}.get(entity.ref.kind, "")) or "company"

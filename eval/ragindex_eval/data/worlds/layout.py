@@ -1,0 +1,108 @@
+"""Where the entities of a world are: a world is cut into regions of about 64 entities, regions stand in countries.
+
+An entity is a kind, a region's number and a place among the region's entities of that kind; everything else about it
+is computed from these and the seed. So nothing about all entities is ever held.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
+
+from ragindex_eval.data.worlds.draws import Draws, Permutation, permutation
+
+Kind: TypeAlias = Literal["country", "region", "town", "river", "company", "work", "award", "family", "person"]
+_TARGET = 64  # entities in a region
+_SHARES: tuple[tuple[Kind, int, int], ...] = (  # of 64, and the fewest
+    ("town", 8, 5),
+    ("river", 3, 2),
+    ("company", 9, 5),
+    ("work", 13, 7),
+    ("award", 2, 2),
+    ("family", 4, 3),
+)
+_REGIONS_IN_A_COUNTRY = 12
+
+
+class Ref(NamedTuple):
+    """An entity: the `slot`-th of its kind in a region."""
+
+    kind: Kind
+    region: int
+    slot: int
+
+
+class Layout:
+    """How many entities of each kind each region of a world has, and which document is about which."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed = size, seed
+        self.regions = max(1, (size + _TARGET // 2) // _TARGET)
+        self.regions_in_a_country = max(_REGIONS_IN_A_COUNTRY, math.isqrt(self.regions))
+        self._base, self._larger = divmod(size, self.regions)
+        self._counts = {(n, capital): _counts(n, capital) for n in self._sizes for capital in (False, True)}
+        self.most = {kind: max(counts[kind] for counts in self._counts.values()) for kind in _counts(_TARGET, True)}
+        self.members = max(-(-counts["person"] // counts["family"]) for counts in self._counts.values())
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (self._base, self._base + 1) if self._larger else (self._base,)
+
+    @cached_property
+    def _numbers(self) -> Permutation:
+        return permutation(self.size, self.seed, "documents")
+
+    def draws(self, *key: object) -> Draws:
+        """The numbers that belong to `key` in this world."""
+        return Draws(self.seed, *key)
+
+    def counts(self, region: int) -> Mapping[Kind, int]:
+        """How many entities of each kind are in `region`."""
+        n = self._base + (region < self._larger)
+        return self._counts[n, region == self.capital_region(region)]
+
+    def capital_region(self, region: int) -> int:
+        """The region of the country's capital: the first one of the country."""
+        return region - region % self.regions_in_a_country
+
+    def neighbours(self, region: int) -> list[int]:
+        """The regions of the same country next to `region`, itself included."""
+        near = range(max(0, region - 1), min(self.regions, region + 2))
+        return [other for other in near if self.capital_region(other) == self.capital_region(region)]
+
+    def exists(self, ref: Ref) -> bool:
+        """Whether there is such an entity."""
+        return 0 <= ref.region < self.regions and ref.slot < self.counts(ref.region)[ref.kind]
+
+    def number(self, ref: Ref) -> int:
+        """The entity's number among all of its kind, counted as if every region had as many as the largest."""
+        return ref.region * self.most[ref.kind] + ref.slot
+
+    def numbered(self, kind: Kind, number: int) -> Ref:
+        """The entity with this number; it need not exist."""
+        region, slot = divmod(number, self.most[kind])
+        return Ref(kind, region, slot)
+
+    def refs(self, region: int) -> Iterator[Ref]:
+        """The entities of a region."""
+        for kind, count in self.counts(region).items():
+            for slot in range(count):
+                yield Ref(kind, region, slot)
+
+    def doc_id(self, ref: Ref) -> str:
+        """The id of the entity's document: p and six digits that say nothing about what it is."""
+        counts = self.counts(ref.region)
+        before = ref.region * self._base + min(ref.region, self._larger)
+        for kind, count in counts.items():
+            if kind == ref.kind:
+                break
+            before += count
+        return f"p{self._numbers(before + ref.slot):06d}"
+
+
+def _counts(n: int, capital: bool) -> dict[Kind, int]:
+    """The make-up of a region of `n` entities; whoever is left is a person."""
+    counts: dict[Kind, int] = {"country": int(capital), "region": 1}
+    counts |= {kind: max(fewest, (n * share + _TARGET // 2) // _TARGET) for kind, share, fewest in _SHARES}
+    counts["person"] = n - sum(counts.values())
+    return counts

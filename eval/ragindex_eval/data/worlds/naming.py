@@ -1,0 +1,201 @@
+"""Names: each entity's own, in constant time and without a list of those given out.
+
+The number of an entity goes through a permutation and is then read as digits, each digit a piece of the name. Pieces
+are chosen so that a name comes apart in one way only; so no two entities of a world share a name, while surnames,
+towns' roots, products and the words of titles are shared by many.
+"""
+
+from collections.abc import Sequence
+
+from ragindex_eval.data.worlds import words
+from ragindex_eval.data.worlds.draws import Permutation, permutation
+from ragindex_eval.data.worlds.layout import Kind, Layout, Ref
+
+_SURNAMES = 8_000
+_REMEMBERED = 50_000
+_TITLES = (words.ADJECTIVES, words.NOUNS, words.FIRST_NAMES)
+
+
+class Names:
+    """The names of one world."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._orders = {kind: self._order(kind) for kind in layout.most}
+        self._roots = {kind: permutation(_capacity(kind), layout.seed, "roots", kind) for kind in words.ENDINGS}
+        self._pairs = {len(one): permutation(len(one) * len(words.NOUNS), layout.seed, "pairs") for one in _TITLES}
+        self._surnames = max(1, min(_SURNAMES, self._orders["family"].n // 2))
+        self._held: dict[Ref, str] = {}
+
+    def _order(self, kind: Kind) -> Permutation:
+        return permutation(self.layout.regions * self.layout.most[kind], self.layout.seed, "names", kind)
+
+    def name(self, ref: Ref) -> str:
+        """The entity's name: the title of its document."""
+        held = self._held.get(ref)
+        if held is None:
+            if len(self._held) >= _REMEMBERED:
+                self._held.clear()
+            held = self._held[ref] = str(getattr(self, f"_{ref.kind}")(ref))
+        return held
+
+    def aliases(self, ref: Ref) -> tuple[str, ...]:
+        """Shorter names that stand for no other entity of the world."""
+        if ref.kind == "person":
+            initial = self._with_initial(ref)
+            return (initial,) if initial else ()
+        if ref.kind in ("river", "region"):
+            return (self._root(ref.kind, ref),)
+        if ref.kind == "company" and not self._named_after_town(ref):
+            return (self._brand(ref),)
+        if ref.kind == "family":
+            return (f"the {self.surname(ref)}s of {self.name(self.family_seat(ref))}",)
+        return ()
+
+    # ------------------------------------------------------------ people and families
+
+    def family_of(self, person: Ref) -> Ref:
+        """Everybody belongs to a family of the region."""
+        return Ref("family", person.region, person.slot % self.layout.counts(person.region)["family"])
+
+    def family_seat(self, family: Ref) -> Ref:
+        """A town of the region; no two families have the same."""
+        towns = self.layout.counts(family.region)["town"]
+        first = self.layout.draws("seats", family.region).below(towns)
+        return Ref("town", family.region, (first + family.slot) % towns)
+
+    def surname(self, family: Ref) -> str:
+        """The family's name, which unrelated families elsewhere bear too."""
+        return self._stem("surname", self._orders["family"](self.layout.number(family)) % self._surnames)
+
+    def is_woman(self, person: Ref) -> bool:
+        """Whether a person is a she."""
+        return self._first_name_number(person) % 2 == 0
+
+    def first_name(self, person: Ref) -> str:
+        """A first name that nobody else with the same surname has."""
+        return words.FIRST_NAMES[self._first_name_number(person)]
+
+    def namesake(self, ref: Ref) -> Ref | None:
+        """Another entity that shares a surname (people) or a root (towns) with this one, where there is one."""
+        if ref.kind == "person":
+            return self._other(Ref("family", *self.family_of(ref)[1:]), self._surnames, "person")
+        if ref.kind == "town":
+            order = self._orders["town"]
+            place = order(self.layout.number(ref))
+            other = place - place % 3 + (place + 1) % 3
+            found = self.layout.numbered("town", order.inverse(other)) if other < order.n else ref
+            return found if found != ref and self.layout.exists(found) else None
+        return None
+
+    def _other(self, family: Ref, step: int, kind: Kind) -> Ref | None:
+        order = self._orders["family"]
+        other = (order(self.layout.number(family)) + step) % order.n
+        found = self.layout.numbered("family", order.inverse(other))
+        if found == family or not self.layout.exists(found) or self.surname(found) != self.surname(family):
+            return None
+        return Ref(kind, found.region, found.slot)
+
+    def _first_name_number(self, person: Ref) -> int:
+        """The people of one surname are numbered through; an affine map modulo a prime keeps them apart."""
+        family = self.family_of(person)
+        group, surname = divmod(self._orders["family"](self.layout.number(family)), self._surnames)
+        member = person.slot // self.layout.counts(person.region)["family"]
+        return self._spread(surname, group * self.layout.members + member)
+
+    def _spread(self, surname: int, number: int) -> int:
+        prime = len(words.FIRST_NAMES)
+        return (number * (1 + (surname * 37 + 11) % (prime - 1)) + surname * 71) % prime
+
+    def _with_initial(self, person: Ref) -> str | None:
+        """`A. Surname`, where nobody else in the world is called so."""
+        family, first = self.family_of(person), self.first_name(person)
+        surname = self._orders["family"](self.layout.number(family)) % self._surnames
+        bearers = -(-self._orders["family"].n // self._surnames) * self.layout.members
+        initials = [words.FIRST_NAMES[self._spread(surname, number)][0] for number in range(bearers)]
+        return f"{first[0]}. {self.surname(family)}" if initials.count(first[0]) == 1 else None
+
+    def _person(self, ref: Ref) -> str:
+        return f"{self.first_name(ref)} {self.surname(self.family_of(ref))}"
+
+    def _family(self, ref: Ref) -> str:
+        return f"{self.surname(ref)} family of {self.name(self.family_seat(ref))}"
+
+    # ------------------------------------------------------------ places
+
+    def _country(self, ref: Ref) -> str:
+        return self._stem("country", ref.region // self.layout.regions_in_a_country)
+
+    def _region(self, ref: Ref) -> str:
+        return self.layout.draws("shape", ref.region).pick(words.REGION_SHAPES).format(self._root("region", ref))
+
+    def _town(self, ref: Ref) -> str:
+        """Up to three towns share a root: one bears it alone, the others with something added."""
+        root, place = divmod(self._orders["town"](self.layout.number(ref)), 3)
+        stem = self._stem("town", root)
+        shape = (root * 3 + place * 5) % len(words.TOWN_SHAPES)
+        return stem if place == 0 else words.TOWN_SHAPES[shape].format(stem)
+
+    def _river(self, ref: Ref) -> str:
+        return f"River {self._root('river', ref)}"
+
+    # ------------------------------------------------------------ companies, works and awards
+
+    def product(self, company: Ref) -> tuple[str, str]:
+        """What its name ends in, and what it makes: other things than the other companies of the region."""
+        if company.slot < 2:
+            return words.PRODUCTS[company.slot]
+        draws, rest = self.layout.draws("products", company.region), len(words.PRODUCTS) - 2
+        first, step = draws.below(rest), 1 + draws.below(rest - 1)
+        return words.PRODUCTS[2 + (first + step * company.slot) % rest]
+
+    def _named_after_town(self, company: Ref) -> bool:
+        return company.slot % 3 != 1
+
+    def _company(self, ref: Ref) -> str:
+        ending, _ = self.product(ref)
+        if self._named_after_town(ref):
+            town = self.layout.draws("named after", *ref).below(self.layout.counts(ref.region)["town"])
+            return f"{self.name(Ref('town', ref.region, town))} {ending}"
+        return f"{self._brand(ref)} {ending}"
+
+    def _brand(self, company: Ref) -> str:
+        """An invented word: each third company has one."""
+        number = company.region * -(-self.layout.most["company"] // 3) + company.slot // 3
+        return self._stem("company", number)
+
+    def _work(self, ref: Ref) -> str:
+        number, shape = divmod(self._orders["work"](self.layout.number(ref)), 3)
+        number, first, noun = self._pair(number, _TITLES[shape])
+        one, other = _TITLES[shape][first], words.NOUNS[noun]
+        title = (f"The {one} {other}", f"The {one}'s {other}", f"{_article(other)} {other} for {one}")[shape]
+        return title + words.TITLE_ENDS[number]
+
+    def _award(self, ref: Ref) -> str:
+        number, adjective, noun = self._pair(self._orders["award"](self.layout.number(ref)), words.ADJECTIVES)
+        return f"{words.ADJECTIVES[adjective]} {words.NOUNS[noun]} {words.PRIZES[number]}"
+
+    def _pair(self, number: int, one: Sequence[str]) -> tuple[int, int, int]:
+        """How often all pairs are used up, a place in `one` and a place in NOUNS: a different triple each number."""
+        layer, place = divmod(number, len(one) * len(words.NOUNS))
+        return layer, *divmod(self._pairs[len(one)](place), len(words.NOUNS))
+
+    # ------------------------------------------------------------ invented words
+
+    def _root(self, kind: Kind, ref: Ref) -> str:
+        return self._stem(kind, self._orders[kind](self.layout.number(ref)))
+
+    def _stem(self, kind: str, number: int) -> str:
+        number, onset = divmod(self._roots[kind](number), len(words.ONSETS))
+        number, vowel = divmod(number, len(words.VOWELS))
+        ending, middle = divmod(number, len(words.MIDDLES))
+        pieces = words.ONSETS[onset], words.VOWELS[vowel], words.MIDDLES[middle], words.ENDINGS[kind][ending]
+        return "".join(pieces).capitalize()
+
+
+def _capacity(kind: str) -> int:
+    return len(words.ONSETS) * len(words.VOWELS) * len(words.MIDDLES) * len(words.ENDINGS[kind])
+
+
+def _article(noun: str) -> str:
+    return "An" if noun[0] in "AEIOU" else "A"

@@ -1,0 +1,52 @@
+"""The wording of passages and questions, read from phrases.txt and prose.txt."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple, TypeAlias
+
+import regex
+
+from ragindex_eval.data.worlds.blocks import blocks
+
+Template: TypeAlias = tuple[str, ...]
+"""Text and names of fields in turn, text first."""
+
+_FIELD = regex.compile(r"\{([^}]+)\}")
+
+
+class Relation(NamedTuple):
+    """How one predicate of one kind of entity is said and asked; `say` is empty where the opening says it."""
+
+    say: tuple[Template, ...]
+    noun: tuple[str, ...]
+    ask: tuple[str, ...]
+
+
+@cache
+def relations() -> Mapping[tuple[str, str], Relation]:
+    """By kind and predicate."""
+    found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+    for head, lines in blocks("phrases.txt"):
+        kind, _, predicate = head.partition(" | ")
+        alternatives = (line.partition(": ") for line in lines)
+        found[kind, predicate] = {use: tuple(text.split(" | ")) for use, _, text in alternatives}
+    return {
+        key: Relation(tuple(map(template, uses.get("say", ()))), uses["noun"], uses["ask"])
+        for key, uses in found.items()
+    }
+
+
+@cache
+def prose() -> Mapping[tuple[str, str], tuple[Template, ...]]:
+    """By use (define, call, colour, aside, unlike) and kind."""
+    found: dict[tuple[str, str], tuple[Template, ...]] = {}
+    for head, lines in blocks("prose.txt"):
+        use, _, kind = head.partition(" ")
+        kind, _, listed = kind.partition(": ")
+        found[use, kind] = tuple(map(template, listed.split(" | ") if listed else lines))
+    return found
+
+
+def template(text: str) -> Template:
+    """`text` taken apart at its fields."""
+    return tuple(str(piece) for piece in _FIELD.split(text))

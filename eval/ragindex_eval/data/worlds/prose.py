@@ -1,0 +1,187 @@
+"""Passages: the facts of an entity as varied prose of 40 to 120 words.
+
+The entity is named in the opening and then called by a pronoun, a surname or a description; other entities by their
+names or, where no other entity is called so, by shorter ones. Besides facts, a passage has sentences that name other
+entities and state nothing about them: what shares words with a question is not always its answer.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ragindex_eval.data.worlds.entities import Entity, Fact
+from ragindex_eval.data.worlds.facts import World
+from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.phrases import Template, prose, relations
+
+_ENOUGH, _MANY, _MOST = 46, 64, 120  # words: below the first more is told, above the second no colour is added
+_ROOM, _WORDS_OF_A_FACT, _WORDS_OF_AN_ASIDE = 112, 11, 15
+_AFTER_AWARD = "year of the award"
+_PRONOUNS = {True: ("she", "her", "her"), False: ("he", "his", "him")}
+_JOINED = ("he ", "she ", "it ", "his ", "her ", "its ")
+_WITH_ARTICLE = ("river", "region", "award", "family")
+
+
+def called(world: World, ref: Ref) -> str:
+    """The entity's full name within a sentence."""
+    name = world.names.name(ref)
+    return f"the {name}" if ref.kind in _WITH_ARTICLE else name
+
+
+def passage(world: World, entity: Entity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
+    """The text about `entity`. `others` are entities of the region, `linking` those of them whose facts lead here."""
+    text = _passage(world, entity, others, linking)
+    return text if len(text.split()) <= _MOST else _passage(world, entity, (), ())
+
+
+def _passage(world: World, entity: Entity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
+    """Without `others`, the facts alone."""
+    voice = _Voice(world, entity)
+    sentences = [voice.opening()]
+    parts: list[Fact | _Aside] = [*_said(entity), *(voice.asides(others, linking) if others else ())]
+    for part in voice.draws.shuffled(parts):
+        sentences += voice.tell(part)
+    words = sum(len(sentence.split()) for sentence in sentences)
+    for number, colour in enumerate(voice.draws.shuffled(prose()["colour", entity.ref.kind])):
+        if words >= _ENOUGH and (number or words > _MANY or voice.draws.chance(50)):
+            break
+        sentence = voice.fill(colour)
+        sentences.insert(1 + voice.draws.below(len(sentences)), sentence)
+        words += len(sentence.split())
+    return _text(sentences, voice)
+
+
+def _said(entity: Entity) -> list[Fact]:
+    """The facts that have a sentence of their own; the year of an award goes with the award."""
+    table, kind = relations(), entity.ref.kind
+    return [f for f in entity.facts if table[kind, f.predicate].say and f.predicate != _AFTER_AWARD]
+
+
+def _text(sentences: list[str], voice: "_Voice") -> str:
+    """The sentences with capitals and full stops; now and then two made one, where both are about the entity."""
+    whole: list[str] = []
+    joined = True
+    for sentence in sentences:
+        about = not joined and whole[-1].startswith(voice.subjects) and " and " not in whole[-1]
+        joined = about and sentence.startswith(_JOINED) and voice.draws.chance(40)
+        if joined:
+            whole[-1] += f", and {sentence}"
+        else:
+            whole.append(sentence)
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in whole)
+
+
+class _Aside(NamedTuple):
+    other: Ref
+    template: Template
+    shorten: bool
+
+
+class _Voice:
+    """What one passage calls whom."""
+
+    def __init__(self, world: World, entity: Entity) -> None:
+        self.world, self.entity = world, entity
+        self.draws = world.layout.draws("prose", *entity.ref)
+        self.mentioned: set[str] = set()
+        self.pronouns = ("it", "its", "it")
+        self.descriptions: list[str] = []
+        if entity.ref.kind == "person":
+            self.pronouns = _PRONOUNS[world.names.is_woman(entity.ref)]
+            surname = world.names.surname(world.names.family_of(entity.ref))
+            self.descriptions = [self.pronouns[0], surname, f"the {entity.text('occupation')}"]
+            self.mentioned.add(surname)
+        else:
+            self.descriptions = [one[0] for one in prose()["call", entity.ref.kind]]
+            self.descriptions += [f"the {entity.text('type')}"] if entity.ref.kind == "work" else []
+            self.descriptions += [_acronym(world.names.name(entity.ref))] if entity.ref.kind == "company" else []
+        self.subjects = (*self.pronouns[:2], *self.descriptions, called(world, entity.ref))
+
+    def opening(self) -> str:
+        """Who or what the passage is about."""
+        names = {"n": called(self.world, self.entity.ref), "p": self.pronouns[1]}
+        if self.entity.ref.kind == "company":
+            names["n"] += f" ({_acronym(names['n'])})"
+        pieces = list(self.draws.pick(prose()["define", self.entity.ref.kind]))
+        for place in range(1, len(pieces), 2):
+            field = pieces[place]
+            if field in names:
+                pieces[place] = names[field]
+            else:
+                article, value = field.startswith("a "), self.entity.text(field.removeprefix("a "))
+                pieces[place] = _with_article(value) if article else value
+        return "".join(pieces)
+
+    def tell(self, part: "Fact | _Aside") -> list[str]:
+        """A fact or an aside: a sentence, or two where a year belongs to an award."""
+        if isinstance(part, _Aside):
+            name = self.mention(part.other) if part.shorten else called(self.world, part.other)
+            return [self.fill(part.template, name)]
+        later = self.entity.text(_AFTER_AWARD) if part.predicate == "award" else ""
+        return [self.say(part), *([self.say(Fact(_AFTER_AWARD, later))] if later else [])]
+
+    def say(self, fact: Fact) -> str:
+        """A fact in one sentence."""
+        ways = relations()[self.entity.ref.kind, fact.predicate].say
+        if not isinstance(fact.object, Ref):
+            return self.fill(self.draws.pick(ways), fact.object)
+        if fact.predicate in ("mother", "father") and self.draws.chance(60):
+            return self.fill(self.draws.pick(ways), self.world.names.first_name(fact.object))
+        return self.fill(self.draws.pick(ways), self.mention(fact.object))
+
+    def fill(self, pieces: Template, value: str = "") -> str:
+        """A sentence about the entity: it is called something the first time, then by a pronoun."""
+        it = self.pronouns[0] if self.draws.chance(50) else self.draws.pick(self.descriptions)
+        forms = (it, self.pronouns[1], self.pronouns[2]) if it == self.pronouns[0] else (it, f"{it}'s", it)
+        made = list(pieces)
+        for place in range(1, len(pieces), 2):
+            if pieces[place] in ("o", "m"):
+                made[place] = value
+            elif pieces[place] == "y":
+                made[place] = str(1900 + self.draws.below(110))
+            else:
+                made[place], forms = forms["spt".index(pieces[place])], self.pronouns
+        return "".join(made)
+
+    def asides(self, others: Sequence[Ref], linking: Sequence[Ref]) -> "list[_Aside]":
+        """Sentences that name other entities and say nothing of them: above all those whose facts lead here."""
+        count = 2 + self.draws.below(2)
+        chosen = self.draws.shuffled(linking)[: count - self.draws.chance(40)]
+        chosen += [self.draws.pick(others) for _ in range(count - len(chosen))]
+        templates = prose()
+        found = [_Aside(one, self.draws.pick(templates["aside", one.kind]), True) for one in dict.fromkeys(chosen)]
+        found = list({aside.template: aside for aside in found}.values())  # nothing is said twice in the same words
+        namesake = self.world.names.namesake(self.entity.ref) if self.draws.chance(30) else None
+        if namesake:
+            found.append(_Aside(namesake, self.draws.pick(templates["unlike", self.entity.ref.kind]), False))
+        room = max(1, (_ROOM - _WORDS_OF_A_FACT * len(_said(self.entity))) // _WORDS_OF_AN_ASIDE)
+        return [aside for aside in found if aside.other != self.entity.ref][:room]
+
+    def mention(self, ref: Ref) -> str:
+        """Another entity: in full, or by a shorter name that stands for no other."""
+        name = called(self.world, ref)
+        if ref.kind == "person":
+            return self._somebody(ref, name)
+        shorter = self.world.names.aliases(ref) if name in self.mentioned or self.draws.chance(25) else ()
+        self.mentioned.add(name)
+        if not shorter:
+            return name
+        return f"the {shorter[0]}" if ref.kind == "river" else shorter[0]
+
+    def _somebody(self, ref: Ref, name: str) -> str:
+        """Relatives by their first names; the others by the surname alone once they were named in full."""
+        names = self.world.names
+        surname = names.surname(names.family_of(ref))
+        if name in self.mentioned:
+            return name if surname + " twice" in self.mentioned else surname
+        self.mentioned |= {name, surname + " twice"} if surname in self.mentioned else {name, surname}
+        if self.draws.chance(20):
+            return f"the {self.world.occupation(ref)} {name}"
+        return names.aliases(ref)[0] if self.draws.chance(12) and names.aliases(ref) else name
+
+
+def _acronym(name: str) -> str:
+    return "".join(word[0] for word in name.split() if word[0].isupper())
+
+
+def _with_article(value: str) -> str:
+    return f"{'an' if value[0] in 'aeiou' else 'a'} {value}"

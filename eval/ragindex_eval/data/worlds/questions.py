@@ -1,0 +1,188 @@
+"""Questions over a world, each with exactly one right answer, and the documents that lead to it.
+
+Chains follow two to four facts, each stated in another document, and name only where they start. Every predicate has
+one object, so a chain has one end. Comparisons set two numbers against each other, half of them of entities that must
+first be found. Intersections ask for the one entity that meets two conditions: everything that could meet the first
+one lies in regions that can be named, and is looked at.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ragindex_eval.data.questions import Asked, Gold
+from ragindex_eval.data.worlds.draws import Draws, permutation
+from ragindex_eval.data.worlds.entities import Entity, Fact
+from ragindex_eval.data.worlds.facts import World
+from ragindex_eval.data.worlds.intersections import intersection
+from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.phrases import relations
+from ragindex_eval.data.worlds.prose import called
+from ragindex_eval.data.worlds.wording import Question, answers
+
+KINDS = ("2hop", "3hop", "4hop", "comparison", "intersection")
+_TRIES, _TRIES_IN_SMALL_WORLDS = 30, 40  # for each question wanted; for each entity there is
+_SAME_START = 3  # questions of a kind
+_GUESSED = ("type", "field", "occupation")  # "What is the occupation of the architect of …?" needs no document
+
+
+def asked(world: World, per_kind: int) -> list[Asked]:
+    """Up to `per_kind` questions of each kind, in an order that says nothing."""
+    found = [_asked(world, kind, one) for kind in KINDS for one in _some(world, kind, per_kind)]
+    return world.layout.draws("order").shuffled(found)
+
+
+def _asked(world: World, kind: str, one: Question) -> Asked:
+    documents = frozenset(world.layout.doc_id(ref) for ref in one.gold)
+    text = one.text[0].upper() + one.text[1:]
+    return Asked(text, Gold(documents, answers(world, one.answer), kind))
+
+
+def _some(world: World, kind: str, wanted: int) -> Iterator[Question]:
+    """Questions from all over the world: each try in the next region, in an order of the seed's."""
+    regions = permutation(world.layout.regions, world.layout.seed, "question", kind)
+    starts: dict[Ref, int] = {}
+    seen: set[object] = set()
+    for number in range(min(_TRIES * wanted, _TRIES_IN_SMALL_WORLDS * world.layout.size)):
+        region = regions(number % regions.n)
+        one = _MAKERS[kind](world, region, world.layout.draws("question", kind, region, number))
+        if one is None or one.identity in seen or starts.get(one.gold[0], 0) == _SAME_START:
+            continue
+        starts[one.gold[0]] = starts.get(one.gold[0], 0) + 1
+        seen.add(one.identity)
+        yield one
+        if len(seen) == wanted:
+            return
+
+
+# ---------------------------------------------------------------- chains
+
+
+def _chain(hops: int) -> Callable[[World, int, Draws], Question | None]:
+    def make(world: World, region: int, draws: Draws) -> Question | None:
+        """A walk of `hops` facts; None where it comes to an end early or its answer is known before."""
+        path, facts = _walk(world, draws.pick(world.region(region)), hops, draws)
+        if len(facts) < hops or any(fact.object == facts[-1].object for one in path[:-1] for fact in one.facts):
+            return None
+        thing = first = _start(world, path[0], draws)
+        for entity, fact in zip(path[:-1], facts, strict=False):
+            thing = draws.pick(_nouns(entity, fact, nested=thing != first)).format(x=thing)
+        text = draws.pick(relations()[path[-1].ref.kind, facts[-1].predicate].ask).format(x=thing)
+        if world.written(facts[-1].object) in text:
+            return None  # a family is called after its seat, a company after a town
+        gold = tuple(entity.ref for entity in path)
+        return Question(text, gold, facts[-1].object, (gold, facts[-1].predicate))
+
+    return make
+
+
+def _nouns(entity: Entity, fact: Fact, nested: bool) -> Sequence[str]:
+    """Ways to name what a fact leads to; nothing may follow what is long already."""
+    ways = relations()[entity.ref.kind, fact.predicate].noun
+    return [way for way in ways if way.endswith("{x}")] if nested else ways
+
+
+def _walk(world: World, start: Entity, hops: int, draws: Draws) -> tuple[list[Entity], list[Fact]]:
+    path, facts = [start], list[Fact]()
+    while len(facts) < hops:
+        last = len(facts) == hops - 1
+        seen = {entity.ref for entity in path}
+        links = [fact for fact in path[-1].facts if isinstance(fact.object, Ref) and fact.object not in seen]
+        plain = [f for f in path[-1].facts if not isinstance(f.object, Ref) and f.predicate not in _GUESSED]
+        choice = plain if last and (draws.chance(25) or not links) else links
+        if not choice:
+            break
+        facts.append(draws.pick(choice))
+        leads_to = facts[-1].object
+        if not last and isinstance(leads_to, Ref):
+            path.append(world.entity(leads_to))
+    return path, facts
+
+
+def _start(world: World, entity: Entity, draws: Draws) -> str:
+    """The entity's name, or, for some works, the prize and the year where no other work of the region has both."""
+    award, year = entity.get("award"), entity.text("year of the award")
+    if not year or not isinstance(award, Ref) or not draws.chance(40):
+        return called(world, entity.ref)
+    if award.region == world.layout.capital_region(award.region) or award.region != entity.ref.region:
+        return called(world, entity.ref)  # others from the whole country may have it
+    rivals = [one for one in world.region(award.region) if one.get("award") == award]
+    if sum(one.text("year of the award") == year for one in rivals) > 1:
+        return called(world, entity.ref)
+    return f"the {entity.text('type')} that was given {called(world, award)} in {year}"
+
+
+# ---------------------------------------------------------------- comparisons
+
+
+class _Measure(NamedTuple):
+    kind: str
+    predicate: str
+    highest: bool
+    ask: str
+
+
+_MEASURES = (
+    _Measure("person", "year of birth", False, "Who was born first, {a} or {b}?"),
+    _Measure("person", "year of birth", True, "Who was born later, {a} or {b}?"),
+    _Measure("person", "year of death", False, "Who died first, {a} or {b}?"),
+    _Measure("person", "year of death", True, "Who died later, {a} or {b}?"),
+    _Measure("river", "length", True, "Which river is longer, {a} or {b}?"),
+    _Measure("river", "length", False, "Which is the shorter river, {a} or {b}?"),
+    _Measure("town", "population", True, "Which town has more inhabitants, {a} or {b}?"),
+    _Measure("town", "population", False, "Which town is smaller by population, {a} or {b}?"),
+    _Measure("town", "founded", False, "Which town was founded first, {a} or {b}?"),
+    _Measure("company", "founded", False, "Which company is older, {a} or {b}?"),
+    _Measure("company", "founded", True, "Which company was founded later, {a} or {b}?"),
+    _Measure("work", "year", False, "Which appeared first, {a} or {b}?"),
+    _Measure("award", "established", False, "Which award has been given for longer, {a} or {b}?"),
+    _Measure("region", "area", True, "Which region is larger, {a} or {b}?"),
+)
+
+
+def _comparison(world: World, region: int, draws: Draws) -> Question | None:
+    """Two of a kind, named or, in half the cases, to be found by the same predicate of two others."""
+    elsewhere = world.anywhere(draws, region) if draws.chance(50) else region
+    one = draws.pick(world.region(region))
+    other = draws.pick([entity for entity in world.region(elsewhere) if entity.ref.kind == one.ref.kind] or [one])
+    if draws.chance(50):
+        return _compared(world, draws, (one, other), ((), ()), "")
+    shared = {fact.predicate for fact in one.facts if isinstance(fact.object, Ref)}
+    both = sorted(shared & {fact.predicate for fact in other.facts if isinstance(fact.object, Ref)})
+    if not both:
+        return None
+    predicate = draws.pick(both)
+    found = tuple(world.entity(ref) for entity in (one, other) if isinstance(ref := entity.get(predicate), Ref))
+    return _compared(world, draws, (found[0], found[1]), ((one.ref,), (other.ref,)), predicate)
+
+
+def _compared(
+    world: World,
+    draws: Draws,
+    pair: tuple[Entity, Entity],
+    through: tuple[tuple[Ref, ...], tuple[Ref, ...]],
+    predicate: str,
+) -> Question | None:
+    kinds = {entity.ref.kind for entity in pair}
+    measures = [one for one in _MEASURES if kinds == {one.kind}]
+    gold = tuple(dict.fromkeys((*through[0], pair[0].ref, *through[1], pair[1].ref)))
+    if not measures or len(gold) < 2 + len(through[0]) + len(through[1]):
+        return None
+    measure = draws.pick(measures)
+    values = [int("".join(filter(str.isdigit, entity.text(measure.predicate)))) for entity in pair]
+    if values[0] == values[1]:
+        return None
+    names = [called(world, (*step, entity.ref)[0]) for step, entity in zip(through, pair, strict=True)]
+    if predicate:
+        noun = draws.pick(relations()[through[0][0].kind, predicate].noun)
+        names = [noun.format(x=name) for name in names]
+    answer = pair[(values[1] > values[0]) == measure.highest].ref
+    return Question(measure.ask.format(a=names[0], b=names[1]), gold, answer, (frozenset(gold), measure.predicate))
+
+
+_MAKERS: Mapping[str, Callable[[World, int, Draws], Question | None]] = {
+    "2hop": _chain(2),
+    "3hop": _chain(3),
+    "4hop": _chain(4),
+    "comparison": _comparison,
+    "intersection": intersection,
+}

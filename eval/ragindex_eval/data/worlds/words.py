@@ -1,0 +1,28 @@
+"""The words that names and facts are made of, read from words.txt."""
+
+from ragindex_eval.data.worlds.blocks import blocks
+
+_LISTS = {
+    head: tuple(part.strip() for part in text.split("|" if "|" in text else None))
+    for head, lines in blocks("words.txt")
+    for text in [" ".join(lines)]
+}
+
+WOMEN, MEN = _LISTS["women"], _LISTS["men"]
+FIRST_NAMES = tuple(name for pair in zip(WOMEN, (*MEN, ""), strict=True) for name in pair if name)
+"""Women's names at even places, men's at odd ones; a prime number of them, for the arithmetic of naming."""
+
+ONSETS, VOWELS, MIDDLES = _LISTS["onsets"], _LISTS["vowels"], _LISTS["middles"]
+ENDINGS = {head.removesuffix(" endings"): words for head, words in _LISTS.items() if head.endswith(" endings")}
+"""By kind; each begins with a vowel, so that an invented name comes apart in one way only."""
+
+TOWN_SHAPES, REGION_SHAPES = _LISTS["town shapes"], _LISTS["region shapes"]
+ADJECTIVES, NOUNS, PRIZES = _LISTS["adjectives"], _LISTS["nouns"], _LISTS["prizes"]
+TITLE_ENDS = ("", *(f" {end}" for end in _LISTS["title ends"]))
+
+PRODUCTS = tuple((ending, product) for ending, _, product in (one.partition(": ") for one in _LISTS["products"]))
+"""What a company's name ends in, and what it makes. The first two have their own places; the others are 23, a prime."""
+
+TYPES = {creator: made for creator, _, made in (one.partition(": ") for one in _LISTS["creators"])}
+CREATORS, PROFESSIONS = tuple(TYPES), _LISTS["professions"]
+CURRENCIES, TRADES, SEAS = _LISTS["currencies"], _LISTS["trades"], _LISTS["seas"]

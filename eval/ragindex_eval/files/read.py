@@ -1,0 +1,182 @@
+"""Reading the files of a study back into its values: what `ragindex report` makes the report from."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ragindex.cli.show_hits import step_from_json
+from ragindex.errors import DataError
+from ragindex.types import Query, Usage
+from ragindex.workspace.workspace import PartFigures
+from ragindex_eval.data.datasets import Gold
+from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.results.model import (
+    COSTS,
+    SCHEMA,
+    Answer,
+    Breakdown,
+    Comparison,
+    DatasetFacts,
+    Latency,
+    MethodResult,
+    Pair,
+    Percentiles,
+    Study,
+)
+from ragindex_eval.results.reader_results import ReaderFacts, Reading
+from ragindex_eval.run.ask import ranked_from_json
+
+
+def read(folder: Path) -> Study:
+    """The study whose files `outputs.write` left in a folder. Raises DataError where they are not, or not whole.
+
+    Of a method that reads k, only the answers at the largest k are in the files.
+    """
+    value = _object(folder / "study.json")
+    try:
+        comparisons = tuple(_comparison(folder / name) for name in value["comparisons"])
+        return Study(value["name"], comparisons, value["command"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        expected = "the files that ragindex compare --out writes"
+        what = f"none under the key {error}" if isinstance(error, KeyError) else f"others ({error})"
+        raise DataError(expected, what, path=folder) from error
+
+
+def _comparison(folder: Path) -> Comparison:
+    value = _object(folder / "comparison.json")
+    asked = list(_lines(folder / "questions.jsonl"))
+    read = value.get("reader")
+    found = _by_method(folder / "per_query.jsonl")
+    bounds = _by_method(folder / "bounds.jsonl") if value.get("bounds") else {}
+    failed = _by_method(folder / "failed.jsonl") if value["failed"] else {}
+    for label, lines in found.items():
+        if [line["query"] for line in lines] != [one["query"] for one in asked]:
+            expected = f"a line for each of {len(asked)} questions and {label}"
+            raise DataError(expected, f"{len(lines)}, or others", path=folder / "per_query.jsonl")
+    facts = {"judged": value["dataset"]["questions"], **value["dataset"]}
+    gold = {one["query"]: _gold(one) for one in asked if one["gold"] is not None}
+    return Comparison(
+        dataset=DatasetFacts(**facts),
+        encoder=value["encoder"],
+        encoder_id=value["encoder_id"],
+        llm=value["llm"],
+        store=value["store"],
+        language=value["language"],
+        seed=value["seed"],
+        ks=tuple(value["ks"]),
+        queries=tuple(Query(one["query"], one["question"]) for one in asked),
+        gold=gold or None,
+        titles={id: title for one in asked for id, title in one["titles"].items()},
+        methods=tuple(_method(one, found[one["label"]], value["ks"][-1]) for one in value["methods"]),
+        reader=ReaderFacts(**read) if read else None,
+        coverage=Coverage.from_json(value["coverage"]) if value.get("coverage") else None,
+        bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),
+        asked=tuple(value["asked"]),
+        failed=tuple(_method(one, failed[one["label"]], value["ks"][-1]) for one in value["failed"]),
+        pairs=tuple(_pair(pair) for pair in value["pairs"]),
+        notes=tuple(value["notes"]),
+        left_out=tuple(value["left_out"]),
+        environment=value["environment"],
+        fingerprint=value["fingerprint"],
+    )
+
+
+def _by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
+    return {label: list(lines) for label, lines in groupby(_lines(file), lambda line: line["method"])}
+
+
+def _gold(line: Mapping[str, Any]) -> Gold:
+    grades, equal = line["gold"], line["twins"]
+    return Gold(frozenset(grades), tuple(line["answers"]), line["kind"], line["source_id"], grades, equal)
+
+
+def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> MethodResult:
+    times = {line["query"]: line["latency_ms"] for line in lines if line["latency_ms"] is not None}
+    split = value["latency_ms"]
+    encoder, store, own = (Percentiles(**split[name]) for name in ("encoder", "store", "own"))
+    return MethodResult(
+        name=value["name"],
+        label=value["label"],
+        params=value["params"],
+        fingerprint=value["fingerprint"],
+        answers={k: tuple(_answer(line) for line in lines)},
+        per_query={line["query"]: line["metrics"] for line in lines if line["metrics"]},
+        metrics=value["metrics"],
+        latency=Latency(Percentiles(split["p50"], split["p95"]), encoder, store, own, times, split["taken"]),
+        parts={
+            name: PartFigures(name, part["seconds"], part["bytes"], part["search"], _usage(part, part["seconds"]))
+            for name, part in value["index"]["parts"].items()
+        },
+        ci95=_intervals(value["ci95"]),
+        spent=_usage(value["usage"]["spent"]),
+        stages=value["usage"]["stages"],
+        breakdown=tuple(Breakdown(**{**one, "ci95": _intervals(one["ci95"])}) for one in value["breakdown"]),
+    )
+
+
+def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
+    return Usage(seconds, **{name: value[name] for name in COSTS})
+
+
+def _answer(line: Mapping[str, Any]) -> Answer:
+    hits = tuple(ranked_from_json(hit) for hit in line["hits"])
+    trace = tuple(step_from_json(step) for step in line["trace"])
+    usage = Usage(**line["usage"])
+    reading = Reading.from_json(line["reading"]) if line.get("reading") else None
+    return Answer(line["query"], hits, line["error"], trace, tuple(line["notes"]), usage, line["calls"], reading)
+
+
+def _pair(value: Mapping[str, Any]) -> Pair:
+    bounds = None if value["ci95"] is None else _bounds(value["ci95"])
+    return Pair(**{name: held for name, held in value.items() if name != "statistic"} | {"ci95": bounds})
+
+
+def _intervals(value: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+    return {name: _bounds(bounds) for name, bounds in value.items()}
+
+
+def _bounds(value: Sequence[float]) -> tuple[float, float]:
+    low, high = value
+    return low, high
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"), parse_constant=_no_number)
+    except OSError as error:
+        raise DataError(
+            "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
+        ) from error
+    except ValueError as error:
+        raise DataError("JSON", str(error), path=path) from error
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        found = value.get("schema") if isinstance(value, dict) else type(value).__name__
+        raise DataError(f"results of schema {SCHEMA}", repr(found), path=path)
+    return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8", errors="surrogatepass") as file:
+            for number, line in enumerate(file, start=1):
+                yield _line(line, path, number)
+    except OSError as error:
+        raise DataError(
+            "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
+        ) from error
+
+
+def _line(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        value = json.loads(line, parse_constant=_no_number)
+    except ValueError as error:
+        raise DataError("a JSON object a line", str(error), path=path, line=number) from error
+    if not isinstance(value, dict):
+        raise DataError("a JSON object a line", type(value).__name__, path=path, line=number)
+    return value

@@ -1,0 +1,278 @@
+"""Recording a study in MLflow: one parent run, one child a method of each comparison.
+
+A tracker that fails warns and ends no run. The store is the one that MLFLOW_TRACKING_URI names, else
+sqlite:///mlflow.db in the working folder.
+"""
+
+import io
+import json
+import logging
+import os
+import sqlite3
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import regex
+
+from ragindex.canonical import digest
+from ragindex.mlflow_tracing import autolog, probe
+from ragindex.redaction import bare, hidden
+from ragindex_eval.files import write
+from ragindex_eval.metrics import answers
+from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodResult, Percentiles, Study
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+EXPERIMENT = "ragindex"
+DEFAULT_URI = "sqlite:///mlflow.db"
+_NAMES = {
+    "R": "recall",
+    "full_R": "full_recall",
+    "Success": "success",
+    "RR": "reciprocal_rank",
+    "nDCG": "ndcg",
+    "one_doc_R": "one_document_recall",
+}
+_LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
+_LONGEST = 6000  # characters of a parameter's value; MLflow refuses more
+_LONGEST_REASON = 300
+# MLflow's own limits wait for minutes: too long where a server is not there, right once it has answered.
+_IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+_PATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+
+
+class TrackingWarning(UserWarning):
+    """A comparison could not be recorded in MLflow."""
+
+
+def tracking_uri() -> str:
+    """Where comparisons are recorded."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
+def track(study: Study) -> str | None:
+    """Record a study; the id of its parent run. None, after one warning, where the tracker failed."""
+    uri = tracking_uri()
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
+        try:
+            probe(uri)
+            return _recorded(study, uri)
+        except _failures() as error:
+            said = hidden(str(error).strip().partition("\n")[0]) or type(error).__name__
+            failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
+    warnings.warn(
+        f"The comparison was not recorded in MLflow at {bare(uri)}: {failure.rstrip('.')}. "
+        "The results above are complete. Set MLFLOW_TRACKING_URI to record elsewhere.",
+        TrackingWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def trace_to_tracker() -> None:
+    """From now on each retrieval is recorded as a span where comparisons are recorded, in the same experiment."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    with warnings.catch_warnings(), _quiet():
+        warnings.simplefilter("ignore")
+        try:
+            probe(tracking_uri())
+            import mlflow
+
+            mlflow.set_tracking_uri(tracking_uri())
+            mlflow.set_experiment(EXPERIMENT)
+        except _failures():
+            pass  # the spans, and the comparison itself, say that they cannot be recorded
+    autolog()
+
+
+def metric_name(name: str) -> str:
+    """A metric's name as MLflow allows it: `R@5` is `retrieval/recall_at_5`, `F1` is `qa/f1`."""
+    base, _, k = name.partition("@")
+    if name in answers.NAMES:
+        return f"qa/{name.replace('-', '_').lower()}"
+    return f"retrieval/{_NAMES[base]}_at_{k}"
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a tracker may fail with. mlflow takes seconds to import, so nothing else waits for it."""
+    known = (OSError, ValueError, RuntimeError, ImportError, sqlite3.Error)
+    try:
+        from alembic.util import CommandError
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError:
+        return known
+    return (*known, CommandError, MlflowException, SQLAlchemyError)
+
+
+def _recorded(study: Study, uri: str) -> str:
+    from mlflow import MlflowClient
+
+    with _quiet():
+        with _environment(_IMPATIENT):
+            client = MlflowClient(tracking_uri=uri)
+            experiment = _experiment(client)
+        with _environment(_PATIENT), tempfile.TemporaryDirectory() as folder:
+            return _record(client, experiment, study, Path(folder))
+
+
+def _experiment(client: "MlflowClient") -> str:
+    held = client.get_experiment_by_name(EXPERIMENT)
+    return str(held.experiment_id) if held is not None else client.create_experiment(EXPERIMENT)
+
+
+def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path) -> str:
+    tags = {"ragindex.fingerprint": digest([comparison.fingerprint for comparison in study.comparisons])}
+    parent: str = client.create_run(experiment, run_name=study.name, tags=tags).info.run_id
+    for number, comparison in enumerate(study.comparisons):
+        for method in (*comparison.methods, *comparison.failed):
+            name = _run_name(study, comparison, method)
+            tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
+            child: str = client.create_run(experiment, run_name=name, tags=tags).info.run_id
+            _batch(client, child, _method_params(comparison, method), _method_metrics(method))
+            own = folder / f"{number}" / write.file_name(method.label)
+            write.write_method(comparison, method, own)
+            client.log_artifacts(child, str(own))
+            client.set_terminated(child, "FAILED" if method in comparison.failed else "FINISHED")
+    only = study.comparisons[0] if len(study.comparisons) == 1 else None
+    _batch(client, parent, _params(only) if only else _shared_params(study), _bounds(only) if only else {})
+    write.write(study, folder / "all")
+    client.log_artifacts(parent, str(folder / "all"))
+    client.set_terminated(parent)
+    return parent
+
+
+def _run_name(study: Study, comparison: Comparison, method: MethodResult) -> str:
+    """The label; in a study, with what tells its comparisons apart."""
+    told = {
+        "dataset": comparison.dataset.name,
+        "encoder": comparison.encoder,
+        "seed": f"seed {comparison.seed}",
+    }
+    others = [value for name, value in told.items() if len(_values(study, name)) > 1]
+    return ", ".join([method.label, *others])
+
+
+def _shared_params(study: Study) -> Mapping[str, Any]:
+    return {name: _values(study, name) for name in ("dataset", "encoder", "seed")}
+
+
+def _values(study: Study, name: str) -> list[Any]:
+    """The different datasets, encoders or seeds of a study."""
+    of = [one.dataset.name if name == "dataset" else getattr(one, name) for one in study.comparisons]
+    return list(dict.fromkeys(of))
+
+
+def _batch(client: "MlflowClient", run_id: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    from mlflow.entities import Metric, Param
+
+    now = int(time.time() * 1000)
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in params.items()}
+    client.log_batch(
+        run_id,
+        metrics=[Metric(_allowed(name), value, now, 0) for name, value in values.items()],
+        params=[Param(_allowed(key), text[:_LONGEST]) for key, text in texts.items()],
+    )
+
+
+def _params(comparison: Comparison) -> Mapping[str, Any]:
+    return {
+        **{f"dataset/{name}": value for name, value in comparison.dataset.to_json().items()},
+        "encoder": comparison.encoder,
+        "encoder_id": comparison.encoder_id,
+        "llm": comparison.llm,
+        "store": comparison.store,
+        "language": comparison.language,
+        "seed": comparison.seed,
+        "k": ",".join(map(str, comparison.ks)),
+        "fingerprint": comparison.fingerprint,
+    }
+
+
+def _method_params(comparison: Comparison, method: MethodResult) -> Mapping[str, Any]:
+    own = {f"params/{name}": value for name, value in method.params.items()}
+    shared = {**_params(comparison), "fingerprint": method.fingerprint}
+    return {"method": method.name, "label": method.label, **own, **shared}
+
+
+def _bounds(comparison: Comparison) -> dict[str, float]:
+    """What the reader answers from nothing, and from the gold documents: `bounds/gold-passages/qa/f1`."""
+    return {
+        f"bounds/{bound.label}/{metric_name(name)}": value
+        for bound in comparison.bounds
+        for name, value in bound.metrics.items()
+    }
+
+
+def _method_metrics(method: MethodResult) -> dict[str, float]:
+    values = {metric_name(name): value for name, value in method.metrics.items()}
+    split = method.latency
+    for prefix, part in (("", split.total), ("encoder_", split.encoder), ("store_", split.store), ("own_", split.own)):
+        values |= _milliseconds(prefix, part)
+    for name, figures in method.parts.items():
+        values |= {f"index/{name}/seconds": figures.seconds, f"index/{name}/bytes": figures.bytes}
+    for name, bounds in method.ci95.items():
+        values |= {f"{_of(name)}/ci95_low": bounds[0], f"{_of(name)}/ci95_high": bounds[1]}
+    for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
+        costs = {cost: getattr(usage, cost) for cost in COSTS}
+        values |= {f"usage/{phase}/{cost}": float(value) for cost, value in costs.items() if value is not None}
+    values["usage/query/calls"] = method.calls
+    for task, counts in method.stages.items():
+        values |= {f"language/{task}/{stage}": float(count) for stage, count in counts.items()}
+    read = method.reading_costs
+    reading = read.to_json() if read else {}
+    values |= {f"usage/reader/{name}": value for name, value in reading.items() if value is not None}
+    totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
+    return {**values, **totals, "unanswered": len(method.failures)}
+
+
+def _of(name: str) -> str:
+    """The MLflow name of a figure that has an interval."""
+    if name in COSTS:
+        return f"usage/query/{name}"
+    measured = "@" in name or name in answers.NAMES
+    return metric_name(name) if measured else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
+
+
+def _milliseconds(prefix: str, part: Percentiles) -> dict[str, float]:
+    named = {f"latency/{prefix}p50_ms": part.p50, f"latency/{prefix}p95_ms": part.p95}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _allowed(name: str) -> str:
+    """MLflow takes letters, digits and a few signs in names."""
+    return str(regex.sub(r"[^\w./ -]", "_", name))[:250]
+
+
+@contextmanager
+def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that the user has not set, for a while."""
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what mlflow and alembic say about themselves off the screen, and out of JSON on standard output."""
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,0 +1,149 @@
+"""The report of a study as one HTML file that needs nothing else: no request, no script.
+
+All text from the data is escaped by the templates, and bounded before it reaches them, whatever a section does: a
+megabyte in a title does not make a megabyte of page.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ragindex_eval.format import block, many, shown, without_folders
+from ragindex_eval.report.sections import (
+    ablations,
+    agreement,
+    caveats,
+    coverage,
+    figures,
+    glossary,
+    hops,
+    iterations,
+    overview,
+    pairs,
+    questions,
+    reproduction,
+    seeds,
+    table,
+)
+from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.stats import conclusions
+
+_SENTENCE, _COMMAND = 1_500, 4_000  # characters
+_Section = tuple[str, str, Callable[[Any], Any]]  # its template, its heading, and what gives its values
+_BEFORE: Sequence[_Section] = (
+    ("overview", "All results", overview.section),
+    ("seeds", "Spread over seeds", seeds.section),
+)
+_AFTER: Sequence[_Section] = (("glossary", "What the figures mean", glossary.section),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A section ready for the page."""
+
+    anchor: str
+    title: str
+    html: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class _Chapter:
+    """One comparison: what it is of, what it says, and its sections."""
+
+    anchor: str
+    title: str
+    about: str
+    sentence: str
+    judged: bool
+    parts: tuple[_Part, ...]
+
+
+def html(study: Study) -> str:
+    """The page. It can be written as UTF-8, whatever the data hold."""
+    chapters = [_chapter(one, f"c{number}") for number, one in enumerate(study.comparisons, start=1)]
+    before = _parts(_BEFORE, study)
+    after = _parts(_AFTER, study)
+    page = _templates().get_template("page.html")
+    return page.render(
+        title=shown(study.name, 200),
+        chapters=chapters,
+        before=before,
+        after=after,
+        command=without_folders(study.command),
+    )
+
+
+def _chapter(comparison: Comparison, anchor: str) -> _Chapter:
+    data = comparison.dataset
+    asked = many(data.questions, "question")
+    about = f"{many(data.documents, 'document')}, {asked}, encoder {comparison.encoder}, seed {comparison.seed}"
+    parts = _parts(_chosen(comparison), comparison, f"{anchor}-")
+    sentence = conclusions.sentence(comparison)
+    return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))
+
+
+def _chosen(comparison: Comparison) -> Sequence[_Section]:
+    """Template, heading and values of every section, in the order of the page."""
+    judged = bool(comparison.dataset.judged)
+    looked_at = "Where the methods disagree most" if judged else "What each method found"
+    asked = ("questions", looked_at, questions.section)
+    middle = [] if judged else [asked, ("agreement", "Agreement", agreement.section)]
+    end = [asked] if judged else []
+    return [
+        ("table", "Results", table.section),
+        *middle,
+        ("figures", "Plots", figures.section),
+        ("pairs", "Differences between methods", pairs.section),
+        ("ablations", "One parameter changed", ablations.section),
+        ("iterations", "By iteration", iterations.section),
+        ("hops", "By kind of question", hops.section),
+        ("coverage", "What trees group together", coverage.section),
+        *end,
+        ("caveats", "Warnings", caveats.section),
+        ("reproduction", "What the figures depend on", reproduction.section),
+    ]
+
+
+def _parts(chosen: Sequence[_Section], value: object, prefix: str = "") -> list[_Part]:
+    found = []
+    for name, title, section in chosen:
+        values = section(value)
+        if values is not None:
+            # Made by a template that escapes; the page must not do it again.
+            html = Markup(_templates().get_template(f"{name}.html").render(values=values))  # noqa: S704
+            found.append(_Part(f"{prefix}{name}", title, html))
+    return found
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "sections"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_bounded,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"long": _long, "lines": _lines}
+    return found
+
+
+def _bounded(value: object) -> object:
+    """What every `{{ … }}` goes through before it is escaped."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _long(text: str) -> Markup:
+    """A sentence that may be longer than a text from the data."""
+    return escape(shown(text, _SENTENCE))
+
+
+def _lines(text: str) -> Markup:
+    """Several lines that are kept."""
+    return escape(block(text, _COMMAND))

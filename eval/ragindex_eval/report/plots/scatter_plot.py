@@ -1,0 +1,67 @@
+"""One figure against another, such as quality against latency or money."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragindex_eval.report.plots import frame, placing, svg
+from ragindex_eval.report.plots.axes import Axis, Figure, Scale, scale
+from ragindex_eval.report.plots.svg import WIDTH, Box
+
+_LEFT, _TOP, _RIGHT, _BOTTOM = 42.0, 26.0, WIDTH - 14, 310.0
+_LABELS = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One method's two figures. `style` is the method's number."""
+
+    label: str
+    style: int
+    x: Figure
+    y: Figure
+
+
+def scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
+    """One mark a method, with both intervals and its label beside it; the labels that find no room stand below."""
+    drawn = [point for point in points if point.x.known and point.y.known]
+    missing = [point.label for point in points if not (point.x.known and point.y.known)]
+    across = scale(x, (point.x for point in drawn), _LEFT + 8, _RIGHT - 8)
+    up = scale(y, (point.y for point in drawn), _BOTTOM - 8, _TOP + 8)
+    marks = [(across.at(point.x.value or 0.0), up.at(point.y.value or 0.0)) for point in drawn]
+    whiskers = [_whiskers(point, mark, across, up) for point, mark in zip(drawn, marks, strict=True)]
+    labels = [svg.fitted(point.label, _LABELS) for point in drawn]
+    lines = [box for boxes in whiskers for box in boxes]
+    places = placing.beside(labels, marks, lines, Box(_LEFT, _TOP - 8, WIDTH, _BOTTOM))
+    parts = [frame.down(across, _TOP, _BOTTOM), frame.sideways(up, _LEFT, _RIGHT), frame.axis_below(across, x, _BOTTOM)]
+    parts += [svg.words(0, 12, y.title, kind="title")]
+    parts += [_point(point, mark, boxes) for point, mark, boxes in zip(drawn, marks, whiskers, strict=True)]
+    parts += [_label(one.label, text, at) for one, text, at in zip(drawn, labels, places, strict=True) if at]
+    unplaced = [(point.style, point.label) for point, at in zip(drawn, places, strict=True) if at is None]
+    below, height = frame.lines_below(unplaced, missing, _BOTTOM + frame.BELOW)
+    said = "; ".join(f"{point.label}: {frame.said(point.y)} at {frame.said(point.x)}" for point in drawn)
+    return svg.drawing(title, said, height, [*parts, *below])
+
+
+def _whiskers(point: Point, mark: tuple[float, float], across: Scale, up: Scale) -> list[Box]:
+    """The whiskers of a point as boxes without breadth."""
+    x, y = mark
+    found = []
+    if point.x.bounds is not None:
+        low, high = point.x.bounds
+        found.append(Box(across.at(low), y, across.at(high), y))
+    if point.y.bounds is not None:
+        low, high = point.y.bounds
+        found.append(Box(x, up.at(high), x, up.at(low)))
+    return found
+
+
+def _point(point: Point, mark: tuple[float, float], boxes: Sequence[Box]) -> str:
+    lines = [svg.whisker(box.left, box.top, box.right, box.bottom) for box in boxes]
+    said = f"{point.label}: {frame.said(point.y)}; {frame.said(point.x)}"
+    return svg.coloured(point.style, [*lines, svg.mark(point.style, *mark)], said)
+
+
+def _label(full: str, text: str, place: placing.Place) -> str:
+    """A label, and the line that leads to it where it stands apart."""
+    leader = "" if place.leader is None else svg.line(*place.leader, "leader")
+    return leader + svg.words(place.x, place.y, text, kind="label halo", full=full)

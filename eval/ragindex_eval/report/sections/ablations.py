@@ -1,0 +1,184 @@
+"""One parameter changed: methods of one name beside the first of that name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from ragindex.errors import UsageError
+from ragindex.plugins import registry
+from ragindex.plugins.specs import Spec, render
+from ragindex_eval.format import many, percent, points, probability, short
+from ragindex_eval.report.plots import svg
+from ragindex_eval.report.sections.table import Column, meaning
+from ragindex_eval.results.model import LATENCY, Comparison, MethodResult
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure with its interval, and how it differs from that of the first row; "" where there is nothing to say."""
+
+    text: str
+    interval: str = ""
+    difference: str = ""
+    p: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A method, by its value of the parameter."""
+
+    value: str
+    label: str
+    key: Markup
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """One parameter of the methods of one registered name; the first row is what the others are compared with."""
+
+    name: str
+    parameter: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ablations:
+    """`others` is a sentence about methods that are in no table, "" where there are none."""
+
+    columns: tuple[Column, ...]
+    tables: tuple[Ablation, ...]
+    others: str
+
+
+def section(comparison: Comparison) -> Ablations | None:
+    """None where no method differs from the first of its name in exactly one parameter."""
+    metrics = [f"R@{k}" for k in comparison.ks if any(f"R@{k}" in method.metrics for method in comparison.methods)]
+    tokens = any(_tokens(method) for method in comparison.methods)
+    tables, several = list[Ablation](), 0
+    for first, others in _families(comparison):
+        varied: dict[str, list[tuple[int, Any, Any]]] = {}
+        for at in others:
+            found = differences(comparison.methods[first].params, comparison.methods[at].params)
+            several += len(found) > 1
+            if len(found) == 1:
+                varied.setdefault(found[0][0], []).append((at, *found[0][1:]))
+        tables += [_table(comparison, first, path, rows, metrics, tokens) for path, rows in varied.items()]
+    return Ablations(_columns(metrics, tokens), tuple(tables), _about(several)) if tables else None
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """The parameters in which two values of JSON differ: path (`base.depth`), the one's value, the other's.
+
+    A plugin that is another by name is one difference, whatever its parameters.
+    """
+    if _is_plugin(one) and _is_plugin(other) and one["name"] == other["name"]:
+        return differences(one["params"], other["params"], path)
+    if isinstance(one, Mapping) and isinstance(other, Mapping) and not _is_plugin(one) and not _is_plugin(other):
+        keys = dict.fromkeys([*one, *other])
+        inside = f"{path}." if path else ""
+        return [found for key in keys for found in differences(one.get(key), other.get(key), f"{inside}{key}")]
+    same = one == other and isinstance(one, bool) == isinstance(other, bool)
+    return [] if same else [(path, one, other)]
+
+
+def _is_plugin(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"name", "params"} and isinstance(value["params"], Mapping)
+
+
+def _families(comparison: Comparison) -> Iterator[tuple[int, list[int]]]:
+    """The first method of each name, in the order in which they were named, and the others of it."""
+    by_name: dict[str, list[int]] = {}
+    places = {method.label: number for number, method in enumerate(comparison.methods)}
+    for label in comparison.asked or places:
+        number = places[label]
+        by_name.setdefault(comparison.methods[number].name, []).append(number)
+    return ((numbers[0], numbers[1:]) for numbers in by_name.values())
+
+
+def _about(several: int) -> str:
+    what = f"{many(several, 'method')} more {'differs' if several == 1 else 'differ'} from the first of the name"
+    return f"{what} in several parameters at once." if several else ""
+
+
+# ---------------------------------------------------------------- a table
+
+
+def _columns(metrics: Sequence[str], tokens: bool) -> tuple[Column, ...]:
+    quality = [Column(name, f"{meaning(name)}; below, the difference to the first row") for name in metrics]
+    paid = [Column("tokens a question", "tokens of finding, in and out: the mean")] if tokens else []
+    return (*quality, *paid, Column("p50 ms", "half of the questions were answered within this time, one by one"))
+
+
+def _table(
+    comparison: Comparison,
+    first: int,
+    path: str,
+    varied: Sequence[tuple[int, Any, Any]],
+    metrics: Sequence[str],
+    tokens: bool,
+) -> Ablation:
+    """`varied` are a method's number, the first's value, and its own."""
+    values = [(first, varied[0][1]), *((at, value) for at, _, value in varied)]
+    reference = comparison.methods[first]
+    rows = []
+    for at, value in values:
+        method = comparison.methods[at]
+        quality = [_quality(comparison, method, reference, name) for name in metrics]
+        paid = [Cell(f"{_tokens(method):,.0f}")] if tokens else []
+        key = Markup(svg.key(at))  # noqa: S704  # drawn by us, holds no text
+        rows.append(Row(written(value), method.label, key, (*quality, *paid, _p50(method))))
+    return Ablation(reference.name, path, tuple(rows))
+
+
+def _quality(comparison: Comparison, method: MethodResult, first: MethodResult, name: str) -> Cell:
+    if name not in method.metrics:
+        return Cell("–")
+    bounds = method.ci95.get(name)
+    text, interval = percent(method.metrics[name]), "" if bounds is None else " – ".join(map(percent, bounds))
+    if method is first:
+        return Cell(text, interval)
+    try:
+        pair = comparison.pair(method.label, first.label, name)
+    except KeyError:  # the first of the name was not measured by it
+        return Cell(text, interval, "–")
+    reach = "" if pair.ci95 is None else f" ({points(pair.ci95[0])} to {points(pair.ci95[1])})"
+    return Cell(text, interval, points(pair.value) + reach, probability(pair.p_holm))
+
+
+def _p50(method: MethodResult) -> Cell:
+    value, bounds = method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50")
+    if value is None:
+        return Cell("–")
+    return Cell(short(value), "" if bounds is None else " – ".join(map(short, bounds)))
+
+
+def _tokens(method: MethodResult) -> float:
+    used = method.query_usage
+    return used.input_tokens + used.output_tokens
+
+
+# ---------------------------------------------------------------- values
+
+
+def written(value: Any) -> str:
+    """A parameter's value as a person writes it: a plugin by the shortest text that makes it again."""
+    if _is_plugin(value):
+        return _plugin(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written, value))}]"
+    return render(Spec("", {"": value})).removeprefix("(=").removesuffix(")")
+
+
+def _plugin(value: Mapping[str, Any]) -> str:
+    """With all parameters where it cannot be made here: results may come from where other plugins are installed."""
+    for group in ("schemes", "parts"):
+        if value["name"] in registry.names(group):
+            try:
+                return registry.label(registry.create(group, value))
+            except UsageError:
+                break
+    inner = ", ".join(f"{key}={written(one)}" for key, one in value["params"].items())
+    return f"{value['name']}({inner})" if inner else str(value["name"])

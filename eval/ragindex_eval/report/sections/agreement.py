@@ -1,0 +1,29 @@
+"""How far methods agree: the overlap of their first k documents, which needs no gold."""
+
+from dataclasses import dataclass
+
+from ragindex_eval.results.model import Comparison
+from ragindex_eval.stats import conclusions
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """`rows` are percent of overlap as text, "" on the diagonal and where nothing is known; `shades` are 0 to 10."""
+
+    k: int
+    labels: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    shades: tuple[tuple[int, ...], ...]
+
+
+def section(comparison: Comparison) -> Agreement | None:
+    """None where there is but one method."""
+    k = comparison.ks[0]
+    known = conclusions.agreement(comparison, k)
+    both = {**known, **{(b, a): value for (a, b), value in known.items()}}
+    labels = tuple(method.label for method in comparison.methods)
+    if not both:
+        return None
+    rows = tuple(tuple(f"{100 * both[a, b]:.0f}" if (a, b) in both else "" for b in labels) for a in labels)
+    shades = tuple(tuple(round(10 * both.get((a, b), 0.0)) for b in labels) for a in labels)
+    return Agreement(k, labels, rows, shades)

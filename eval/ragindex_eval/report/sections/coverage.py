@@ -1,0 +1,108 @@
+"""What trees group together of what questions need together, how large their pools are, and what that costs in time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.report.sections.table import Column
+from ragindex_eval.results.model import Comparison, MethodResult
+
+_COLUMNS = (
+    Column("clusters", ""),
+    Column("documents each", "in the mean"),
+    Column("pairs covered, %", "of the pairs of documents that a question needs"),
+    Column(
+        "by chance, %", "of all pairs of documents, how many are in a cluster together; at most, for clusters overlap"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A grouping: counts, what share of the gold pairs it covers, what share it would cover by chance at most, and of
+    the pairs covered the share that each other covers too."""
+
+    name: str
+    clusters: str
+    documents: str
+    share: str
+    chance: str
+    also: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A method's pool, seconds a question with reading (TPQ), and their growth against that of the pool (TPER)."""
+
+    label: str
+    nodes: str
+    seconds: str
+    ratio: str
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """`smallest` is the method that TPER compares with."""
+
+    questions: int
+    pairs: int
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    pools: tuple[Pool, ...]
+    smallest: str
+
+
+def section(comparison: Comparison) -> Values | None:
+    """None where no method searches a tree."""
+    found = comparison.coverage
+    if found is None:
+        return None
+    names = tuple(one.name for one in found.groupings) if found.pairs else ()
+    rows = tuple(
+        Row(
+            one.name,
+            f"{one.clusters:,}",
+            f"{one.documents:.1f}",
+            _share(one.pairs, found.pairs),
+            f"{100 * one.chance:.1f}",
+            tuple("" if name == one.name else _share(one.also[name], one.pairs) for name in names),
+        )
+        for one in found.groupings
+        if found.pairs
+    )
+    smallest = min(found.pools, key=lambda label: found.pools[label])
+    pools = tuple(_pool(comparison, found, label, smallest) for label in found.pools)
+    columns = (
+        *_COLUMNS,
+        *(Column(f"also by {n}, %", f"of these, {name} covers too") for n, name in enumerate(names, 1)),
+    )
+    return Values(found.questions, found.pairs, columns, rows, pools, smallest)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "–"
+
+
+def _pool(comparison: Comparison, found: Coverage, label: str, smallest: str) -> Pool:
+    seconds = {name: _seconds(comparison.method(name)) for name in (label, smallest)}
+    ratio = "–"
+    if label != smallest and seconds[label] is not None and seconds[smallest]:
+        ratio = f"{efficiency(seconds, found.pools, label, smallest):.2f}"
+    taken = seconds[label]
+    return Pool(label, f"{found.pools[label]:,}", "–" if taken is None else f"{taken:.4f}", ratio)
+
+
+def efficiency(seconds: Mapping[str, float | None], pools: Mapping[str, int], one: str, other: str) -> float:
+    """TPER: how much longer a question takes, by how much larger the pool is. Both times must be known, not 0."""
+    times = [seconds[name] or 0.0 for name in (one, other)]
+    return (times[0] / times[1]) / (pools[one] / pools[other])
+
+
+def _seconds(method: MethodResult) -> float | None:
+    """TPQ: the mean of finding, over the questions that were timed, and of reading, where there was a reader."""
+    if not method.latency.per_query:
+        return None
+    readings = [one.reading for one in method.final if one.reading is not None and one.reading.error is None]
+    reading = fmean(one.usage.seconds for one in readings) if readings else 0.0
+    return fmean(method.latency.per_query.values()) / 1e3 + reading

@@ -1,0 +1,80 @@
+"""What each figure means, in a sentence."""
+
+from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.results.model import Study
+
+_QUALITY = {
+    "R": ("R@k, recall", "The share of a question's gold documents that are among the first k documents found."),
+    "full_R": (
+        "full R@k",
+        "The share of questions with every gold document among the first k: what a question of several hops needs.",
+    ),
+    "nDCG": (
+        "nDCG@k",
+        "Gold documents count less the lower they are ranked, by the logarithm of the rank; 100 is the best order.",
+    ),
+    "one_doc_R": (
+        "one doc R@k",
+        "Recall over the hits that name exactly one document. Shown where summaries of several add to R@k.",
+    ),
+    "EM": (
+        "EM, exact match",
+        "The share of questions whose answer is an accepted one: without case, punctuation, and the words a, an, the.",
+    ),
+    "F1": (
+        "F1",
+        "How many words the answer shares with the nearest accepted one: the harmonic mean of precision and recall.",
+    ),
+}
+_TESTS = (
+    (
+        "95 % interval",
+        "The questions are drawn again with replacement ten thousand times; the middle 95 % of the means are the "
+        "interval. It says how the figure would vary with other questions like these, not with other documents.",
+    ),
+    (
+        "p",
+        "How often a difference at least as large would come about if the two methods were interchangeable on every "
+        "question (paired permutation test, two-sided). It is corrected for the number of pairs by Holm's method. What "
+        "is tested is what is shown beside it: a difference of means or, of latency, a ratio of geometric means.",
+    ),
+    (
+        "better, worse, no difference told",
+        "Better or worse where the corrected p is under 0.05. No difference told does not mean that there is none: "
+        "more questions might tell one.",
+    ),
+    (
+        "bold",
+        "The best method of a column and those not told apart from it. Nothing is bold where no method is told apart.",
+    ),
+)
+_UNANSWERED = (
+    "not answered",
+    "A question on which a method failed scores 0 for it. It never drops out of a mean. A method that failed on every "
+    "question is named in the warnings, and not compared.",
+)
+_COST = (
+    (
+        "p50, p95",
+        "The time within which half, or 95 %, of the questions were answered, each asked alone after a warm-up. "
+        "All methods were timed in one run. Faster is who takes at most half as long, in the geometric mean over the "
+        "same questions and in p50, and no longer in p95.",
+    ),
+    (
+        "index s, index MB",
+        "Seconds of building and megabytes on disk, as if the method were built alone. Measured once.",
+    ),
+)
+_AGREEMENT = (
+    "overlap",
+    "Of the documents that either of two methods has among its first k, the share that both have. Two methods that "
+    "agree may both be wrong.",
+)
+
+
+def section(study: Study) -> tuple[tuple[str, str], ...]:
+    """Terms with their meanings: those that the page uses."""
+    names = {name.partition("@")[0] for one in study.comparisons for name in metrics_shown(one)}
+    quality = [entry for name, entry in _QUALITY.items() if name in names]
+    bare = any(not one.dataset.judged for one in study.comparisons)
+    return (*quality, *_COST, *_TESTS, *([_UNANSWERED] if quality else []), *([_AGREEMENT] if bare else []))

@@ -1,0 +1,203 @@
+"""By kind of question: how recall is spread within each kind, and after how many iterations questions stopped."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import numpy as np
+from markupsafe import Markup
+
+from ragindex_eval.format import many, percent
+from ragindex_eval.report import plots
+from ragindex_eval.report.plots import Axis, Dot, Figure, Group, svg
+from ragindex_eval.report.sections.figures import Plot
+from ragindex_eval.report.sections.table import Column
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.stats import by_iteration, tests
+from ragindex_eval.stats.by_iteration import Course
+
+_COLUMNS = (
+    Column("mean", ""),
+    Column("lower quartile", "a quarter of the questions have at most this recall"),
+    Column("median", ""),
+    Column("upper quartile", "a quarter of the questions have at least this recall"),
+)
+_FEW = 10  # questions: drawn again with replacement, fewer hardly vary, and look surer than they are
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One method's recall on the questions of one kind, in percent; "–" where it was not measured."""
+
+    label: str
+    key: Markup
+    mean: str
+    interval: str
+    quartiles: tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The questions of one kind."""
+
+    name: str
+    spreads: tuple[Spread, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """When one method's questions of one kind stopped: `counts` are of those that did so after iteration 1, 2, …"""
+
+    label: str
+    key: Markup
+    kind: str
+    questions: int
+    median: str
+    mean: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """`few` are the questions with fewer of which a kind has no intervals."""
+
+    metric: str
+    columns: tuple[Column, ...]
+    kinds: tuple[Kind, ...]
+    plot: Plot
+    stop_columns: tuple[Column, ...]
+    stops: tuple[Stops, ...]
+    few: int
+
+
+def section(comparison: Comparison) -> Hops | None:
+    """None where the data tell no kinds; nor where they tell but the number of hops and no method goes by iterations:
+    the plots show these."""
+    metric, groups = _metric(comparison), _groups(comparison)
+    courses = by_iteration.courses(comparison)
+    if metric is None or not groups or not (courses or _by(comparison) == "kind"):
+        return None
+    kinds = tuple(Kind(_named(comparison, *group), _spreads(comparison, *group, metric)) for group in groups)
+    stops = tuple(one for course in courses for one in _stops(comparison, course, _longest(courses)))
+    return Hops(metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, _FEW)
+
+
+def _stop_columns(stops: Sequence[Stops]) -> tuple[Column, ...]:
+    counted = range(1, len(stops[0].counts) + 1) if stops else ()
+    return tuple(Column(title, "") for title in ("questions", "median", "mean", *(f"after {n}" for n in counted)))
+
+
+def _metric(comparison: Comparison) -> str | None:
+    """Recall at the largest k at which it was measured."""
+    measured = [f"R@{k}" for k in comparison.ks if any(f"R@{k}" in method.metrics for method in comparison.methods)]
+    return measured[-1] if measured else None
+
+
+def _by(comparison: Comparison) -> str:
+    """The finest that the breakdowns have."""
+    return "kind" if any(one.by == "kind" for method in comparison.methods for one in method.breakdown) else "hops"
+
+
+def _groups(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """The values with the ids of their questions, in the order of the breakdowns."""
+    by, gold = _by(comparison), comparison.gold or {}
+    every = [one.value for method in comparison.methods for one in method.breakdown if one.by == by]
+    judged = comparison.methods[0].per_query if comparison.methods else {}
+    values = {id: _value(by, gold[id].kind) for id in judged if id in gold}
+    return [(value, [id for id, found in values.items() if found == value]) for value in dict.fromkeys(every)]
+
+
+def _value(by: str, kind: str) -> str:
+    """The group of a kind of question."""
+    if by == "kind":
+        return kind or "other"
+    return "other" if (hops := tests.hops(kind)) is None else str(hops)
+
+
+def _named(comparison: Comparison, value: str, ids: Sequence[str]) -> str:
+    called = _hops(value) if _by(comparison) == "hops" else value
+    return f"{called} · {many(len(ids), 'question')}"
+
+
+def _hops(value: str) -> str:
+    return many(int(value), "hop") if value.isdecimal() else value
+
+
+# ---------------------------------------------------------------- recall
+
+
+def _spreads(comparison: Comparison, value: str, ids: Sequence[str], metric: str) -> tuple[Spread, ...]:
+    return tuple(
+        _spread(number, method, value, _by(comparison), _values(method, ids, metric), metric)
+        for number, method in enumerate(comparison.methods)
+    )
+
+
+def _values(method: MethodResult, ids: Sequence[str], metric: str) -> list[float]:
+    return [method.per_query[id][metric] for id in ids if metric in method.per_query.get(id, {})]
+
+
+def _spread(number: int, method: MethodResult, value: str, by: str, values: Sequence[float], metric: str) -> Spread:
+    key = Markup(svg.key(number))  # noqa: S704  # drawn by us, holds no text
+    if not values:
+        return Spread(method.label, key, "–", "", ("–", "–", "–"))
+    part = next((one for one in method.breakdown if (one.by, one.value) == (by, value)), None)
+    bounds = part.ci95.get(metric) if part and len(values) >= _FEW else None
+    interval = "" if bounds is None else " – ".join(map(percent, bounds))
+    low, middle, high = map(percent, np.quantile(values, (0.25, 0.5, 0.75)).tolist())
+    return Spread(method.label, key, percent(fmean(values)), interval, (low, middle, high))
+
+
+def _plot(comparison: Comparison, metric: str, groups: Sequence[tuple[str, list[str]]]) -> Plot:
+    title = f"{metric} by kind of question"
+    drawn = [
+        Group(
+            _named(comparison, value, ids),
+            tuple(
+                Dot(method.label, number, _box(_values(method, ids, metric)))
+                for number, method in enumerate(comparison.methods)
+            ),
+        )
+        for value, ids in groups
+    ]
+    caption = (
+        "Marks are means; the lines go from the lower to the upper quartile of the questions. They are no intervals: "
+        "they say how unlike the questions are, not how sure the mean is. A mean may lie outside."
+    )
+    drawing = plots.dots(title, drawn, Axis(f"{metric}, percent", low=0.0, high=100.0))
+    return Plot(title, caption, Markup(drawing))  # noqa: S704  # ragindex_eval.report.plots.svg escapes every text that it draws
+
+
+def _box(values: Sequence[float]) -> Figure:
+    """The mean with the quartiles, in percent."""
+    if not values:
+        return Figure(None)
+    low, high = (100 * np.quantile(values, (0.25, 0.75))).tolist()
+    return Figure(100 * fmean(values), (low, high))
+
+
+# ---------------------------------------------------------------- iterations
+
+
+def _longest(courses: Sequence[Course]) -> int:
+    return max((course.iterations for course in courses), default=0)
+
+
+def _stops(comparison: Comparison, course: Course, longest: int) -> Iterator[Stops]:
+    """By hops where the data tell them, else by kind."""
+    gold = comparison.gold or {}
+    kinds = {id: gold[id].kind for id in course.rankings if id in gold}
+    by = "hops" if any(tests.hops(kind) is not None for kind in kinds.values()) else "kind"
+    grouped: dict[str, list[int]] = {}
+    for id, kind in kinds.items():
+        grouped.setdefault(_value(by, kind), []).append(len(course.rankings[id]))
+    for value, stopped in sorted(grouped.items()):
+        yield Stops(
+            course.method.label,
+            Markup(svg.key(course.number)),  # noqa: S704  # drawn by us, holds no text
+            _hops(value) if by == "hops" else value,
+            len(stopped),
+            f"{median(stopped):g}",
+            f"{fmean(stopped):.2f}",
+            tuple(stopped.count(n) for n in range(1, longest + 1)),
+        )

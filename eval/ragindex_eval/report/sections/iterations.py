@@ -1,0 +1,292 @@
+"""Methods that go by iterations: recall and costs after each of them, beside methods without."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from ragindex.retrieval.trace import KEPT_IDS
+from ragindex_eval.format import many, percent, short, shown
+from ragindex_eval.report import plots
+from ragindex_eval.report.plots import Axis, Curve, Figure, svg
+from ragindex_eval.report.sections.figures import Plot
+from ragindex_eval.report.sections.table import Cell, Column, meaning
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.stats import by_iteration
+from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, Course
+
+_MOST_CURVES = 7  # what one plot holds
+_THOUSANDS = 10_000  # from here on a tick of a plot is too wide
+_AXIS = Axis("iteration")
+_NAMES = ("input_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A method after one iteration, or one without. The first line of a method names it, over `span` lines."""
+
+    label: str
+    key: Markup
+    span: int
+    iteration: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Iterations:
+    """`notes` say what the figures do not hold."""
+
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+    plots: tuple[Plot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """By iteration: recall by k, and what was spent, as `iterations.spent` has it, but for the milliseconds: medians.
+
+    `too_short` is, by k, the number of questions of which too few ids were kept.
+    """
+
+    course: Course
+    recall: Mapping[int, tuple[Figure, ...]]
+    too_short: Mapping[int, int]
+    spent: tuple[tuple[Figure, ...], ...]
+    ms: tuple[float, ...]
+    total: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A column: its cell after iteration n of a method, and of a method without iterations."""
+
+    column: Column
+    after: Callable[[_Measured, int], Cell]
+    without: Callable[[MethodResult], Cell]
+
+
+def section(comparison: Comparison) -> Iterations | None:
+    """None where no method goes by iterations."""
+    ks = [k for k in comparison.ks if k <= KEPT_IDS] if comparison.dataset.judged else []
+    found = [_measured(course, comparison, ks) for course in by_iteration.courses(comparison)]
+    if not found:
+        return None
+    others = _others(comparison, [one.course for one in found], ks)
+    columns = [*map(_recall, ks), *(_TOKENS if _paid(found) else ()), _TIME]
+    lines = [line for one in found for line in _lines(one, columns)]
+    for number, method in others:
+        lines.append(_line(number, method, 1, "–", [Cell("–"), *(each.without(method) for each in columns)]))
+    told = (Column("questions", "those that took this iteration"), *(each.column for each in columns))
+    drawn = (_recall_plot(found, others, ks), _token_plot(found, others))
+    notes = (*_about_ks(comparison, ks), *(note for one in found for note in _notes(one)))
+    return Iterations(told, tuple(lines), notes, tuple(one for one in drawn if one is not None))
+
+
+def _measured(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Measured:
+    values, too_short = by_iteration.recalls(course, comparison, ks)
+    recall, paid = by_iteration.figures(values, comparison.seed), by_iteration.spent(course)
+    by_k = {k: tuple(row[at] for row in recall) for at, k in enumerate(ks)} if recall else {}
+    costs = by_iteration.figures(paid[:, :, :MS], comparison.seed)
+    read, written = paid[:, -1, TOKENS_READ].sum(), paid[:, -1, TOKENS_WRITTEN].sum()
+    ms = np.median(paid[:, :, MS], axis=0).tolist()
+    return _Measured(course, by_k, too_short, tuple(costs), tuple(ms), (float(read), float(written)))
+
+
+def _others(comparison: Comparison, found: Sequence[Course], ks: Sequence[int]) -> list[tuple[int, MethodResult]]:
+    """Methods without iterations to compare with, as many as a plot holds: of the same family first, then the best."""
+    families = {one.method.name.partition(".")[0] for one in found}
+    by_number = {one.number for one in found}
+    left = [(number, method) for number, method in enumerate(comparison.methods) if number not in by_number]
+    metric = f"R@{ks[-1]}" if ks else ""
+
+    def order(one: tuple[int, MethodResult]) -> tuple[bool, float, int]:
+        return one[1].name.partition(".")[0] not in families, -one[1].metrics.get(metric, 0.0), one[0]
+
+    return sorted(left, key=order)[: max(1, _MOST_CURVES - len(found))]
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _lines(one: _Measured, columns: Sequence[_Kind]) -> Iterator[Line]:
+    course, last = one.course, one.course.iterations
+    for n in range(1, last + 1):
+        cells = [Cell(f"{course.took(n):,}"), *(each.after(one, n) for each in columns)]
+        yield _line(course.number, course.method, last if n == 1 else 0, str(n), cells)
+
+
+def _line(number: int, method: MethodResult, span: int, iteration: str, cells: Sequence[Cell]) -> Line:
+    return Line(method.label, Markup(svg.key(number)), span, iteration, tuple(cells))  # noqa: S704  # drawn by us
+
+
+def _recall(k: int) -> _Kind:
+    name = f"R@{k}"
+
+    def after(one: _Measured, n: int) -> Cell:
+        if k not in one.recall:
+            return Cell("–")
+        figure, lower = one.recall[k][n - 1], one.too_short[k] > 0
+        return Cell(f"≥ {percent(figure.value or 0.0)}") if lower else _cell(figure, percent)
+
+    def without(method: MethodResult) -> Cell:
+        return _cell(Figure(method.metrics.get(name), method.ci95.get(name)), percent)
+
+    return _Kind(Column(name, f"{meaning(name)}, had it stopped after this iteration"), after, without)
+
+
+def _spent(title: str, said: str, at: int, without: Callable[[MethodResult], Cell]) -> _Kind:
+    return _Kind(Column(title, said), lambda one, n: _cell(one.spent[n - 1][at], _count), without)
+
+
+def _cell(figure: Figure, form: Callable[[float], str]) -> Cell:
+    if figure.value is None:
+        return Cell("–")
+    return Cell(form(figure.value), "" if figure.ci95 is None else " – ".join(map(form, figure.ci95)))
+
+
+def _count(value: float) -> str:
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _tokens(method: MethodResult, name: str) -> Figure:
+    """Of a method without iterations."""
+    return Figure(getattr(method.query_usage, name), method.ci95.get(name))
+
+
+_TOKENS = (
+    _spent(
+        "tokens in",
+        "tokens read by language models and paid encoders up to this iteration, a question: the mean",
+        TOKENS_READ,
+        lambda method: _cell(_tokens(method, "input_tokens"), _count),
+    ),
+    _spent(
+        "tokens out",
+        "tokens written by language models up to this iteration, a question: the mean",
+        TOKENS_WRITTEN,
+        lambda method: _cell(_tokens(method, "output_tokens"), _count),
+    ),
+    _spent(
+        "asked",
+        "steps up to this iteration in which a language model wrote, a question: the mean",
+        ASKED,
+        lambda method: Cell("–"),
+    ),
+)
+_TIME = _Kind(
+    Column("steps ms", "milliseconds of the steps up to this iteration: the median"),
+    lambda one, n: Cell(short(one.ms[n - 1])),
+    lambda method: Cell("–"),
+)
+
+
+def _paid(found: Sequence[_Measured]) -> bool:
+    return any(any(one.total) for one in found)
+
+
+# ---------------------------------------------------------------- what is not in it
+
+
+def _about_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
+    if not comparison.dataset.judged:
+        return ["No question has gold documents: what each iteration found was not measured."]
+    beyond = ", ".join(f"R@{k}" for k in comparison.ks if k not in ks)
+    kept = f"the first {KEPT_IDS} passages of each iteration are kept"
+    return [f"{beyond} {'is' if len(comparison.ks) - len(ks) == 1 else 'are'} not told: {kept}."] if beyond else []
+
+
+def _notes(one: _Measured) -> Iterator[str]:
+    label = shown(one.course.method.label, 120)
+    for k, count in one.too_short.items():
+        if count:
+            fewer = f"the {KEPT_IDS} passages that are kept are of fewer than {k} documents"
+            yield f"{label}: R@{k} may be higher than it is told: of {many(count, 'question')}, {fewer}."
+    if one.course.left_out:
+        missing = f"{many(one.course.left_out, 'question')}, whose traces do not hold every iteration"
+        yield f"{label}: without {missing}."
+    usages = [answer.usage for answer in one.course.answers.values()]
+    paid = (sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages))
+    if one.total != paid:
+        yield f"{label}: the steps account for {sum(one.total):,.0f} of {sum(paid):,} tokens."
+
+
+# ---------------------------------------------------------------- the plots
+
+
+def _recall_plot(
+    found: Sequence[_Measured], others: Sequence[tuple[int, MethodResult]], ks: Sequence[int]
+) -> Plot | None:
+    """At the largest k of which every figure is whole; None where there is none, or but one iteration."""
+    whole = [k for k in ks if all(k in one.recall and not one.too_short[k] for one in found)]
+    if not whole or _longest(found) < 2:
+        return None
+    metric, title = f"R@{whole[-1]}", f"R@{whole[-1]} by iteration"
+    series = [_curve(one.course.method.label, one.course.number, one.recall[whole[-1]], 100) for one in found]
+    levels = (
+        (number, method, Figure(method.metrics.get(metric), method.ci95.get(metric))) for number, method in others
+    )
+    series += [_level(method.label, number, figure, _longest(found), 100) for number, method, figure in levels]
+    caption = (
+        "What each method would have found had it stopped there, with 95 % intervals; a question that had stopped "
+        "keeps its value. Level lines are methods that tell no ranking of each iteration, the best few of them."
+    )
+    return _plot(title, caption, series, Axis(f"{metric}, percent", low=0.0, high=100.0))
+
+
+def _token_plot(found: Sequence[_Measured], others: Sequence[tuple[int, MethodResult]]) -> Plot | None:
+    """None where no tokens were paid, or there is but one iteration."""
+    if not _paid(found) or _longest(found) < 2:
+        return None
+    rows = [figure for one in found for row in one.spent for figure in row[:ASKED]]
+    rows += [_tokens(method, name) for _, method in others for name in _NAMES]
+    many_tokens = max(value for figure in rows for value in figure.values) >= _THOUSANDS
+    times, unit = (0.001, "thousand tokens") if many_tokens else (1, "tokens")
+    series = [
+        curve
+        for at, said in ((TOKENS_READ, "in"), (TOKENS_WRITTEN, "out"))
+        for curve in _token_curves(found, others, at, said, times)
+    ]
+    caption = (
+        "Read (in) and written (out) up to each iteration, the mean a question with 95 % intervals. Level lines are "
+        "methods that tell no ranking of each iteration."
+    )
+    return _plot("Tokens by iteration", caption, series, Axis(f"{unit} a question, cumulative", low=0.0))
+
+
+def _token_curves(
+    found: Sequence[_Measured], others: Sequence[tuple[int, MethodResult]], at: int, said: str, times: float
+) -> Iterator[Curve]:
+    """Of tokens read, or of tokens written; for these the marks are hollow."""
+    hollow = at * svg.COLOURS
+    for one in found:
+        label = f"{one.course.method.label}, {said}"
+        yield _curve(label, one.course.number + hollow, [row[at] for row in one.spent], times)
+    for number, method in others:
+        figure = _tokens(method, _NAMES[at])
+        if figure.value:
+            yield _level(f"{method.label}, {said}", number + hollow, figure, _longest(found), times)
+
+
+def _longest(found: Sequence[_Measured]) -> int:
+    return max(one.course.iterations for one in found)
+
+
+def _curve(label: str, style: int, row: Sequence[Figure], times: float) -> Curve:
+    return Curve(label, style, {n: _scaled(figure, times) for n, figure in enumerate(row, start=1)})
+
+
+def _level(label: str, style: int, figure: Figure, last: int, times: float) -> Curve:
+    """A level line; its interval stands at its end."""
+    return Curve(label, style, {1: _scaled(Figure(figure.value), times), last: _scaled(figure, times)})
+
+
+def _scaled(figure: Figure, times: float) -> Figure:
+    bounds = None if figure.ci95 is None else (times * figure.ci95[0], times * figure.ci95[1])
+    return Figure(None if figure.value is None else times * figure.value, bounds)
+
+
+def _plot(title: str, caption: str, series: Sequence[Curve], y: Axis) -> Plot:
+    drawing = plots.curves(title, series, _AXIS, y)
+    return Plot(title, caption, Markup(drawing))  # noqa: S704  # ragindex_eval.report.plots.svg escapes every text that it draws

@@ -1,0 +1,61 @@
+"""One table over all comparisons of a study."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragindex_eval.format import without_folders
+from ragindex_eval.report.sections import table
+from ragindex_eval.report.sections.table import Cell, Column
+from ragindex_eval.results.model import Comparison, Study
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One method in one comparison; the first of each comparison names it, over `span` lines."""
+
+    anchor: str
+    corpus: str
+    encoder: str
+    seed: int
+    span: int
+    label: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The figures that all comparisons have, but latency: each comparison was timed at another moment."""
+
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+
+
+def section(study: Study) -> Overview | None:
+    """None where the study is a single comparison."""
+    if len(study.comparisons) < 2:
+        return None
+    tables = [table.section(one) for one in study.comparisons]
+    together = [column for column in tables[0].columns if column not in table.LATENCY_COLUMNS]
+    shared = [column for column in together if all(column in one.columns for one in tables)]
+    lines = [
+        line
+        for number, (one, made) in enumerate(zip(study.comparisons, tables, strict=True), start=1)
+        for line in _lines(one, made, shared, f"c{number}")
+    ]
+    return Overview(tuple(shared), tuple(lines))
+
+
+def _lines(comparison: Comparison, made: table.Table, shared: Sequence[Column], anchor: str) -> list[Line]:
+    kept = [made.columns.index(column) for column in shared]
+    return [
+        Line(
+            anchor,
+            comparison.dataset.name,
+            without_folders(comparison.encoder),
+            comparison.seed,
+            len(made.rows) if number == 0 else 0,
+            row.label,
+            tuple(row.cells[at] for at in kept),
+        )
+        for number, row in enumerate(made.rows)
+    ]

@@ -1,0 +1,86 @@
+"""Which methods differ: every pair, by quality and by costs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ragindex_eval.format import points, probability, short, signed
+from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, Pair
+from ragindex_eval.stats.conclusions import better, differ
+
+_COSTS = {
+    LATENCY: "Latency: how many times as long as, the geometric mean over the questions",
+    "input_tokens": "Tokens read, mean a question",
+    "output_tokens": "Tokens written, mean a question",
+    "money": "Dollars, mean a question",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The method of the row less that of the column, or how many times as long it takes.
+
+    `tone` is good, bad or even; "" on the diagonal.
+    """
+
+    tone: str
+    word: str = ""
+    difference: str = ""
+    interval: str = ""
+    p: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """All pairs by one metric, and how many of them can be told apart."""
+
+    title: str
+    metric: str
+    labels: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    told: int
+    pairs: int
+    opened: bool
+
+
+def section(comparison: Comparison) -> tuple[Matrix, ...] | None:
+    """A matrix for the metric of the head line and for latency, and closed ones for the others."""
+    quality = metrics_shown(comparison)
+    order = [*quality[:1], LATENCY, *COSTS, *quality[1:]]
+    found = [_matrix(comparison, metric, number < 2) for number, metric in enumerate(order)]
+    return tuple(matrix for matrix in found if matrix.pairs) or None
+
+
+def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
+    labels = tuple(method.label for method in comparison.methods)
+    of_metric = [pair for pair in comparison.pairs if pair.metric == metric]
+    known = {(pair.a, pair.b): pair for pair in (*of_metric, *(pair.turned() for pair in of_metric))}
+    rows = tuple(tuple(_cell(comparison, known.get((a, b)), same=a == b) for b in labels) for a in labels)
+    quality = f"{metric.replace('_', ' ')}, percentage points"
+    title = _COSTS.get(metric, quality)
+    told = sum(differ(comparison, pair.a, pair.b, metric) for pair in of_metric)
+    return Matrix(title, metric, labels, rows, told, len(of_metric), opened)
+
+
+def _cell(comparison: Comparison, pair: Pair | None, *, same: bool) -> Cell:
+    if pair is None:
+        return Cell("") if same else Cell("even", "not measured")
+    form = _times if pair.statistic == RATIO else signed if pair.metric in _COSTS else points
+    return Cell(*_words(comparison, pair), form(pair.value), _interval(pair, form), probability(pair.p_holm))
+
+
+def _words(comparison: Comparison, pair: Pair) -> tuple[str, str]:
+    """The tone and the word: a difference is one only where `verdict.better` tells it, of either side."""
+    less = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
+    good, bad = less if pair.metric in _COSTS else ("better", "worse")
+    if better(comparison, pair.a, pair.b, pair.metric):
+        return "good", good
+    return ("bad", bad) if better(comparison, pair.b, pair.a, pair.metric) else ("even", "no difference told")
+
+
+def _times(ratio: float) -> str:
+    return f"× {short(ratio)}"
+
+
+def _interval(pair: Pair, form: Callable[[float], str]) -> str:
+    return "" if pair.ci95 is None else f"{form(pair.ci95[0])} to {form(pair.ci95[1])}"

@@ -1,0 +1,82 @@
+"""What the figures depend on, and how to make them again. Neither the machine's name nor its folders are in it."""
+
+import json
+from dataclasses import dataclass
+
+from ragindex.llm.offline import called
+from ragindex_eval.format import many, shown, without_folders
+from ragindex_eval.results.model import Comparison
+
+_PARAMETERS = 400  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A method as it was made."""
+
+    label: str
+    name: str
+    params: str
+    parts: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Names and values of what the figures depend on, and the methods."""
+
+    facts: tuple[tuple[str, str], ...]
+    methods: tuple[Made, ...]
+
+
+def section(comparison: Comparison) -> Reproduction:
+    """Everything that is known."""
+    data = comparison.dataset
+    judged = "" if data.judged == data.questions else f", {data.judged:,} with gold"
+    timed = max((method.latency.questions for method in comparison.methods), default=0)
+    facts = {
+        "data": f"{data.name} ({data.format}): {many(data.documents, 'document')}, {many(data.passages, 'passage')}",
+        "questions": f"{data.questions:,}{judged}",
+        "k": ", ".join(map(str, comparison.ks)),
+        "encoder": comparison.encoder,
+        "encoder identity": comparison.encoder_id or "none was used",
+        "language model": called(comparison.llm),
+        **_reader(comparison),
+        "store": comparison.store,
+        "language of the texts": comparison.language,
+        "seed": str(comparison.seed),
+        "latency": f"at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one, after a warm-up"
+        + _taken(comparison),
+        "made with": ", ".join(f"{name} {value}" for name, value in comparison.environment.items()),
+        "fingerprint of the data": data.fingerprint,
+        "fingerprint of all": comparison.fingerprint,
+    }
+    named = tuple((name, shown(without_folders(value), _PARAMETERS)) for name, value in facts.items())
+    return Reproduction(named, tuple(_made(comparison, at) for at in range(len(comparison.methods))))
+
+
+def _taken(comparison: Comparison) -> str:
+    moment = next((method.latency.taken for method in comparison.methods if method.latency.taken), "")
+    return f", taken {moment[:16].replace('T', ' ')} UTC" if moment else ""
+
+
+def _reader(comparison: Comparison) -> dict[str, str]:
+    if comparison.reader is None:
+        return {}
+    how = "estimated" if comparison.reader.estimated else "by the model's own vocabulary"
+    read = f"at most {comparison.reader.tokens:,} tokens ({how}) of what was found"
+    return {"reader": f"{called(comparison.reader.llm)}, from {read}"}
+
+
+def _made(comparison: Comparison, at: int) -> Made:
+    method = comparison.methods[at]
+    params = json.dumps(dict(method.params), ensure_ascii=False, sort_keys=True, default=str)
+    searches = {name: f" ({figures.search})" if figures.search else "" for name, figures in method.parts.items()}
+    parts = ", ".join(f"{name}{search}" for name, search in searches.items())
+    return Made(
+        method.label,
+        method.name,
+        shown(without_folders(params), _PARAMETERS),
+        shown(without_folders(parts), _PARAMETERS),
+        method.fingerprint,
+    )

@@ -1,0 +1,1 @@
+"""eval/ragindex_eval/run"""

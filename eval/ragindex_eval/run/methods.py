@@ -1,0 +1,81 @@
+"""Which methods are compared, and the labels that everything else refers to them by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ragindex.errors import UsageError
+from ragindex.interfaces import IndexingScheme
+from ragindex.plugins import registry
+from ragindex.plugins.registry import Written
+from ragindex.workspace.part_keys import checked
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A scheme under its label. One that was not asked for by name may be left out where something is missing."""
+
+    label: str
+    scheme: IndexingScheme
+    asked_for: bool
+
+
+def chosen(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
+    """The methods as asked for; without any, every registered one that can be made, and why the others cannot.
+
+    A mapping {name, label, params} may set the label. Raises UsageError where two labels are equal.
+    """
+    if methods is None:
+        return _registered()
+    if not methods:
+        raise UsageError("compare needs at least one method. Run: ragindex methods")
+    made = [Method(_label(written), checked(registry.scheme(written)), True) for written in methods]
+    _require_different([method.label for method in made])
+    return made, []
+
+
+def twinned(methods: Sequence[Method], reranker: Written | bool) -> list[Method]:
+    """Each method followed by its twin, the same one reranked: `LABEL + rerank`; none where `reranker` is False.
+
+    True is the default reranker. A method that is reranked already has no twin, nor has one whose twin is there. Raises
+    UsageError as `chosen` does.
+    """
+    if reranker is False:
+        return list(methods)
+    held, found = [method.scheme for method in methods], []
+    for method in methods:
+        base = registry.describe(method.scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
+        params = {"base": base, **({} if reranker is True else {"reranker": reranker})}
+        found.append(method)
+        twin = registry.scheme({"name": "rerank", "params": params})
+        if base["name"] != "rerank" and twin not in held:
+            found.append(Method(f"{method.label} + rerank", twin, method.asked_for))
+    _require_different([method.label for method in found])
+    return found
+
+
+def _require_different(labels: Sequence[str]) -> None:
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UsageError(
+                f"Two methods have the label {label!r}; labels must differ. "
+                f"Write one of them {{name: …, label: …, params: …}} in --config."
+            )
+
+
+def _registered() -> tuple[list[Method], list[str]]:
+    made, left_out = [], []
+    for name in registry.names("schemes"):
+        try:
+            made.append(Method(name, checked(registry.scheme(name)), False))
+        except UsageError as error:  # an extra is missing, a parameter has no default, a plugin is broken
+            left_out.append(f"{name}: {error}")
+    return made, left_out
+
+
+def _label(written: Written) -> str:
+    label = written.get("label") if isinstance(written, Mapping) else None
+    if label is None:
+        return registry.label(registry.create("schemes", written))
+    if not isinstance(label, str) or not label.strip():
+        raise UsageError(f"A method's label must be a text that is not blank. Got {label!r} instead.")
+    return label

@@ -1,0 +1,256 @@
+"""Answers from what methods found, and what they are worth: one task, model and token budget for all of them.
+
+Two bounds are read beside the methods: nothing, which tells what the model knows by itself, and the passages of the
+gold documents, which tell what it makes of all that it needs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from ragindex.accounting import ledger
+from ragindex.canonical import digest
+from ragindex.corpus import Cutting, cut
+from ragindex.interfaces import Retriever
+from ragindex.llm import answer_question
+from ragindex.llm.answer_question import ANSWER, Context, Said
+from ragindex.llm.rules.lexical_overlap import overlaps
+from ragindex.llm.tasks import Failure, Language
+from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.format import many
+from ragindex_eval.metrics import answers as answer_metrics
+from ragindex_eval.metrics import retrieval
+from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, MethodResult
+from ragindex_eval.results.reader_results import ReaderFacts, Reading
+from ragindex_eval.run.ask import answer_all
+from ragindex_eval.stats.tests import with_intervals
+
+NO_PASSAGES, GOLD_PASSAGES = "no-passages", "gold-passages"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What reads: a language model or the rules, over at most `tokens` of what was found.
+
+    Tokens are those of `model`, estimated for "" and for a model whose vocabulary cannot be had.
+    """
+
+    llm: Language
+    tokens: int
+    model: str
+    language: str
+
+    @property
+    def id(self) -> str:
+        """A hash of what answers depend on beside what was found. Raises UsageError for fewer than 1 token."""
+        given = [self.llm.id, ANSWER.version, ANSWER.hash, self.tokens, self.model, self.language]
+        return digest([*given, self.estimated])
+
+    @property
+    def estimated(self) -> bool:
+        """Whether tokens are estimated."""
+        return answer_question.context((), (), self.tokens, self.model).estimated
+
+    def read(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Reading]:
+        """The answer to each question, in order; one that there is none to has `error`.
+
+        Raises as `Language.map` does. What it costs is in the readings, and in the recordings of this context.
+        """
+        seen = [answer_question.context(one.hits, one.notes, self.tokens, self.model) for one in found]
+        asked_of = [
+            answer_question.inputs(query.text, one, self.language) for query, one in zip(queries, seen, strict=True)
+        ]
+        with ledger.attributed(phase="query"), ledger.recording() as asked:
+            said = self.llm.map(ANSWER, asked_of)
+        usage, calls = asked.by_item(), Counter(entry.item for entry in asked.entries if not entry.rule)
+        return [
+            _reading(one, context, usage.get(number, Usage()), calls[number])
+            for number, (one, context) in enumerate(zip(said, seen, strict=True))
+        ]
+
+
+def opened(workspace: Workspace, tokens: int) -> Reader:
+    """The reader of a workspace's language model. Raises UsageError for fewer than 1 token."""
+    made = Reader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
+    answer_question.context((), (), tokens)
+    return made
+
+
+def _reading(said: Said | Failure, seen: Context, usage: Usage, calls: int) -> Reading:
+    if isinstance(said, Failure):
+        return Reading("", False, (), seen.tokens, usage, calls, said.reason)
+    answered = answer_question.answered(said, seen)
+    return Reading(answered.answer, answered.found, tuple(answered.passages.values()), seen.tokens, usage, calls)
+
+
+# ---------------------------------------------------------------- what answers are worth
+
+
+def names(gold: Mapping[str, Gold] | None) -> list[str]:
+    """The measures of answers: EM and F1, with string_EM and ROUGE-L where a question has several accepted answers."""
+    counts = [len(one.answers) for one in (gold or {}).values() if one.answers]
+    return list(answer_metrics.NAMES[: 0 if not counts else 2 if max(counts) == 1 else None])
+
+
+def scores(answers: Sequence[Answer], gold: Mapping[str, Gold] | None) -> Mapping[str, Mapping[str, float]]:
+    """The measures of each question that has accepted answers, by its id; one that was not answered scores 0."""
+    measured, found = names(gold), {}
+    for answer in answers:
+        accepted = gold[answer.query_id].answers if gold and answer.query_id in gold else ()
+        if accepted:
+            values = _measured(answer.reading, accepted)
+            found[answer.query_id] = {name: values[name] for name in measured}
+    return found
+
+
+def with_scores(
+    per_query: Mapping[str, Mapping[str, float]], answers: Sequence[Answer], gold: Mapping[str, Gold] | None
+) -> Mapping[str, Mapping[str, float]]:
+    """The metrics of each question with those of its answer, in the order of the questions."""
+    added = scores(answers, gold)
+    ids = [answer.query_id for answer in answers if answer.query_id in per_query or answer.query_id in added]
+    return {id: {**per_query.get(id, {}), **added.get(id, {})} for id in ids}
+
+
+def _measured(read: Reading | None, accepted: Sequence[str]) -> dict[str, float]:
+    if read is None or read.error is not None:
+        return dict.fromkeys(answer_metrics.NAMES, 0.0)
+    return {
+        "EM": answer_metrics.exact_match(read.answer, accepted),
+        "F1": answer_metrics.f1(read.answer, accepted),
+        "string_EM": answer_metrics.string_exact_match(read.answer, accepted),
+        "ROUGE-L": answer_metrics.rouge_l(read.answer, accepted),
+    }
+
+
+# ---------------------------------------------------------------- the bounds
+
+
+def bounds(
+    reader: Reader, dataset: Dataset, cutting: Cutting | None, k: int, folder: Path, *, fresh: bool = False
+) -> list[MethodResult]:
+    """What the reader answers from nothing, and from the gold documents: over the questions with accepted answers.
+
+    Nothing where no question has any. Answers are kept under `folder`; `fresh` asks again. Raises as `answer_all` does.
+    """
+    gold = dataset.gold or {}
+    queries = [query for query in dataset.queries if query.id in gold and gold[query.id].answers]
+    if not queries:
+        return []
+    wanted = {id for query in queries for id in gold[query.id].doc_ids}
+    documents = {document.id: document for document in dataset.corpus.documents if document.id in wanted}
+    sources: dict[str, Retriever] = {
+        NO_PASSAGES: NoPassages(),
+        GOLD_PASSAGES: GoldPassages(gold, documents, cutting, reader.language),
+    }
+    shape = None if cutting is None else [cutting.size, cutting.overlap]
+    found = []
+    for label, source in sources.items():
+        kept = folder / digest([label, dataset.fingerprint, shape, k, reader.id])
+        if fresh:
+            (kept / "answers.jsonl").unlink(missing_ok=True)
+        found.append(_bound(label, source, queries, k, kept, reader, gold))
+    return found
+
+
+def _bound(
+    label: str,
+    source: Retriever,
+    queries: Sequence[Query],
+    k: int,
+    folder: Path,
+    reader: Reader,
+    gold: Mapping[str, Gold],
+) -> MethodResult:
+    with ledger.attributed(method=label), ledger.recording() as paid:
+        answers = answer_all(source, queries, k, folder / "answers.jsonl", label, reader=reader.read)
+    per_query = scores(answers, gold)
+    return MethodResult(
+        label,
+        label,
+        {},
+        folder.name,
+        {k: answers},
+        per_query,
+        retrieval.means(list(per_query.values())),
+        NOT_TIMED,
+        {},
+        spent=paid.spent,
+    )
+
+
+def with_bounds(
+    comparison: Comparison, workspace: Workspace, dataset: Dataset, reader: Reader, *, fresh: bool = False
+) -> Comparison:
+    """The comparison, whose methods were read, with its reader, the reader's bounds, and what is to be said of them."""
+    read = bounds(reader, dataset, workspace.cutting, comparison.ks[-1], workspace.folder / "runs", fresh=fresh)
+    return replace(
+        comparison,
+        llm=workspace.llm_name,
+        reader=ReaderFacts(workspace.llm_name, reader.tokens, reader.estimated),
+        bounds=tuple(with_intervals(read, dataset.gold, workspace.seed)),
+        notes=(*comparison.notes, *_notes(comparison, read)),
+        fingerprint=digest([comparison.fingerprint, reader.id]),
+    )
+
+
+def _notes(comparison: Comparison, read: Sequence[MethodResult]) -> Iterator[str]:
+    """Which questions have no accepted answers, and which answers are missing."""
+    asked, answerable = len(comparison.queries), len(read[0].final) if read else 0
+    if not answerable:
+        yield "no question has accepted answers: answers were read, and not measured"
+    elif answerable < asked:
+        yield f"EM and F1 are over {answerable:,} of {many(asked, 'question')}: the others have no accepted answers"
+    for method in (*comparison.methods, *read):
+        reasons = [one.reading.error for one in method.final if one.reading and one.reading.error]
+        if reasons:
+            score = "scores" if len(reasons) == 1 else "score"
+            missing = f"{many(len(reasons), 'answer')} could not be read and {score} 0 at EM and F1"
+            yield f"{method.label}: {missing}: {reasons[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class NoPassages:
+    """Finds nothing."""
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """No hits, as many times as there are questions."""
+        return [Retrieval(()) for _ in queries]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldPassages:
+    """Finds the passages of the gold documents: it knows the gold, and is no method.
+
+    The documents take turns, the best graded first, each with the passage of its own that is nearest to the question.
+    """
+
+    gold: Mapping[str, Gold]
+    documents: Mapping[str, Document]
+    cutting: Cutting | None
+    language: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """The first `k` passages for each question."""
+        return [Retrieval(tuple(self._hits(query)[:k])) for query in queries]
+
+    def _hits(self, query: Query) -> list[Hit]:
+        grades = self.gold[query.id].grades
+        ids = sorted((id for id in grades if id in self.documents), key=lambda id: (-grades[id], id))
+        each = [self._nearest_first(query.text, cut(self.documents[id], self.cutting)) for id in ids]
+        turns = [passage for turn in zip_longest(*each) for passage in turn if passage is not None]
+        return [_hit(passage, rank) for rank, passage in enumerate(turns, start=1)]
+
+    def _nearest_first(self, question: str, passages: Sequence[Passage]) -> list[Passage]:
+        near = overlaps(question, [passage.text for passage in passages], self.language)
+        order = sorted(range(len(passages)), key=lambda place: -near[place])
+        return [passages[place] for place in order]
+
+
+def _hit(passage: Passage, rank: int) -> Hit:
+    ids = (passage.id,), (passage.doc_id,)
+    return Hit(passage.id, "passage", *ids, passage.title, passage.text, 1.0 / rank, GOLD_PASSAGES)

@@ -1,0 +1,62 @@
+"""What chance does: the same corpus, encoder and store under several seeds."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from ragindex_eval.results.model import Comparison, Study
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What one figure of one method did over the seeds; `deviation` is the sample standard deviation."""
+
+    label: str
+    metric: str
+    mean: float
+    deviation: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Comparisons that differ in their seeds alone, with the spread of each figure that all of them have."""
+
+    dataset: str
+    encoder: str
+    seeds: tuple[int, ...]
+    spreads: tuple[Spread, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `spread`."""
+        names = ("label", "metric", "mean", "deviation", "least", "most")
+        rows = [{name: getattr(one, name) for name in names} for one in self.spreads]
+        return {"dataset": self.dataset, "encoder": self.encoder, "seeds": list(self.seeds), "figures": rows}
+
+
+def repeated(study: Study) -> tuple[Repeated, ...]:
+    """What was asked with several seeds; empty where nothing was."""
+    groups: dict[tuple[str, str, str], list[Comparison]] = {}
+    for one in study.comparisons:
+        groups.setdefault((one.dataset.fingerprint, one.encoder, one.store), []).append(one)
+    several = [group for group in groups.values() if len({one.seed for one in group}) > 1]
+    return tuple(
+        Repeated(
+            group[0].dataset.name,
+            group[0].encoder,
+            tuple(sorted({one.seed for one in group})),
+            tuple(_spreads(group)),
+        )
+        for group in several
+    )
+
+
+def _spreads(group: Sequence[Comparison]) -> Iterator[Spread]:
+    for first in group[0].methods:
+        same = [method.metrics for one in group for method in one.methods if method.label == first.label]
+        for metric in first.metrics:
+            values = [metrics[metric] for metrics in same if metric in metrics]
+            if len(values) > 1:
+                yield Spread(first.label, metric, fmean(values), stdev(values), min(values), max(values))

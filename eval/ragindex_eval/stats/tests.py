@@ -1,0 +1,206 @@
+"""What the figures of a comparison allow one to say: intervals, paired tests, and the same by kind of question.
+
+Quality is compared over the judged questions, latency over those that both methods answered in the timed sample,
+tokens and money over all. What is compared are means; of latency, which is skewed, geometric means: one question that
+waited for a minute says little of the others, and twice as long is as much for a short one as for a long one.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import regex
+
+from ragindex_eval.data.datasets import Gold
+from ragindex_eval.metrics.retrieval import means
+from ragindex_eval.results.model import COSTS, LATENCY, Breakdown, MethodResult, Pair
+from ragindex_eval.stats import resampling
+from ragindex_eval.stats.resampling import Floats, Interval
+
+_HOPS = regex.compile(r"(\d+)[ -]?hop")
+_MOST_GROUPS = 20  # more kinds than a person can look at are no breakdown
+_SHORTEST = 1e-3  # milliseconds: what no clock tells from nothing has a logarithm all the same
+_PER_PAIR = 50  # resamples a pair at least: after Holm's correction, p can still fall well under 0.05
+
+
+def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | None, seed: int) -> list[MethodResult]:
+    """The methods with their intervals and breakdowns."""
+    judged = list(methods[0].per_query) if methods else []
+    quality = _quality_intervals(methods, judged, seed)
+    groups = _groups({id: gold[id].kind for id in judged} if gold else {})
+    split = [_breakdowns(methods, by, value, ids, seed) for (by, value), ids in groups.items()]
+    return [
+        replace(
+            method,
+            ci95={**quality[number], **_latency_intervals(method, seed), **_cost_intervals(method, seed)},
+            breakdown=tuple(group[number] for group in split),
+        )
+        for number, method in enumerate(methods)
+    ]
+
+
+def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[Pair, ...]:
+    """Every pair of methods by every metric: quality first, costs last; corrected within each metric."""
+    both = list(combinations(range(len(methods)), 2))
+    every = [method.costs() for method in methods]
+    known = [metric for metric in (LATENCY, *COSTS) if any(any(one.get(metric, {}).values()) for one in every)]
+    costs = [pair for metric in known for pair in _corrected(_cost_pairs(methods, both, metric, seed))]
+    return (*_quality_pairs(methods, both, seed), *costs)
+
+
+def hops(kind: str) -> int | None:
+    """The number of hops that a kind of question names, as `2hop` or `3hop1`."""
+    found = _HOPS.search(kind)
+    return int(found[1]) if found else None
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def _quality_intervals(methods: Sequence[MethodResult], ids: Sequence[str], seed: int) -> list[dict[str, Interval]]:
+    """The interval of each metric's mean over the questions `ids`, for each method: all on the same draws."""
+    found: list[dict[str, Interval]] = [{} for _ in methods]
+    for defined, names in _families(methods, ids):
+        if len(defined) < 2:
+            continue
+        values = np.hstack([_table(method, defined, names) for method in methods])
+        intervals = iter([resampling.interval(column) for column in resampling.resampled_means(values, seed).T])
+        for each in found:
+            each |= {name: next(intervals) for name in names}
+    return found
+
+
+def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+    """The metrics by the questions of `ids` that they are defined for: not every question has accepted answers."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in methods[0].metrics if methods else ():
+        found.setdefault(tuple(id for id in ids if name in methods[0].per_query[id]), []).append(name)
+    return [(list(defined), names) for defined, names in found.items()]
+
+
+def _latency_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
+    values = np.array(list(method.latency.per_query.values()))
+    if len(values) < 2:
+        return {}
+    p50, p95 = resampling.percentile_intervals(values, (50, 95), seed)
+    return {f"{LATENCY}_p50": p50, f"{LATENCY}_p95": p95}
+
+
+def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
+    """Those of the means of tokens and money a question."""
+    paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
+    several = {metric: values for metric, values in paid.items() if len(values) > 1 and any(values)}
+    return {
+        metric: resampling.interval(resampling.resampled_means(np.array(values)[:, None], seed)[:, 0])
+        for metric, values in several.items()
+    }
+
+
+def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> Floats:
+    """(questions, metrics)."""
+    return np.array([[method.per_query[id][name] for name in names] for id in ids], dtype=np.float64)
+
+
+def _groups(kinds: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
+    """The questions, given with their kinds, by hops and by kind: where these differ, and tell something."""
+    by_kind = _gathered({id: kind or "other" for id, kind in kinds.items()})
+    by_hops = _gathered({id: "other" if (found := hops(kind)) is None else str(found) for id, kind in kinds.items()})
+    same = sorted(by_hops.values()) == sorted(by_kind.values())
+    return {
+        (by, value): ids
+        for by, groups in {"hops": by_hops, "kind": {} if same else by_kind}.items()
+        if 1 < len(groups) <= _MOST_GROUPS
+        for value, ids in sorted(groups.items())
+    }
+
+
+def _gathered(values: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for id, value in values.items():
+        found.setdefault(value, []).append(id)
+    return found
+
+
+def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str], seed: int) -> list[Breakdown]:
+    """One group of questions, for each method."""
+    intervals = _quality_intervals(methods, ids, seed)
+    return [
+        Breakdown(by, value, len(ids), means([method.per_query[id] for id in ids]), bounds)
+        for method, bounds in zip(methods, intervals, strict=True)
+    ]
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def _quality_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> list[Pair]:
+    if not both or not methods[0].per_query:
+        return []
+    families = _families(methods, list(methods[0].per_query))
+    return [pair for ids, names in families for pair in _family_pairs(methods, both, ids, names, seed)]
+
+
+def _family_pairs(
+    methods: Sequence[MethodResult],
+    both: Sequence[tuple[int, int]],
+    ids: Sequence[str],
+    names: Sequence[str],
+    seed: int,
+) -> list[Pair]:
+    """The pairs by metrics that are defined for the same questions."""
+    values = np.stack([_table(method, ids, names) for method in methods], axis=1)
+    tested = resampling.permutation_tests(values, both, seed, _resamples(len(both)))
+    resampled = resampling.resampled_means(values.reshape(len(ids), -1), seed)
+    resampled = resampled.reshape(len(resampled), len(methods), len(names))
+    found = []
+    for at, name in enumerate(names):
+        of_metric = [
+            _pair(methods, one, other, name, values[:, one, at] - values[:, other, at], float(p), resampled[:, :, at])
+            for (one, other), p in zip(both, tested[:, at], strict=True)
+        ]
+        found += _corrected(of_metric)
+    return found
+
+
+def _cost_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int) -> list[Pair]:
+    """None of a method whose money is not known: no number stands in for it."""
+    found, costs = [], [method.costs() for method in methods]
+    for one, other in both:
+        a, b = costs[one].get(metric, {}), costs[other].get(metric, {})
+        ids = [id for id in a if id in b]
+        if not ids:
+            continue
+        values = np.array([[a[id], b[id]] for id in ids])
+        if metric == LATENCY:
+            values = np.log(np.maximum(values, _SHORTEST))
+        p = resampling.permutation_tests(values[:, :, None], [(0, 1)], seed, _resamples(len(both)))[0, 0]
+        resampled = resampling.resampled_means(values, seed)
+        named = (methods[one], methods[other])
+        found.append(_pair(named, 0, 1, metric, values[:, 0] - values[:, 1], float(p), resampled))
+    return found
+
+
+def _pair(
+    methods: Sequence[MethodResult], one: int, other: int, metric: str, differences: Floats, p: float, resampled: Floats
+) -> Pair:
+    """`resampled` are means by draw and method; of latency all values are logarithms, and their difference a ratio.
+
+    `p_holm` is that of one test, until it is corrected.
+    """
+    value, several = float(differences.mean()), len(differences) > 1
+    bounds = resampling.interval(resampled[:, one] - resampled[:, other]) if several else None
+    if metric == LATENCY:
+        value, bounds = math.exp(value), None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
+    labels = methods[one].label, methods[other].label
+    return Pair(*labels, metric, len(differences), value, bounds, p, p)
+
+
+def _corrected(of_metric: Sequence[Pair]) -> list[Pair]:
+    values = resampling.holm([pair.p for pair in of_metric])
+    return [replace(pair, p_holm=value) for pair, value in zip(of_metric, values, strict=True)]
+
+
+def _resamples(pairs: int) -> int:
+    return max(resampling.RESAMPLES, _PER_PAIR * pairs)

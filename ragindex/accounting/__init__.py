@@ -1,0 +1,1 @@
+"""What work takes: time, tokens, money."""

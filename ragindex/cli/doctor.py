@@ -1,0 +1,90 @@
+"""What is installed, what is missing, and how to install it."""
+
+import importlib.util
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import metadata, version
+
+from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError, RagindexError, UsageError
+from ragindex.plugins import registry
+from ragindex.workspace.part_keys import checked
+
+_EXTRAS = {  # the module that an extra brings, and what needs it
+    "neural": ("sentence_transformers", "encoder sentence-transformers"),
+    "elasticsearch": ("elasticsearch", "store elasticsearch"),
+    "pdf": ("pypdf", "reading .pdf"),
+    "umap": ("umap", "clustering with UMAP"),
+}
+_LOADED: tuple[registry.Group, ...] = ("schemes", "encoders", "stores")
+_LOADED_OF_OTHERS: tuple[registry.Group, ...] = ("parts", "llms", "corpora", "commands")
+_VARIABLES = {
+    "OPENAI_API_KEY": "the key for --encoder openai:NAME",
+    "OPENAI_BASE_URL": "default: https://api.openai.com/v1",
+    "EMBEDDING_API_KEY": "default: OPENAI_API_KEY",
+    "EMBEDDING_BASE_URL": "default: OPENAI_BASE_URL",
+    "ELASTICSEARCH_URL": "the address for --store elasticsearch",
+    "ELASTICSEARCH_API_KEY": "the key for it; or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD",
+    "ELASTICSEARCH_USER": "default: no user",
+    "ELASTICSEARCH_PASSWORD": "the user's",
+    "ELASTICSEARCH_CA_FILE": "the certificate of your own authority; default: the system's",
+    "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
+}
+
+
+def findings() -> list[tuple[str, str, str]]:
+    """What was looked at, its state, and a detail: what it is for, or the line that installs it."""
+    return [
+        ("python", "ok", platform.python_version()),
+        ("ragindex", "ok", version("ragindex")),
+        *(_extra(name) for name in sorted(metadata("ragindex").get_all("Provides-Extra") or []) if name != "dev"),
+        *(_loads(group, name) for group in _LOADED for name in registry.names(group)),
+        *(_loads(*one) for one in _of_others()),
+        *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
+    ]
+
+
+def _extra(name: str) -> tuple[str, str, str]:
+    module, use = _EXTRAS.get(name, (name, ""))
+    there = importlib.util.find_spec(module) is not None
+    return (f"extra {name}", "ok" if there else "missing", f"for {use}" if there else f"for {use}: {_install(name)}")
+
+
+def _install(extra: str) -> str:
+    return f"pip install 'ragindex[{extra}]'"
+
+
+def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
+    what = f"{group.removesuffix('s')} {name}".replace("scheme", "method")
+    try:
+        registry.load(group, name)
+        if group == "schemes":
+            _made(name)
+    except MissingExtraError as error:
+        return (what, "missing", str(error))
+    except RagindexError as error:
+        return (what, "broken", str(error))
+    for extra, (module, use) in _EXTRAS.items():
+        if use == what and importlib.util.find_spec(module) is None:
+            return (what, "missing", _install(extra))
+    return (what, "ok", registry.entry(group, name).value)
+
+
+def _made(name: str) -> None:
+    """Raises BrokenPluginError where a method cannot be made; one that needs a parameter cannot be tried."""
+    try:
+        checked(registry.scheme(name))
+    except (BrokenPluginError, NameTakenError):
+        raise
+    except UsageError:
+        return
+
+
+def _of_others() -> Iterator[tuple[registry.Group, str]]:
+    """What else is installed and not ours."""
+    return (
+        (group, name)
+        for group in _LOADED_OF_OTHERS
+        for name in registry.names(group)
+        if not registry.is_ours(group, name)
+    )

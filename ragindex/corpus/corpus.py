@@ -1,0 +1,131 @@
+"""Gathering documents into a corpus: ids, repeats, and what may stand in a document."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from ragindex.canonical import digest
+from ragindex.corpus.json_reader import Item, Problems, shown
+from ragindex.errors import DataError
+from ragindex.types import NO_METADATA, Document, Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Documents read from one place.
+
+    `repeats` counts further copies of documents that came without ids; `skipped` says what was left out and why;
+    `ignored` counts the files of a folder that no reader takes, by suffix. With `whole`, as in benchmark formats, a
+    document is a passage; documents of one's own are cut. `root` is what was read, in full: the folder that ids are
+    relative to, the file of a data set, the name of a made corpus; "" where a program made the documents. Of a folder
+    with `only`, that file alone was read.
+    """
+
+    name: str
+    format: str
+    documents: tuple[Document, ...]
+    repeats: int
+    skipped: tuple[str, ...]
+    whole: bool
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    root: str = ""
+    only: str = ""
+
+    @property
+    def cutting(self) -> Literal["default"] | None:
+        """How a workspace cuts these documents into passages, where nothing else is asked for; None: not at all."""
+        return None if self.whole else "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A document as it was read, before it is known whether it has an id: `id` is the given one."""
+
+    id: str | None
+    title: str
+    text: str
+    metadata: Metadata
+    item: Item
+
+
+Gathered: TypeAlias = tuple[tuple[Document, ...], int]
+
+
+def content_id(title: str, text: str) -> str:
+    """The id of a document that came without one: 16 hexadecimal digits of a hash of title and text."""
+    return digest([title, text])
+
+
+def gather(given: Iterable[Given], problems: Problems) -> Gathered:
+    """The documents and the number of repeats. A given id that comes twice is an error."""
+    kept: dict[str, Document] = {}
+    hashed: set[str] = set()
+    repeats = 0
+
+    def add(one: Given) -> None:
+        nonlocal repeats
+        if not one.title.strip() and not one.text.strip():
+            raise one.item.error("a title or a text", "a document with neither")
+        id = content_id(one.title, one.text) if one.id is None else one.id
+        if one.id is None and id in hashed:
+            repeats += 1
+        elif id in kept:
+            raise one.item.error("each document id once", f"the id {id!r} a second time")
+        else:
+            kept[id] = Document(id, one.title, one.text, one.metadata)
+            hashed.update([id] if one.id is None else [])
+
+    for _ in problems.each(add, given):
+        pass
+    return tuple(kept.values()), repeats
+
+
+def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gathered:
+    """Raises DataError for an empty corpus."""
+    if not gathered[0]:
+        found = f"none that can be read; {problems.sentences[0]}" if problems.sentences else "none"
+        raise DataError("at least one document", found.removesuffix("."), path=path)
+    return gathered
+
+
+def given_id(item: Item) -> str | None:
+    """The string or whole number under `_id` or `id`."""
+    key = "_id" if "_id" in item.fields else "id"
+    value = item.fields.get(key)
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    id = item.unicode(value, f"a string under {key!r}")
+    if not id.strip():
+        raise item.error(f"an id under {key!r}", "an empty one")
+    return id
+
+
+def metadata_of(item: Item, *others: str) -> Metadata:
+    """What stands under `metadata`, together with the keys `others`; numbers must be finite."""
+    metadata = dict(item.within(item.fields.get("metadata") or {}, "'metadata'").fields)
+    for key in others:
+        if key in metadata:
+            raise item.error("each metadata key once", f"{key!r} both inside and beside 'metadata'")
+        metadata[key] = item.fields[key]
+    for value in _leaves(metadata):
+        if isinstance(value, str):
+            item.unicode(value, "metadata")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise item.error("finite numbers in metadata", shown(value))
+    return metadata or NO_METADATA
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield key
+            yield from _leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield value

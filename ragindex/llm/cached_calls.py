@@ -1,0 +1,178 @@
+"""One call of a language model: kept from before, or paid for within limits and budget. Booked in any case."""
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from random import Random
+from typing import Any
+
+from ragindex.accounting import ledger
+from ragindex.errors import LanguageError, ServiceError
+from ragindex.http import Billed, Trouble, TroubleError, retrying
+from ragindex.llm import tokens
+from ragindex.llm.budget import set_aside
+from ragindex.llm.cache import Answer, Origin
+from ragindex.llm.chat_parameters import ChatParameters
+from ragindex.llm.openai_chat import HINT, Chat, Reply, Request
+from ragindex.llm.rate_limits import Limits
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Message, Task
+
+_CAUTION = 1.2  # an estimate of tokens may be this much too low before a call goes over what was set aside for it
+
+
+class Calls:
+    """The calls of one model, with the parameters `given`. Thread-safe."""
+
+    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: Setting) -> None:
+        if setting.budget is not None:
+            setting.prices.require(chat.model)
+        self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
+        self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
+
+    def answer(self, task: Task[Any], request: Request, unwanted: Sequence[Answer] = ()) -> tuple[Answer, bool]:
+        """The answer to a request, and whether it was kept from before.
+
+        A kept one that is `unwanted` is replaced, once by all who do not want it.
+        """
+        start, cache = time.perf_counter(), self._setting.cache
+        key = self._key(task, request)
+        with cache.claimed(key):
+            kept = None if (found := cache.get(key)) in unwanted else found
+            if kept is None:
+                return self._pay(task, request, key, start), False
+        self._book(task, kept, time.perf_counter() - start, replayed=True)
+        return kept, True
+
+    def _book(self, task: Task[Any], answer: Answer, now: float, *, replayed: bool = False) -> float:
+        """Record an answer that took `now` seconds here; its money, as far as is known."""
+        money = answer.money
+        if money is None:
+            money = self._money(answer.input_tokens, answer.cached_tokens, answer.output_tokens)
+        entry = ledger.Entry(
+            task.name,
+            self._chat.model,
+            input_tokens=answer.input_tokens,
+            cached_tokens=answer.cached_tokens,
+            output_tokens=answer.output_tokens,
+            estimated=answer.estimated,
+            money=money,
+            seconds=answer.seconds,
+            replayed=replayed,
+        )
+        ledger.book(entry, now)
+        return money or 0.0
+
+    def _key(self, task: Task[Any], request: Request) -> str:
+        """Everything the answer depends on; not how the endpoint wants to be asked, as a replay asks nobody."""
+        chat = self._chat
+        whole = {
+            "task": [task.name, task.version, task.hash],
+            "model": [chat.provider, chat.model, chat.base_url],
+            "parameters": dict(chat.parameters),
+            "request": asdict(request),
+            "hint": HINT,
+        }
+        text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _pay(self, task: Task[Any], request: Request, key: str, start: float) -> Answer:
+        answer = self._answer(task, request, start)
+        origin = Origin(task.name, task.version, self._chat.provider, self._chat.model, self._chat.base_url)
+        self._setting.cache.put(key, origin, answer)
+        return answer
+
+    def _needed(self, request: Request) -> int:
+        """Input tokens, on the safe side; only where somebody asks for them."""
+        if self._setting.budget is None and self._given.tokens_per_minute is None:
+            return 0
+        messages = request.messages if request.hinted else (*request.messages, Message("user", HINT + request.schema))
+        count = tokens.in_messages(messages, self._chat.model)
+        return round(count.tokens * _CAUTION) if count.estimated else count.tokens
+
+    def _answer(self, task: Task[Any], request: Request, start: float) -> Answer:
+        """A paid answer. Each attempt is booked that was answered, money set aside for it before it is sent."""
+        needed = self._needed(request)
+        most = self._money(needed, 0, request.max_tokens)
+
+        def attempt() -> Answer:
+            with set_aside(self._setting.budget, most) as booking:
+                try:
+                    with self._limits.slot(needed + request.max_tokens) as used:
+                        reply = self._chat.send(request)
+                        if reply.input_tokens is not None and reply.output_tokens is not None:
+                            used(reply.input_tokens + reply.output_tokens)
+                except TroubleError as error:
+                    if error.billed is not None:
+                        booking.pay(self._book(task, self._unusable(error.billed), 0.0))
+                    raise
+                answer = self._counted(request, reply)
+                booking.pay(self._book(task, answer, time.perf_counter() - start))
+            return answer
+
+        def wait(trouble: Trouble, seconds: float) -> None:
+            ledger.count(task.name, "sent again")
+            if trouble.status == 429 and trouble.retry_after is not None:
+                self._limits.close(trouble.retry_after)
+            self._limits.wait(seconds)
+
+        try:
+            return retrying(attempt, self._given.retries, self._rng, wait)
+        except TroubleError as error:
+            trouble = error.trouble
+        raise self._failure(task, trouble)
+
+    def _failure(self, task: Task[Any], trouble: Trouble) -> ServiceError:
+        """A LanguageError where other inputs may fare better, else a ServiceError."""
+        who = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
+        if trouble.refuses_key:
+            return ServiceError(f"{who} refuses the key, {trouble}. Check {self._given.key_variable}.")
+        if trouble.knows_no_such:
+            return ServiceError(f"{who} knows no such model or address, {trouble}. Check --llm and OPENAI_BASE_URL.")
+        if trouble.out_of_quota:
+            return ServiceError(f"{who} gives no more until the account is topped up, {trouble}.")
+        tries = self._given.retries + 1
+        if trouble.away:
+            return ServiceError(f"{who} cannot be reached in {tries} tries; {trouble}. Check OPENAI_BASE_URL.")
+        if trouble.passes:
+            ledger.count(task.name, "unreachable")
+            return LanguageError(f"{task.name}: {who} gave no answer in {tries} tries; {trouble}.", "unreachable")
+        if trouble.asks_to_wait:
+            return ServiceError(f"{who} asks to come back in {trouble.retry_after:.0f} seconds, {trouble}.")
+        kind = "refusal" if "content_filter" in trouble.code else "rejected"
+        ledger.count(task.name, kind)
+        return LanguageError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
+
+    def _unusable(self, billed: Billed) -> Answer:
+        """What was paid for and is no answer."""
+        read, cached, written = billed.input_tokens, billed.cached_tokens, billed.output_tokens
+        money = self._money(read, cached, written)
+        return Answer("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
+
+    def _counted(self, request: Request, reply: Reply) -> Answer:
+        """The reply with its tokens and money; what the server did not count is counted here."""
+        model, read, written, estimated = self._chat.model, reply.input_tokens, reply.output_tokens, False
+        if read is None:
+            count = tokens.in_messages(request.messages, model)
+            read, estimated = count.tokens, count.estimated
+        if written is None:
+            count = tokens.in_text(reply.text, model)
+            written, estimated = count.tokens, estimated or count.estimated
+        return Answer(
+            text=reply.text,
+            finish=reply.finish,
+            refusal=reply.refusal,
+            structure=reply.structure,
+            input_tokens=read,
+            cached_tokens=reply.cached_tokens,
+            output_tokens=written,
+            estimated=estimated,
+            money=self._money(read, reply.cached_tokens, written),
+            seconds=reply.seconds,
+            at=time.time(),
+        )
+
+    def _money(self, read: int, cached: int, written: int) -> float | None:
+        return self._setting.prices.money(self._chat.model, read, cached, written)

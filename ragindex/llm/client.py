@@ -1,0 +1,126 @@
+"""Doing tasks with a language model: one conversation an input, many inputs at once."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ragindex.accounting import ledger
+from ragindex.canonical import digest
+from ragindex.errors import LanguageError
+from ragindex.llm.cache import Answer
+from ragindex.llm.cached_calls import Calls
+from ragindex.llm.chat_parameters import ChatParameters
+from ragindex.llm.openai_chat import HINT, Chat, Request
+from ragindex.llm.parallel import in_threads
+from ragindex.llm.parse_output import UnusableError, read_json
+from ragindex.llm.rate_limits import Limits
+from ragindex.llm.schema import schema_text
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Failure, Message, Output, Task, render
+
+_LONGEST_SHOWN = 4000  # characters of an unusable answer that the model is shown again
+
+
+class ModelLanguage:
+    """A Language that asks a model. Thread-safe."""
+
+    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: Setting) -> None:
+        self._chat, self._given = chat, given
+        self._calls = Calls(chat, limits, given, setting)
+
+    @property
+    def id(self) -> str:
+        """Provider, model, and a hash of the address and of all parameters that answers depend on."""
+        chat, caps = self._chat, [self._given.max_tokens, self._given.reasoning_tokens]
+        return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps])[:8]}"
+
+    def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
+        """The answer to one input, asked twice where the first cannot be used. Raises as `Language.run` says."""
+        request = self._request(task, inputs, repeat)
+        output, kept = self._converse(task, request)
+        if isinstance(output, UnusableError) and again and kept:
+            output, _ = self._converse(task, request, unwanted=kept)
+        if not isinstance(output, UnusableError):
+            return output
+        ledger.count(task.name, "failed")
+        raise LanguageError(f"{task.name}: {self._chat.model} gave no usable answer: {output.reason}.", output.kind)
+
+    def map(
+        self,
+        task: Task[Output],
+        many: Iterable[Mapping[str, Any]],
+        *,
+        repeat: int = 0,
+        again: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Output | Failure]:
+        """`run` for each input, as many at once as the endpoint may be asked. Raises as `Language.map` says."""
+
+        def one(inputs: Mapping[str, Any]) -> Output:
+            return self.run(task, inputs, repeat=repeat, again=again)
+
+        return in_threads(one, task.name, many, self._given.concurrency, progress)
+
+    def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> Request:
+        limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
+        messages, plain = tuple(render(task, inputs)), task.read is not None
+        return Request(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
+
+    def _converse(
+        self, task: Task[Output], request: Request, unwanted: Sequence[Answer] = ()
+    ) -> tuple[Output | UnusableError, list[Answer]]:
+        """What comes of one question and, where the answer cannot be used, one more; and which answers were kept."""
+        answer, replayed = self._calls.answer(task, request, unwanted)
+        kept = [answer] if replayed else []
+        output = _read(task, answer)
+        if not isinstance(output, UnusableError) or output.kind == "refusal":
+            return output, kept
+        ledger.count(task.name, "asked again")
+        answer, replayed = self._calls.answer(task, _corrected(request, answer, output), unwanted)
+        return _read(task, answer), [*kept, answer] if replayed else kept
+
+
+def _read(task: Task[Output], answer: Answer) -> Output | UnusableError:
+    try:
+        output, stage = _usable(task, answer)
+    except UnusableError as error:
+        ledger.count(task.name, error.kind)
+        return error
+    ledger.count(task.name, stage)
+    return output
+
+
+def _usable(task: Task[Output], answer: Answer) -> tuple[Output, str]:
+    """The output and how it was read. Raises UnusableError."""
+    cut = answer.finish == "length"
+    if answer.refusal or answer.finish == "content_filter":
+        raise UnusableError("refusal", f"it refuses: {answer.refusal[:200] or 'its content filter stopped it'}")
+    if not answer.text.strip() and not cut:
+        raise UnusableError("empty", "it is empty")
+    plain = answer.structure == "text" and task.read is not None
+    try:
+        return read_json(answer.text, task.output, tolerant=not plain and not cut)
+    except UnusableError as error:
+        if cut:
+            reason = f"it was cut off after {answer.output_tokens} tokens; more max_tokens or reasoning_tokens may help"
+            raise UnusableError("truncated", reason) from None
+        if not plain or task.read is None:
+            raise UnusableError(error.kind, error.reason) from None
+    try:
+        return task.read(answer.text), "read"
+    except ValueError as error:
+        raise UnusableError("malformed", str(error)[:500]) from None
+
+
+def _corrected(request: Request, answer: Answer, error: UnusableError) -> Request:
+    """The request once more: with twice the room where the answer was cut off, else showing what was wrong with it."""
+    if error.kind == "truncated":
+        return replace(request, max_tokens=2 * request.max_tokens)
+    form = "in the form asked for" if answer.structure == "text" and request.plain else f"again. {HINT}{request.schema}"
+    note = f"Your answer cannot be used: {error.reason}. Answer {form}"
+    hinted = replace(request, hinted=True)
+    if error.kind == "empty":
+        *others, last = request.messages
+        return replace(hinted, messages=(*others, Message("user", f"{last.content}\n\n{note}")))
+    shown = Message("assistant", answer.text[:_LONGEST_SHOWN])
+    return replace(hinted, messages=(*request.messages, shown, Message("user", note)))

@@ -1,0 +1,106 @@
+"""Kept calls as JSON Lines, so that a study can be handed on and replayed for nothing."""
+
+import json
+import os
+import sqlite3
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragindex import durable_files
+from ragindex.errors import DataError
+from ragindex.llm.cache import COLUMNS, Cache, Row, whole
+
+_BATCH = 1000
+
+
+class _Row(BaseModel):
+    """One call, as `COLUMNS` has it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    task: str
+    version: int
+    provider: str
+    model: str
+    base_url: str
+    text: str
+    finish: str
+    refusal: str
+    structure: str
+    input_tokens: int = Field(ge=0)
+    cached_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+    estimated: bool
+    money: float | None
+    seconds: float = Field(ge=0)
+    at: float
+
+
+def export_calls(cache: Cache, path: Path) -> int:
+    """Write every kept call that is whole to `path`, a line each, ordered by key; how many.
+
+    A file that is there is replaced in one step, when the new one is whole. Raises StoreError and DataError.
+    """
+    query = f"SELECT {', '.join((*COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
+    written, last = 0, ""
+    own = [Path(f"{os.path.realpath(cache.path)}{end}") for end in ("", "-wal", "-shm", ".claims", ".lock")]
+    if path.exists() and any(file.exists() and file.samefile(path) for file in own):
+        raise DataError("a file beside the call cache", "a file of the call cache itself", path=path)
+    try:
+        with _replaced(path) as file:
+            while True:
+                with cache.connection() as connection:  # let go between batches: others may be at work
+                    rows = connection.execute(query, (last,)).fetchall()
+                    if rows and not (isinstance(rows[-1][0], str) and rows[-1][0] > last):
+                        raise sqlite3.DatabaseError("its keys are not in order")  # it would be read for ever
+                if not rows:
+                    return written
+                held = [row for kept in rows if (row := whole(kept)) is not None]
+                for row in held:
+                    named = dict(zip(COLUMNS, row, strict=True)) | {"estimated": bool(row[COLUMNS.index("estimated")])}
+                    file.write(json.dumps(named, ensure_ascii=False).encode("utf-8") + b"\n")
+                written, last = written + len(held), rows[-1][0]
+    except OSError as error:
+        raise DataError("a file that can be written", str(error), path=path) from error
+
+
+def _replaced(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """The file to write to; a pipe or a terminal is no file that could be replaced."""
+    if path.exists() and not path.is_file():
+        return path.open("wb")
+    return durable_files.replacing(Path(os.path.realpath(path)))
+
+
+def import_calls(cache: Cache, path: Path) -> int:
+    """Add the calls of an export that are not kept yet; how many. Raises DataError with the line, StoreError.
+
+    Lines before a broken one are kept.
+    """
+    added, number = 0, 0
+    batch: list[Row] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    batch.append(_row(line, path, number))
+                if len(batch) == _BATCH:
+                    added, batch = added + cache.add(batch), []
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError("JSON Lines in UTF-8", str(error), path=path) from error
+    finally:
+        added += cache.add(batch) if batch else 0
+    return added
+
+
+def _row(line: str, path: Path, number: int) -> Row:
+    try:
+        row = _Row.model_validate_json(line)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the line'}"
+        raise DataError("a call as an export has it", found, path=path, line=number) from None
+    return tuple(getattr(row, name) for name in COLUMNS)

@@ -1,0 +1,240 @@
+"""Language models at any endpoint that speaks OpenAI's chat protocol."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import JsonValue
+
+from ragindex.errors import UsageError
+from ragindex.http import Billed, Trouble, TroubleError, asked, client, redacted, secret, without_credentials
+from ragindex.llm.chat_parameters import ChatParameters
+from ragindex.llm.endpoint_features import Accepted, Structure, memory, stepped_down
+from ragindex.llm.schema import closed
+from ragindex.llm.tasks import Message
+from ragindex.redaction import secrets_in
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+_LONGEST_NAME = 64
+_LONGEST_SHOWN = 120
+_LONGEST_MESSAGE = 500
+_SHORTEST_SECRET = 16  # characters: shorter ones are placeholders ("none"), and words of answers
+_log = logging.getLogger(__name__)
+HINT = "Answer with one JSON object, and nothing else, that fits this JSON schema:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question: messages, the schema of the answer and at most how many tokens it may have.
+
+    A `plain` one needs no JSON where the endpoint knows none; the messages of a `hinted` one hold the schema already.
+    """
+
+    task: str
+    messages: tuple[Message, ...]
+    schema: str
+    max_tokens: int
+    plain: bool = False
+    hinted: bool = False
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, in `seconds`; tokens are None where the server did not count them, or not credibly."""
+
+    text: str
+    finish: str
+    refusal: str
+    structure: Structure
+    input_tokens: int | None
+    cached_tokens: int
+    output_tokens: int | None
+    seconds: float
+
+
+class Chat(Protocol):
+    """A client of one model at one address. Thread-safe."""
+
+    provider: str
+    model: str
+    base_url: str
+
+    @property
+    def parameters(self) -> Mapping[str, JsonValue]:
+        """All else that answers depend on."""
+        ...
+
+    def send(self, request: Request) -> Reply:
+        """Ask once. Raises TroubleError."""
+        ...
+
+
+class OpenAIChat:
+    """A client that sends each request once, in the form that the endpoint was found to accept.
+
+    No key is needed before the first request, so kept calls are replayed without one.
+    """
+
+    provider = "openai"
+
+    def __init__(self, parameters: ChatParameters, base_url: str, workspace: Path | None = None) -> None:
+        self._parameters, self._address, self._workspace = parameters, base_url, workspace
+        self.model, self.base_url = parameters.model, without_credentials(base_url)
+        first: Structure = "schema" if parameters.structure == "auto" else parameters.structure
+        self._memory = memory(self.base_url, self.model, first)
+        self._opened: OpenAI | None = None
+        self._lock = Lock()
+
+    @property
+    def parameters(self) -> Mapping[str, JsonValue]:
+        """Temperature, seed, structure and extra parameters."""
+        return self._parameters.model_dump(mode="json", include={"temperature", "seed", "structure", "extra"})
+
+    @cached_property
+    def _key(self) -> str:
+        name = self._parameters.key_variable
+        key = secret([name], self._workspace)
+        if key is None:
+            raise UsageError(
+                f"openai:{self.model} needs a key: set {name}, or {name}_FILE to a file outside the workspace. "
+                "An endpoint that asks for none takes any word."
+            )
+        return key
+
+    @property
+    def _client(self) -> "OpenAI":
+        with self._lock:  # making one takes a while, and many threads want the first
+            if self._opened is None:
+                self._opened = client(self._address, self._key, self._parameters.timeout)
+            return self._opened
+
+    def send(self, request: Request) -> Reply:
+        """One answered request, after those that were refused for their form. Raises TroubleError, UsageError."""
+        accepted = self._memory.of(request.schema)
+        while True:
+            start = time.perf_counter()
+            try:
+                body = asked(lambda: self._post(request, accepted), self._key)  # noqa: B023  # called at once
+            except TroubleError as error:
+                proven = accepted.structure in self._memory.proven
+                fixed = self._parameters.structure != "auto"
+                lower = stepped_down(accepted, error.trouble, fixed, proven)
+                if lower is None:
+                    raise
+                accepted = lower
+                continue
+            seconds = time.perf_counter() - start
+            reply = read_reply(body, accepted.structure, seconds, self._hidden)
+            if self._memory.learn(request.schema, accepted):
+                _log.warning("openai:%s at %s is asked %s, as it accepts no more", self.model, self.base_url, accepted)
+            return reply
+
+    def _hidden(self, text: str) -> str:
+        secrets = (self._key, *secrets_in(self._address))
+        return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+
+    def _post(self, request: Request, accepted: Accepted) -> str:
+        response = self._client.chat.completions.with_raw_response.create(
+            model=self.model,
+            messages=[],  # those of the body replace it, and need not be walked through first
+            extra_body=self._written(request, accepted),
+        )
+        return response.http_response.text
+
+    def _written(self, request: Request, accepted: Accepted) -> dict[str, Any]:
+        given = self._parameters
+        seed = None if given.seed is None else given.seed + request.repeat
+        optional = {"temperature": given.temperature, "seed": seed}
+        kept = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
+        structure = _response_format(request, accepted.structure)
+        messages = [{"role": message.role, "content": message.content} for message in _messages(request, accepted)]
+        return {"messages": messages, accepted.limit: request.max_tokens, **kept, **structure, **given.extra}
+
+
+def _response_format(request: Request, structure: Structure) -> dict[str, Any]:
+    if structure == "text":
+        return {}
+    if structure == "json":
+        return {"response_format": {"type": "json_object"}}
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in request.task)
+    schema = {"name": name[:_LONGEST_NAME], "schema": json.loads(request.schema), "strict": closed(request.schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def _messages(request: Request, accepted: Accepted) -> list[Message]:
+    messages = list(request.messages)
+    if accepted.structure != "schema" and not request.hinted and not (request.plain and accepted.structure == "text"):
+        messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{HINT}{request.schema}")
+    if "system" in accepted.left_out and messages[0].role == "system" and len(messages) > 1:
+        system, first, *rest = messages
+        messages = [replace(first, content=f"{system.content}\n\n{first.content}"), *rest]
+    return messages
+
+
+# ---------------------------------------------------------------- what the server answered
+
+
+def read_reply(body: str, structure: Structure, seconds: float, hidden: Callable[[str], str]) -> Reply:
+    """A chat completion, each text of it as `hidden` shows it. Raises TroubleError, which passes, for anything else."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        raise TroubleError(Trouble(f"expected JSON, got {hidden(body)[:_LONGEST_SHOWN]!r}")) from None
+    said = parsed if isinstance(parsed, Mapping) else {}
+    usage = said.get("usage")
+    billed = _billed(usage if isinstance(usage, Mapping) else {})
+    choices = said.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        raise TroubleError(_error_inside(said, hidden(body), hidden), billed if billed.input_tokens else None)
+    text = hidden(_text(message.get("content")))
+    counts = usage if isinstance(usage, Mapping) else {}
+    return Reply(
+        text=text,
+        finish=hidden(str(choice.get("finish_reason") or "")),
+        refusal=hidden(_text(message.get("refusal"))),
+        structure=structure,
+        input_tokens=billed.input_tokens or None,
+        cached_tokens=billed.cached_tokens,
+        output_tokens=_count(counts.get("completion_tokens"), 1 if text else 0),
+        seconds=seconds,
+    )
+
+
+def _billed(counts: Mapping[str, Any]) -> Billed:
+    """What the server counted; 0 where it did not, or not credibly."""
+    details = counts.get("prompt_tokens_details")
+    read = _count(counts.get("prompt_tokens"), 1) or 0
+    cached = _count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
+    return Billed(read, min(cached or 0, read), _count(counts.get("completion_tokens"), 0) or 0)
+
+
+def _error_inside(said: Mapping[str, Any], body: str, hidden: Callable[[str], str]) -> Trouble:
+    """Some endpoints send their errors as answers."""
+    error = said.get("error")
+    if not isinstance(error, Mapping):
+        return Trouble(f"expected choices with a message, got {body[:_LONGEST_SHOWN]!r}")
+    code = error.get("code")
+    message = hidden(str(error.get("message")))[:_LONGEST_MESSAGE]
+    return Trouble(message, code if isinstance(code, int) else None, hidden(str(code or "")))
+
+
+def _text(content: Any) -> str:
+    """A text, also where it comes in parts."""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _count(value: Any, least: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None

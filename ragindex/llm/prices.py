@@ -1,0 +1,91 @@
+"""What tokens cost: data that anybody may edit, never a guess."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragindex.errors import DataError, UsageError
+from ragindex.plugins.strict_models import Strict
+
+VARIABLE = "RAGINDEX_PRICES"
+_BUILT_IN = Path(__file__).with_name("prices.yaml")
+
+
+class Price(Strict):
+    """US dollars for a million tokens; `cached` is input that the service had cached, like input where not given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    input: float = Field(ge=0)
+    cached: float | None = Field(default=None, ge=0)
+    output: float = Field(ge=0)
+    as_of: date | None = None
+    source: str = ""
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    models: dict[str, Price]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices by the model's name as it is asked for."""
+
+    models: Mapping[str, Price]
+
+    def money(self, model: str, input_tokens: int, cached_tokens: int, output_tokens: int) -> float | None:
+        """US dollars; None for a model without a price. `cached_tokens` are among the input tokens."""
+        price = self.models.get(model)
+        if price is None:
+            return None
+        cached = price.input if price.cached is None else price.cached
+        fresh = input_tokens - cached_tokens
+        return (fresh * price.input + cached_tokens * cached + output_tokens * price.output) / 1e6
+
+    def require(self, model: str) -> None:
+        """Raises UsageError with the line to add where the model has no price."""
+        missing = self.missing(model)
+        if missing is not None:
+            raise UsageError(missing)
+
+    def missing(self, model: str) -> str | None:
+        """What to say of a model without a price, and the line to add; None for one that has a price."""
+        if model in self.models:
+            return None
+        own = os.environ.get(VARIABLE)
+        where = own or f"a file named in {VARIABLE}"
+        name = model if model.replace("-", "").replace(".", "").replace("/", "").isalnum() else json.dumps(model)
+        return (
+            f"A budget needs the price of {model}, which is not listed. Add to {where}, in dollars for a million "
+            f"tokens, under the line 'models:' this one: '  {name}: {{input: 0.00, cached: 0.00, output: 0.00}}'"
+        )
+
+
+def load(path: Path | None = None) -> Prices:
+    """The prices that come with ragindex under those of `path` or of the file that RAGINDEX_PRICES names.
+
+    Raises DataError where that file is not like ours.
+    """
+    named = os.environ.get(VARIABLE, "").strip()
+    own = path or (Path(named).expanduser() if named else None)
+    return Prices({**_read(_BUILT_IN), **(_read(own) if own else {})})
+
+
+def _read(path: Path) -> dict[str, Price]:
+    expected = "'models:' and under it lines like 'NAME: {input: 0.15, cached: 0.075, output: 0.60}'"
+    try:
+        return _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).models
+    except ValidationError as error:
+        problem = error.errors()[0]
+        found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the top'}"
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        found = " ".join(str(error).split())
+    raise DataError(expected, found, path=path)

@@ -1,0 +1,178 @@
+"""Answers taken from the passages: a name, a date, a number, yes or no, by what the question asks for."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import regex
+
+from ragindex.llm.rules.extracting import Extraction, extract
+from ragindex.llm.rules.lexical_overlap import nearest_triples, overlaps
+from ragindex.llm.rules.mentions import Mention, mentions
+from ragindex.llm.rules.sentences import LONGEST_TEXT
+from ragindex.llm.rules.subjects import like_a_person
+from ragindex.llm.rules.words import AUXILIARIES
+from ragindex.text_analysis import analyse
+from ragindex.types import Triple
+
+Asked = Literal["person", "date", "year", "place", "number", "yes or no", "choice", "name"]
+
+LONGEST_ANSWER = 6
+"""Words of an answer."""
+
+_MOST_PASSAGES = 50
+_BEST_SENTENCES = 8
+_WINDOW = 60
+_COVERED = 0.6
+
+_FIRST_WORD = regex.compile(r"\p{L}+")
+_PATTERNS: tuple[tuple[str, Asked], ...] = (
+    (r"\b(?:which|what|in what|in which) (?:year|decade|century)\b", "year"),
+    (r"\bwhen\b|\bwh(?:at|ich) (?:date|day|month)\b", "date"),
+    (r"\bhow (?:many|much|old|long|tall|far|high|large|big|deep)\b|\bwhat (?:number|percentage)\b", "number"),
+    (r"\bwh(?:o|om|ose)\b", "person"),
+    (r"\bwhere\b|\bwh(?:at|ich) (?:city|town|country|county|state|place|village|region|continent)\b", "place"),
+)
+_KINDS = tuple((regex.compile(pattern, regex.IGNORECASE), kind) for pattern, kind in _PATTERNS)
+_CHOICE = regex.compile(
+    r"(?:^|[,:?]|\b(?:between|is|was|did|has|first|older|younger)\b)\s*(\p{Lu}[^,?]{1,80}?),? or (\p{Lu}[^,?]{1,80})\?"
+)
+_YEAR = regex.compile(r"(?<!\d)(?:1\d{3}|20\d\d)(?!\d)")
+_PLACED = regex.compile(r"\b(?:in|at|near|from|to|of|around)(?: the)? $")
+_NOT = regex.compile(r"\b(?:not|never|no longer|neither)\b|n't\b", regex.IGNORECASE)
+
+
+def answer(question: str, passages: Sequence[tuple[str, str]], language: str = "english") -> str:
+    """The answer that the passages, as (title, text), seem to hold: at most six words; "" where nothing fits.
+
+    The sentences that share most with the question are looked through for what it asks: a person, a place, a date, a
+    number or another name that the question does not hold. A question for yes or no is answered by whether one sentence
+    holds nearly all that it says. Pronouns are resolved first. At most 50 passages and LONGEST_TEXT
+    characters are read.
+    """
+    read = [_extracted(title, text) for title, text in _first(passages)]
+    texts = list(dict.fromkeys(one.text for extraction in read for one in extraction.propositions))
+    scores = overlaps(question, texts, language)
+    order = sorted(range(len(texts)), key=lambda place: -scores[place])[:_BEST_SENTENCES]
+    best = [(texts[place], scores[place]) for place in order if scores[place] > 0]
+    if not best:
+        return ""
+    kind = asked(question)
+    if kind == "yes or no":
+        return _yes_or_no(question, best[0][0], language)
+    if kind == "choice":
+        return _choice(question, best)
+    found = _best_candidate(question, kind, best, language)
+    triples = [triple for extraction in read for triple in extraction.triples]
+    return _short(found or (_from_triples(question, triples, language) if kind in ("name", "person", "place") else ""))
+
+
+@lru_cache(maxsize=1024)
+def _extracted(title: str, text: str) -> Extraction:
+    """A passage is read for many questions."""
+    return extract(title, text)
+
+
+def _first(passages: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The passages that are read: no more of them, and no more characters."""
+    room = LONGEST_TEXT
+    for title, text in passages[:_MOST_PASSAGES]:
+        if room <= 0:
+            return
+        yield title, text[:room]
+        room -= len(text)
+
+
+def asked(question: str) -> Asked:
+    """What a question asks for."""
+    first = _FIRST_WORD.search(question)
+    if _CHOICE.search(question):
+        return "choice"
+    if first is not None and first[0].lower() in AUXILIARIES:
+        return "yes or no"
+    return next((kind for pattern, kind in _KINDS if pattern.search(question)), "name")
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split()[:LONGEST_ANSWER])
+
+
+# ---------------------------------------------------------------- yes, no, or one of two
+
+
+def _yes_or_no(question: str, sentence: str, language: str) -> str:
+    """Yes where the sentence holds most of what is asked, and denies it no more than the question does."""
+    wanted, held = set(analyse(question, language)), set(analyse(sentence, language))
+    covered = len(wanted & held) >= _COVERED * len(wanted)
+    return "yes" if covered and bool(_NOT.search(question)) == bool(_NOT.search(sentence)) else "no"
+
+
+def _choice(question: str, best: Sequence[tuple[str, float]]) -> str:
+    """The one of the two whose sentences share more with the question; the first where that is equal."""
+    match = _CHOICE.search(question)
+    names = [] if match is None else [name.strip() for name in match.groups()]
+    support = {name: max((score for text, score in best if name in text), default=0.0) for name in names}
+    return _short(max(names, key=lambda name: support[name])) if any(support.values()) else ""
+
+
+# ---------------------------------------------------------------- a name, a date, a number
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    text: str
+    score: float
+
+
+def _best_candidate(question: str, kind: Asked, best: Sequence[tuple[str, float]], language: str) -> str:
+    """The mention that fits the question best, the first of equals."""
+    told = set(analyse(question, language))
+    found = [
+        _Candidate(_answer_text(mention, kind), score * fit * (1 + _near(text, mention, told, language)))
+        for text, score in best
+        for mention in mentions(text)
+        if (fit := _fit(text, mention, kind)) and not set(analyse(mention.text, language)) <= told
+    ]
+    return max(found, key=lambda one: one.score).text if found else ""
+
+
+def _answer_text(mention: Mention, kind: Asked) -> str:
+    year = _YEAR.search(mention.text) if kind == "year" else None
+    return year[0] if year else mention.text
+
+
+def _fit(text: str, mention: Mention, kind: Asked) -> float:
+    """How well a mention is of the kind that is asked for; 0 where it is not at all."""
+    named = mention.kind in ("name", "title")
+    if kind in ("date", "year"):
+        wanted = kind == "date" or bool(_YEAR.search(mention.text))
+        return float(mention.kind == "date" and wanted)
+    if kind == "number":
+        return float(mention.kind == "number")
+    if kind == "person":
+        return (1.0 if like_a_person(mention.text) else 0.4) * named
+    if kind == "place":
+        return (1.0 if _PLACED.search(text, max(0, mention.start - 12), mention.start) else 0.3) * named
+    return float(named)
+
+
+def _near(text: str, mention: Mention, told: set[str], language: str) -> float:
+    """The share of the question's tokens that stand near a mention."""
+    around = text[max(0, mention.start - _WINDOW) : mention.start + len(mention.text) + _WINDOW]
+    return len(told & set(analyse(around, language))) / max(1, len(told))
+
+
+def _from_triples(question: str, triples: Sequence[Triple], language: str) -> str:
+    """The side of the nearest triple that the question does not hold."""
+    told = set(analyse(question, language))
+    for triple in nearest_triples(question, triples, _BEST_SENTENCES, language):
+        for side in _sides(triple):
+            if not set(analyse(side, language)) & told:
+                return side
+    return ""
+
+
+def _sides(triple: Triple) -> Iterator[str]:
+    yield triple.object
+    yield triple.subject

@@ -1,0 +1,134 @@
+"""What the words of a passage stand for: its title is the subject of pronouns, definite descriptions and surnames."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal
+
+from ragindex.llm.rules.mentions import Unit
+from ragindex.llm.rules.subjects import Subject, like_a_person, may_be_a_person
+from ragindex.llm.rules.words import (
+    AUXILIARIES,
+    FUNCTION_WORDS,
+    HONORIFICS,
+    JUDGING,
+    MALE_OR_FEMALE,
+    PAST_VERBS,
+    PLURAL,
+    POSSESSIVE_PRONOUNS,
+    SUBJECT_PRONOUNS,
+)
+
+
+def surnames(sentences: Iterable[Sequence[Unit]], subject: Subject) -> dict[str, str]:
+    """The persons of a passage by surname, where only one of them has it; the title's own is left to `subject`."""
+    found: dict[str, set[str]] = {}
+    for sentence in sentences:
+        for unit in sentence:
+            if unit.kind == "name" and like_a_person(unit.text):
+                found.setdefault(unit.text.rsplit(" ", 1)[1], set()).add(unit.text)
+    unsure = set(subject.name.split())
+    return {
+        last: min(names) for last, names in found.items() if len(names) == 1 and last not in unsure and len(last) > 2
+    }
+
+
+def resolved(
+    sentence: Sequence[Unit], subject: Subject, person: str = "", people: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Unit], str]:
+    """The units of a sentence with the title, or the person last spoken of, where a word stands for them.
+
+    `people` are full names by surname. `person` is the one that an earlier sentence began with, where the title is
+    none; the second value is the one to pass with the next sentence. What is unsure stays as it is written.
+    """
+    found: list[Unit] = []
+    other = ""  # whom this sentence names before a pronoun, and the pronoun may mean
+    position = 0
+    while position < len(sentence):
+        known = people.get(sentence[position].text, "") if sentence[position].kind == "name" else ""
+        if known:
+            found.append(_named(sentence[position], known, "name"))
+            position += 1
+            continue
+        new, width = _stands_for(sentence, position, subject, other or person if subject.kind != "person" else other)
+        about = subject.kind == "person" and any(unit.kind == "subject" for unit in found)
+        if not other and not about and new[0].kind == "name" and like_a_person(new[0].text):
+            other = new[0].text
+        found += new
+        position += width
+    return found, other or person
+
+
+def _stands_for(sentence: Sequence[Unit], position: int, subject: Subject, other: str) -> tuple[list[Unit], int]:
+    """What replaces the units from `position` on, and how many of them."""
+    unit = sentence[position]
+    if unit.kind == "name" and subject.surname and _without_honorific(unit.text) == subject.surname:
+        return [_named(unit, subject.name)], 1
+    if unit.kind != "word" or (unit.text.isupper() and len(unit.text) > 1):
+        return [unit], 1
+    if unit.lower in ("the", "this") and _describes(sentence, position, subject):
+        return [_named(unit, subject.name)], 2
+    antecedent = _antecedent(sentence, position, subject, other)
+    if not antecedent:
+        return [unit], 1
+    named = _named(unit, antecedent, "subject" if antecedent == subject.name else "name")
+    mark = Unit("'s", "'s", "mark", "", unit.start)
+    return ([named, mark] if _possessive(sentence, position) else [named]), 1
+
+
+def _without_honorific(name: str) -> str:
+    first, _, rest = name.partition(" ")
+    return rest if first in HONORIFICS or f"{first}." in HONORIFICS else name
+
+
+def _named(unit: Unit, name: str, kind: Literal["subject", "name"] = "subject") -> Unit:
+    return unit._replace(text=name, lower=name.lower(), kind=kind)
+
+
+def _antecedent(sentence: Sequence[Unit], position: int, subject: Subject, other: str) -> str:
+    """The name that a pronoun stands for; "" where that is unsure."""
+    word = sentence[position].lower
+    if word not in SUBJECT_PRONOUNS and word not in POSSESSIVE_PRONOUNS and word not in ("him", "them"):
+        return ""
+    if word in MALE_OR_FEMALE:
+        fits = subject.kind == "person" or (subject.kind == "unknown" and may_be_a_person(subject.name))
+        if fits:
+            return "" if other else subject.name
+        return other
+    if word in PLURAL:
+        return subject.name if subject.kind == "group" and not other else ""
+    return subject.name if subject.kind != "person" and not _expletive(sentence, position) else ""
+
+
+def _possessive(sentence: Sequence[Unit], position: int) -> bool:
+    """Whether "her" is "of her" (the other possessives are never anything else)."""
+    word = sentence[position].lower
+    if word != "her":
+        return word in POSSESSIVE_PRONOUNS
+    after = sentence[position + 1] if position + 1 < len(sentence) else None
+    return after is not None and after.kind != "mark" and after.lower not in FUNCTION_WORDS
+
+
+def _expletive(sentence: Sequence[Unit], position: int) -> bool:
+    """ "It is said that", "it was not until", "it took": the word stands for nothing."""
+    after = [unit.lower for unit in sentence[position + 1 : position + 12]]
+    if not after or sentence[position].lower != "it":
+        return False
+    told = not JUDGING.isdisjoint(after[1:4]) and not _SAID.isdisjoint(after[2:])
+    return after[0] in ("took", "takes", "seems", "appears") or "until" in after[1:3] or told
+
+
+_SAID = frozenset(("that", "to", "if", "whether", "who", "how", "why"))
+
+
+def _describes(sentence: Sequence[Unit], position: int, subject: Subject) -> bool:
+    """Whether "the film" is the title: its noun is one that the title goes by, and nothing narrows it down."""
+    noun, after = (sentence[place] if place < len(sentence) else None for place in (position + 1, position + 2))
+    if noun is None or noun.lower not in subject.nouns:
+        return False
+    if after is None or after.kind == "mark":
+        return True
+    narrows = after.lower in ("of", "that", "which", "who", "called", "named", "for", "in", "with")
+    return after.kind == "word" and not narrows and (after.lower in _FOLLOWS or after.lower.endswith(("ed", "ly", "s")))
+
+
+_FOLLOWS = FUNCTION_WORDS | AUXILIARIES | PAST_VERBS

@@ -1,0 +1,80 @@
+"""From a sentence to its tokens: words, numbers, dates and marks, each with its characters."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import regex
+
+from ragindex.llm.rules.words import BESIDE_NUMBERS, MONTHS, UNITS
+
+TokenKind = Literal["word", "number", "date", "mark"]
+
+_MONTH = f"(?:{'|'.join(MONTHS)})"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_YEAR = r"(?:1\d{3}|20\d{2})"
+_SHORTENED = "St|Mt|Ft|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|Jr|Sr|Bros|Inc|Ltd|Co|Corp|No|Op|vs"
+_TOKEN = regex.compile(
+    rf"""(?P<date>
+          \b{_DAY}(?:\ of)?\ {_MONTH}(?:,?\ \d{{4}})?\b | \b{_MONTH}\ {_DAY}(?:,?\ \d{{4}})?\b(?!,\d)
+        | \b{_MONTH},?\ \d{{4}}\b | \b\d{{4}}-\d\d-\d\d\b | \b\d{{3,4}}s\b | \b{_YEAR}\ ?-\ ?(?:{_YEAR}|\d\d)\b
+        | \bca?\.\ ?\d{{3,4}}\b | \b\d{{1,2}}(?:st|nd|rd|th)[ -]century\b(?:\ BC)? | \b\d{{1,4}}\ (?:BCE?|AD|CE)\b
+        | \b{_YEAR}\b(?![,.:/]?\d|%)
+        | \d{{4}}年(?:\d{{1,2}}月(?:\d{{1,2}}日)?)? )
+      | (?P<number>
+          (?:(?:US|A|C)?[$€£¥]\ ?)?\d+(?:[,.:/]\d+)*
+          (?:(?:st|nd|rd|th)\b | \ ?(?:{UNITS})(?![\p{{L}}\p{{N}}]) | (?![\p{{L}}])) )
+      | (?P<word>
+          (?<=\p{{Ll}}\ )[IVX]{{1,4}}(?=\.(?:\s|$))
+        | (?:\p{{Lu}}\.){{1,6}}(?=[\s,;:)"'\]-]|$)
+        | (?:{_SHORTENED})\.(?=[\s,;:)]|$)
+        | [\p{{L}}\p{{N}}][\p{{L}}\p{{M}}\p{{N}}]*(?:(?:['’](?!s\b)|[&.-])[\p{{L}}\p{{N}}][\p{{L}}\p{{M}}\p{{N}}]*)* )
+      | (?P<mark>['’]s\b|\.\.\.|--|\S)""",
+    regex.VERBOSE,
+)
+
+
+class Token(NamedTuple):
+    """Characters `start` to `end` of a sentence. `lower` is the text in lower case."""
+
+    text: str
+    lower: str
+    kind: TokenKind
+    start: int
+    end: int
+
+
+def tokens(sentence: str) -> list[Token]:
+    """The tokens of a sentence, in order, none inside another."""
+    return [
+        Token(text := match.group(), text.lower(), match.lastgroup or "mark", match.start(), match.end())  # type: ignore[arg-type]
+        for match in _TOKEN.finditer(sentence)
+    ]
+
+
+def capital(word: str) -> bool:
+    """Whether a word is written as a name is: a capital at its start, or within (eBay, al-Qaida)."""
+    return word[:1].isupper() or (len(word) > 2 and not word.isupper() and word != word.lower())
+
+
+def capitals_say_nothing(held: Sequence[Token]) -> bool:
+    """Whether a sentence is written in capitals: nearly all of its longer words are."""
+    words = [token.text for token in held if token.kind == "word" and len(token.text) > 1]
+    return len(words) > 4 and sum(word.isupper() for word in words) * 3 > len(words) * 2
+
+
+_UNITS = frozenset(UNITS.lower().split("|"))
+_LONGEST_NUMBER = 60  # characters
+
+
+def is_number(name: str) -> bool:
+    """Whether a name is nothing but a date, a year, a number or a measure: "1871", "12 May 1871", "about 40 km"."""
+    return len(name) <= _LONGEST_NUMBER and any(_only_numbers(tokens(text)) for text in (name, name.title()))
+
+
+def _only_numbers(held: Sequence[Token]) -> bool:
+    named = [token for token in held if token.kind != "mark" and token.lower not in BESIDE_NUMBERS]
+    return (
+        bool(named)
+        and all(token.kind in ("date", "number") or token.text in MONTHS or token.lower in _UNITS for token in named)
+        and any(token.kind != "word" or token.text in MONTHS for token in named)
+    )

@@ -1,0 +1,192 @@
+"""From the chunks of a sentence to triples: who does what to whom, read once from left to right.
+
+The words of a predicate are those of the text, in its order. A date or a number alone is no object: the words before it
+go along ("on 3 May 1950"), unless it is asked to be one.
+"""
+
+from collections.abc import Sequence
+
+from ragindex.llm.rules.arguments import NounPhrases
+from ragindex.llm.rules.clauses import LONGEST_PREDICATE, Clause, life_triples, triple
+from ragindex.llm.rules.lookahead import bracketed, clause_follows, coming_subject, list_goes_on, reduced
+from ragindex.llm.rules.phrases import PHRASES, Chunk
+from ragindex.types import Triple
+
+ASSOCIATED = "associated with"
+"""The predicate that ties names together where no pattern says how."""
+
+_DEEPEST = 3
+_BEHIND = PHRASES | {"verb"}
+_OF_ITS_NOUN = frozenset(("located", "situated", "named", "called", "known", "headquartered"))
+
+
+def triples_of(chunks: Sequence[Chunk], title: str, person: bool, quantities: bool = False) -> list[Triple]:
+    """The triples of a sentence in the order of the text, each once.
+
+    `title` is what "the" common noun of a sentence belongs to, unless it is a `person`; `quantities` lets dates and
+    numbers alone be objects.
+    """
+    reading = _Reading(chunks, title, person, quantities)
+    reading.read(Clause())
+    return list(dict.fromkeys(reading.found))
+
+
+class _Reading(NounPhrases):
+    """One pass over the chunks of a sentence, or (`depth` > 0) of what stands in its brackets."""
+
+    def __init__(self, chunks: Sequence[Chunk], title: str, person: bool, quantities: bool, depth: int = 0) -> None:
+        super().__init__(chunks, title, person, quantities)
+        self.depth = depth
+        self.handlers = {
+            "verb": self._verb,
+            "preposition": self._preposition,
+            "and": self._and,
+            "relative": self._relative,
+            "subordinate": self._subordinate,
+            "comma": self._comma,
+            "open": self._aside,
+            "stop": self._stop,
+        }
+
+    def read(self, clause: Clause) -> None:
+        self.clause = clause
+        while self.position < len(self.chunks):
+            chunk = self.chunks[self.position]
+            self.position += 1
+            if chunk.kind in PHRASES:
+                self.noun_phrase(chunk)
+                self.phrase = chunk
+            elif chunk.kind in self.handlers:
+                self.handlers[chunk.kind](chunk)
+            if chunk.kind != "adverb":
+                self.before = chunk.kind
+        while self.clause.outer is not None:
+            self._leave()
+        self._close()
+
+    # ------------------------------------------------------------ verbs
+
+    def _verb(self, chunk: Chunk) -> None:
+        clause = self.clause
+        if clause.wanted and clause.opened and clause.subject != clause.wanted:
+            self.add(triple(clause.subject, f"{clause.lead} {chunk.text}".strip(), clause.wanted))
+            clause.wanted = ""
+        if chunk.text.startswith("to ") and clause.verb:
+            self._same_subject(f"{clause.verb} {clause.object} {chunk.text}".replace("  ", " "), chunk)
+        elif clause.verb and clause.preposition:
+            self._same_subject(f"{clause.verb} {clause.object} {clause.preposition} {chunk.text}", chunk)
+        elif not clause.opened:
+            subject = coming_subject(self.chunks, self.position, self.title)
+            self.clause = Clause(subject, opened=True, verb=chunk.text, copula=chunk.copula, outer=clause)
+        elif not clause.verb and not (chunk.bare and reduced(self.chunks, self.position)):
+            clause.verb, clause.copula = chunk.text, chunk.copula
+        elif chunk.bare and self.before != "and":
+            self._reduced_clause(chunk)
+        else:
+            self._another_verb(chunk)
+
+    def _reduced_clause(self, chunk: Chunk) -> None:
+        clause = self.clause
+        near = self.before != "comma" or chunk.text.split()[-1] in _OF_ITS_NOUN
+        subject = self.referent() if near else clause.subject
+        self.clause = Clause(subject, opened=True, verb=chunk.text, outer=clause)
+
+    def _another_verb(self, chunk: Chunk) -> None:
+        """A second finite verb: of the outer clause after a comma, else of the same subject."""
+        if self.before == "comma" and self.clause.outer is not None:
+            self._leave()
+        while self.clause.outer is not None and not self.clause.outer.verb and self.before in _BEHIND:
+            self._leave()
+        self._same_subject(chunk.text, chunk)
+
+    def _same_subject(self, verb: str, chunk: Chunk) -> None:
+        clause = self.clause
+        clause.verb, clause.copula = verb.strip(), chunk.copula
+        clause.object = clause.chain = clause.preposition = ""
+
+    # ------------------------------------------------------------ between clauses
+
+    def _leave(self) -> None:
+        outer = self.clause.outer
+        self._close()
+        self.clause = outer if outer is not None else Clause()
+
+    def _close(self) -> None:
+        """What stood in front of a clause belongs to its verb: "In Paris, he met Ann"."""
+        clause = self.clause
+        said = clause.said if len(clause.said.split()) <= LONGEST_PREDICATE else clause.verb
+        words = said or f"{clause.lead} {clause.verb}".strip()
+        for preposition, chunk in clause.fronted if clause.verb else ():
+            if chunk.name or chunk.kind == "quantity":
+                self.emit(chunk, f"{words} {preposition}", words, preposition)
+        clause.fronted = []
+
+    def _preposition(self, chunk: Chunk) -> None:
+        clause = self.clause
+        clause.preposition = f"{clause.preposition} {chunk.text}".strip()
+
+    def _and(self, chunk: Chunk) -> None:
+        self.clause.preposition = ""
+        inside = self.clause.outer is not None and self.clause.outer.opened and not self.clause.outer.verb
+        if self.clause.verb and not inside and self._new_clause():
+            self._close()
+            self.clause = Clause()
+
+    def _comma(self, chunk: Chunk) -> None:
+        clause = self.clause
+        clause.preposition = ""
+        if clause.apposed and not list_goes_on(self.chunks, self.position) and clause.outer is not None:
+            self._leave()
+        elif clause.verb and self._new_clause() and not list_goes_on(self.chunks, self.position):
+            self._close()
+            self.clause = Clause()
+
+    def _new_clause(self) -> bool:
+        return self.kind() in PHRASES and clause_follows(self.chunks, self.position)
+
+    def _relative(self, chunk: Chunk) -> None:
+        clause = self.clause
+        if self.before == "verb" or (chunk.text == "that" and self.kind() != "verb" and self.before not in PHRASES):
+            self.clause = Clause(outer=clause)
+        elif chunk.text in ("where", "whom") or clause.preposition:
+            preposition = "in" if chunk.text == "where" else clause.preposition
+            clause.preposition = ""
+            self.clause = Clause(fronted=[(preposition, self.phrase)] if preposition else [], outer=clause)
+        else:
+            subject = self.referent()
+            wanted = clause.lead if clause.lead and not clause.verb else subject
+            self.clause = Clause(subject, opened=True, wanted=wanted, outer=clause)
+
+    def _subordinate(self, chunk: Chunk) -> None:
+        if clause_follows(self.chunks, self.position):
+            self._close()
+            self.clause = Clause(outer=None)
+        elif self.kind() in PHRASES or self.kind() == "preposition":
+            self._preposition(chunk)
+
+    def _stop(self, chunk: Chunk) -> None:
+        self.clause.preposition = ""
+        if chunk.text == ";" or (chunk.text in (".", "!", "?") and self.position < len(self.chunks)):
+            self._close()
+            self.clause = Clause()
+        elif chunk.text == ":":
+            self._close()
+            self.clause = Clause(opened=True)
+
+    # ------------------------------------------------------------ brackets
+
+    def _aside(self, chunk: Chunk) -> None:
+        """What stands in brackets is about the name before it."""
+        inside, self.position = bracketed(self.chunks, self.position)
+        subject = self.phrase.name or self.clause.subject or self.title
+        if any(part.kind == "verb" for part in inside) and self.depth < _DEEPEST:
+            nested = _Reading(inside, self.title, self.person, self.quantities, self.depth + 1)
+            nested.read(Clause(subject, opened=True))
+            self.found += nested.found
+        elif self.person and subject == self.title:
+            dates = [part.text for part in inside if part.kind == "quantity"]
+            self.add(life_triples(subject, dates, self.quantities))
+        told = {side for one in self.found for side in (one.subject, one.object)}
+        for part in inside:
+            if part.kind == "name" and part.name not in told:
+                self.add(triple(subject, ASSOCIATED, part.name))

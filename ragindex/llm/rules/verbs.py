@@ -1,0 +1,157 @@
+"""Which words of a sentence are verbs, by their form and by what stands around them."""
+
+from collections.abc import Sequence
+
+from ragindex.llm.rules.mentions import Unit
+from ragindex.llm.rules.words import (
+    ADVERBS,
+    ARTICLES,
+    AUXILIARIES,
+    COPULAS,
+    DEGREES,
+    DETERMINERS,
+    FUNCTION_WORDS,
+    LIVING,
+    MODALS,
+    NEGATING,
+    NOT_ADVERBS,
+    NOT_PARTICIPLES,
+    NOT_PAST,
+    PAST_VERBS,
+    POSSESSIVES,
+    PREPOSITIONS,
+    PRESENT_PLURAL_VERBS,
+    PRESENT_VERBS,
+    PRONOUNS,
+    RELATIVES,
+)
+
+NAMED = frozenset(("name", "title", "subject"))
+"""The kinds of unit that are names."""
+
+
+def lower_at(units: Sequence[Unit], position: int) -> str:
+    """The word there in lower case, "" beyond either end."""
+    return units[position].lower if 0 <= position < len(units) else ""
+
+
+def begins_verb(units: Sequence[Unit], position: int) -> bool:
+    """Whether a verb group begins here: a verb, or an adverb that turns what it says round."""
+    if lower_at(units, position) in NEGATING:
+        position += 1
+    if position >= len(units) or units[position].kind != "word":
+        return False
+    before, word = lower_at(units, position - 1), units[position].lower
+    if (before in DETERMINERS or before in POSSESSIVES or before == "'s") and before not in ("that", "which"):
+        return word in AUXILIARIES and word not in MODALS and before in ("this", "these", "those", "all", "other")
+    if word in AUXILIARIES or (word == "to" and _infinitive(units, position)):
+        return True
+    if _past(word):
+        return not _adjective(units, position)
+    return _present(units, position) or (word.endswith("ing") and _participle(units, position))
+
+
+def _present(units: Sequence[Unit], position: int) -> bool:
+    """Whether a word is a verb in the present: by the lists and, behind a name and before an article, by its -s."""
+    if position == 0:
+        return False
+    before, word, after = units[position - 1], units[position].lower, lower_at(units, position + 1)
+    if word in PRESENT_VERBS:
+        return before.lower not in PREPOSITIONS and not _adjective(units, position)
+    if word.endswith("s") and before.kind in NAMED and not word.endswith("ss"):
+        return after in DETERMINERS or after in POSSESSIVES
+    if word not in PRESENT_PLURAL_VERBS:
+        return False
+    joined = before.kind in NAMED and lower_at(units, position - 2) == "and"
+    return joined or before.lower.endswith("s") or before.lower in PRONOUNS or before.lower in RELATIVES
+
+
+def _past(word: str) -> bool:
+    """Whether a word can be the past or the participle of a verb; "co-founded" is, "so-called" is not."""
+    base = word.removeprefix("co-").removeprefix("re-")
+    return base in PAST_VERBS or (base.endswith("ed") and len(base) > 3 and base.isalpha() and base not in NOT_PAST)
+
+
+def _infinitive(units: Sequence[Unit], position: int) -> bool:
+    """Whether "to" stands before a verb rather than a noun: "to become", not "to the", "to Paris", "to members"."""
+    after = units[position + 1] if position + 1 < len(units) else None
+    plain = after is not None and after.kind == "word" and after.text.islower() and after.lower not in FUNCTION_WORDS
+    return plain and (
+        lower_at(units, position + 2) in FUNCTION_WORDS or after.lower in ("be", "have") if after else False
+    )
+
+
+def _adjective(units: Sequence[Unit], position: int) -> bool:
+    """Whether what looks like a verb describes the noun after it: "the newly formed band", "of related fields"."""
+    before = lower_at(units, position - 1)
+    if not noun_like(units, position + 1):
+        return False
+    if before.endswith("ly") or before in DEGREES:
+        return any(lower_at(units, place) in DETERMINERS for place in range(position - 4, position - 1))
+    return before in PREPOSITIONS and units[position + 1].kind == "word"
+
+
+def noun_like(units: Sequence[Unit], position: int) -> bool:
+    """Whether a name, or a word that is no function word, stands there: a noun, an adjective or a verb."""
+    if not 0 <= position < len(units):
+        return False
+    unit = units[position]
+    if unit.kind in NAMED:
+        return True
+    return unit.kind == "word" and not (
+        unit.lower in FUNCTION_WORDS or unit.lower in AUXILIARIES or is_adverb(unit.lower)
+    )
+
+
+def _participle(units: Sequence[Unit], position: int) -> bool:
+    """Whether a word in -ing is a verb here: it has an object, or follows a comma, a name or a preposition."""
+    word, after = units[position].lower, units[position + 1] if position + 1 < len(units) else None
+    if word in NOT_PARTICIPLES or after is None or len(word) < 5:
+        return False
+    before = units[position - 1] if position else None
+    if after.lower in ARTICLES or after.lower in POSSESSIVES or after.kind in NAMED or after.kind == "number":
+        return before is not None
+    if before is not None and before.text == "," and noun_like(units, position + 1):
+        return True
+    loose = before is not None and (word in LIVING or before.kind in NAMED or before.text in (",", ")"))
+    return loose and after.lower in PREPOSITIONS
+
+
+def verb_group_end(units: Sequence[Unit], position: int) -> int:
+    """Where the verb group ends that begins at `position`: auxiliaries, adverbs, the verb, and infinitives after it."""
+    position += lower_at(units, position) in NEGATING
+    end, last = position + 1, lower_at(units, position)
+    while end < min(len(units), position + 8) and units[end].kind == "word":
+        word = units[end].lower
+        if word == "not" or (is_adverb(word) and _goes_on(units, end + 1, last)):
+            end += 1
+        elif _goes_on(units, end, last):
+            last, end = word, end + 1
+        else:
+            break
+    while (
+        end < len(units) and units[end].kind == "word" and is_adverb(units[end].lower) and not noun_like(units, end + 1)
+    ):
+        end += 1
+    return end
+
+
+def is_adverb(word: str) -> bool:
+    """Whether a word in lower case is an adverb, by the list or by its ending."""
+    return word in ADVERBS or (word.endswith("ly") and len(word) > 4 and word not in NOT_ADVERBS)
+
+
+def _goes_on(units: Sequence[Unit], position: int, last: str) -> bool:
+    """Whether the word at `position` belongs to the verb group whose last verb is `last`."""
+    if position >= len(units) or units[position].kind != "word":
+        return False
+    word = units[position].lower
+    if last in MODALS or last in ("do", "does", "did", "to"):
+        return word not in FUNCTION_WORDS
+    if word == "to":
+        return _infinitive(units, position)
+    if last not in AUXILIARIES:
+        return False
+    if _past(word) or word in ("been", "being", "become"):
+        return True
+    return last in COPULAS and word.endswith("ing") and word not in NOT_PARTICIPLES

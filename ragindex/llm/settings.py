@@ -1,0 +1,21 @@
+"""What a workspace gives every language it opens."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ragindex.llm.budget import Budget
+from ragindex.llm.cache import CallCache, NoCache
+from ragindex.llm.prices import Prices, load
+from ragindex.llm.rate_limits import Clock
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where calls are kept, prices, a budget, the folder under which no key may lie, seed and clock of all waits."""
+
+    cache: CallCache = field(default_factory=NoCache)
+    prices: Prices = field(default_factory=load)
+    budget: Budget | None = None
+    workspace: Path | None = None
+    seed: int = 0
+    clock: Clock = field(default_factory=Clock)

@@ -1,0 +1,46 @@
+"""Records that each belong to one passage (triples, propositions), searched like passages."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ragindex.filters import Terms
+from ragindex.interfaces import Collection
+from ragindex.retrieval.hits import filter_fields
+
+TEXTS = pa.list_(pa.string())
+
+
+def held(records: Collection, passage_ids: Sequence[str]) -> list[str]:
+    """The ids of the records that belong to these passages, sorted."""
+    if not passage_ids:
+        return []
+    found = records.scan((), Terms("passage_ids", tuple(passage_ids)))
+    return sorted(id for batch in found for id in batch.column("id").to_pylist())
+
+
+def unit_columns(
+    kind: str, ids: Sequence[str], texts: Sequence[str], passages: Sequence[Mapping[str, Any]]
+) -> dict[str, pa.Array]:
+    """The columns that `ragindex.retrieval.hits` reads, one record for each of `ids`; `passages` are the rows they
+    belong to.
+
+    A record has the metadata of its passage's document, and no title of its own.
+    """
+    metadata = [json.loads(passage["metadata"]) for passage in passages]
+    by_document = [
+        json.dumps({passage["doc_id"]: one}, ensure_ascii=False) if one else ""
+        for passage, one in zip(passages, metadata, strict=True)
+    ]
+    return {
+        "id": pa.array(ids, pa.string()),
+        "kind": pa.array([kind] * len(ids), pa.string()),
+        "title": pa.array([""] * len(ids), pa.string()),
+        "text": pa.array(texts, pa.string()),
+        "metadata": pa.array(by_document, pa.string()),
+        "passage_ids": pa.array([[passage["id"]] for passage in passages], TEXTS),
+        "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
+        **filter_fields([one] for one in metadata),
+    }

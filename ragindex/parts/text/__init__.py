@@ -1,0 +1,1 @@
+"""Parts that are texts: passages, propositions, topics."""

@@ -1,0 +1,1 @@
+"""Trees of summaries and their nodes."""

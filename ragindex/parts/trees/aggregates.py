@@ -1,0 +1,204 @@
+"""Aggregates: what the propositions of a corpus say of one entity, as one text (SiReRAG)."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from ragindex.canonical import digest
+from ragindex.interfaces import Change, Collection, Encoder, Part, Site, Uses
+from ragindex.llm.tokens import in_text
+from ragindex.parts.support import replace_all
+from ragindex.parts.support.records import TEXTS
+from ragindex.parts.text.propositions import Propositions
+from ragindex.parts.trees import tree_nodes
+from ragindex.parts.trees.tree_nodes import Node, passage_order
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, of_class
+from ragindex.types import Metadata
+
+AGGREGATE_KIND = "aggregate"
+_BATCH = 2_000  # aggregates encoded and written at once
+
+
+class Aggregates(Plugin):
+    """One record an entity: the propositions that name it, a line each, in the order of the source.
+
+    `entity_key`: names are one entity when they are the same text in folded case with single spaces (casefold), or the
+    same text (exact; reading S3). `singles`: an entity that one proposition names has an aggregate where no other
+    entity is named there (unshared), never (drop), or always (keep; S2). With `dedupe`, a line is said once in an
+    aggregate, and entities of which the same is said have one aggregate. Of an entity of which more than `tokens`
+    tokens (estimated) are said, the lines are split into several aggregates: nothing is lost, and no text is endless.
+
+    Made whole: which aggregates are dropped or merged depends on all propositions. `passage_ids` are those of the
+    propositions.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset({"encoder"})
+    has_vectors: ClassVar[bool] = True
+    of: Annotated[PartField, of_class(Propositions)] = Propositions()
+    singles: Literal["unshared", "drop", "keep"] = "unshared"
+    dedupe: bool = True
+    entity_key: Literal["casefold", "exact"] = "casefold"
+    tokens: int = Field(default=3_500, ge=20)
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The propositions."""
+        return (self.of,)
+
+    def key(self, name: str) -> str:
+        """What the names of one entity have in common."""
+        return name if self.entity_key == "exact" else " ".join(name.casefold().split())
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Nothing: aggregates are made whole."""
+
+    def finish(self, site: Site) -> None:
+        """Make all aggregates, n log n in the names of entities; those that did not change are not written."""
+        read = _read(site.inputs[0])
+        by_entity = self._by_entity(read.propositions)
+        kept = self._kept(by_entity)
+        made = self._merged(kept, read.propositions)
+        schema = tree_nodes.schema(
+            site.language, site.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
+        )
+        replace_all.keep(site.collection("records", schema), _records(made, read, site.encoder))
+        for sentence in _notes(read.propositions, by_entity, kept, made):
+            site.note(sentence)
+
+    def open(self, site: Site) -> Collection:
+        """Fields as of hits, `entities` (each as it is first spelt), and how many `propositions` there are."""
+        return site.collection("records")
+
+    def _by_entity(self, propositions: Sequence["Proposition"]) -> dict[str, list[int]]:
+        """The places of the propositions that name each entity, in order."""
+        found: dict[str, list[int]] = {}
+        for place, one in enumerate(propositions):
+            for key in dict.fromkeys(map(self.key, one.entities)):
+                found.setdefault(key, []).append(place)
+        return found
+
+    def _kept(self, by_entity: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        if self.singles == "keep":
+            return dict(by_entity)
+        naming = Counter(place for places in by_entity.values() for place in places)
+        return {
+            key: places
+            for key, places in by_entity.items()
+            if len(places) > 1 or (self.singles == "unshared" and naming[places[0]] == 1)
+        }
+
+    def _merged(self, kept: Mapping[str, list[int]], propositions: Sequence["Proposition"]) -> list["Aggregate"]:
+        """By key, the pieces of one in order; those of the same text as one, under the first key."""
+        spelt = self._spelt(propositions)
+        made: dict[Any, Aggregate] = {}
+        for key, places in sorted(kept.items()):
+            for piece, lines in enumerate(self._pieces(places, propositions)):
+                text = "\n".join(propositions[line[0]].text for line in lines)
+                held = made.get(text) if self.dedupe else None
+                named, members = (held.entities, held.places) if held else ((), frozenset())
+                made[text if self.dedupe else (key, piece)] = Aggregate(
+                    held.id if held else digest([key, piece]),
+                    text,
+                    (*named, spelt[key]),
+                    members | {place for line in lines for place in line},
+                )
+        return list(made.values())
+
+    def _spelt(self, propositions: Sequence["Proposition"]) -> dict[str, str]:
+        names = (name for one in reversed(propositions) for name in reversed(one.entities))
+        return {self.key(name): name for name in names}
+
+    def _pieces(self, places: Sequence[int], propositions: Sequence["Proposition"]) -> Iterator[list[list[int]]]:
+        """Lines, each the places of the propositions that say it, as many at a time as there is room for."""
+        lines: dict[Any, list[int]] = {}
+        for place in places:
+            lines.setdefault(propositions[place].text if self.dedupe else place, []).append(place)
+        piece, used = list[list[int]](), 0
+        for line in lines.values():
+            size = in_text(f"{propositions[line[0]].text}\n", "").tokens
+            if piece and used + size > self.tokens:
+                yield piece
+                piece, used = [], 0
+            piece.append(line)
+            used += size
+        yield piece
+
+
+@dataclass(frozen=True, slots=True)
+class Proposition:
+    """What an aggregate needs of a proposition."""
+
+    text: str
+    passage_id: str
+    doc_id: str
+    entities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A text, the entities that it is about, and the places of its propositions."""
+
+    id: str
+    text: str
+    entities: tuple[str, ...]
+    places: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """All propositions: by document, within it in its order; and the metadata of their documents."""
+
+    propositions: list[Proposition]
+    metadata: dict[str, Metadata]
+
+
+def _read(records: Collection) -> Read:
+    fields = ("text", "metadata", "passage_ids", "doc_ids", "entities", "position")
+    rows = [row for batch in records.scan(fields) for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (passage_order(row["passage_ids"][0]), row["position"], row["id"]))
+    written = {row["doc_ids"][0]: row["metadata"] for row in rows if row["metadata"]}
+    return Read(
+        [Proposition(row["text"], row["passage_ids"][0], row["doc_ids"][0], tuple(row["entities"])) for row in rows],
+        {id: json.loads(text).get(id, {}) for id, text in written.items()},
+    )
+
+
+def _records(made: Sequence[Aggregate], read: Read, encoder: Encoder) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(made), _BATCH):
+        some = made[start : start + _BATCH]
+        vectors = encoder.encode_documents([one.text for one in some])
+        nodes = [_node(one, read, vector) for one, vector in zip(some, vectors, strict=True)]
+        columns = {
+            **tree_nodes.columns(nodes, encoder.dimensions),
+            "entities": pa.array([one.entities for one in some], TEXTS),
+            "propositions": pa.array([len(one.places) for one in some], pa.float64()),
+        }
+        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _node(one: Aggregate, read: Read, vector: Any) -> Node:
+    members = [read.propositions[place] for place in sorted(one.places)]
+    passages = tuple(dict.fromkeys(each.passage_id for each in members))
+    documents = tuple(dict.fromkeys(each.doc_id for each in members))
+    metadata = {id: read.metadata[id] for id in documents if id in read.metadata}
+    return Node(one.id, AGGREGATE_KIND, "", one.text, passages, documents, metadata, vector)
+
+
+def _notes(
+    propositions: Sequence[Proposition],
+    by_entity: Mapping[str, list[int]],
+    kept: Mapping[str, list[int]],
+    made: Sequence[Aggregate],
+) -> Iterator[str]:
+    nameless = sum(not one.entities for one in propositions)
+    lost = len(propositions) - nameless - len(frozenset().union(*(one.places for one in made)))
+    yield (
+        f"{len(made):,} aggregates of {len(kept):,} among {len(by_entity):,} entities, of {len(propositions):,} "
+        f"propositions. {nameless:,} name no entity, {lost:,} more are in no aggregate."
+    )

@@ -1,0 +1,28 @@
+"""A sentence that names the entities of a text: what SiReRAG's dual clustering compares texts by."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragindex.interfaces import Collection, Encoder, Floats
+from ragindex.parts.trees import tree_nodes
+
+
+def sentences(texts: Sequence[Sequence[str]], propositions: Collection) -> list[str]:
+    """For each text, given by its passages, one sentence with the entities of their propositions; "" without any."""
+    fields = ("passage_ids", "position", "entities")
+    rows = [row for batch in propositions.scan(fields) for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (row["passage_ids"], row["position"], row["id"]))
+    named: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for id in row["passage_ids"]:
+            named.setdefault(id, {}).update(dict.fromkeys(row["entities"]))
+    found = (list(dict.fromkeys(name for id in passages for name in named.get(id, {}))) for passages in texts)
+    return [f"This text is about {', '.join(names)}." if names else "" for names in found]
+
+
+def encoded(texts: Sequence[str], encoder: Encoder) -> Floats:
+    """(len(texts), dimensions); a text without words has the zero vector, and so comes into no cluster."""
+    vectors = tree_nodes.encoded(texts, encoder)
+    vectors[np.array([not text for text in texts], bool)] = 0
+    return vectors

@@ -1,0 +1,143 @@
+"""Nodes of trees: texts made from passages, that name them. Read from collections, ordered, and written as records."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ragindex.corpus import passage_text
+from ragindex.errors import UsageError
+from ragindex.interfaces import Collection, Encoder, Floats, Schema
+from ragindex.parts.support.records import TEXTS
+from ragindex.parts.support.replace_all import DIGEST
+from ragindex.retrieval.hits import FIELDS, KEYWORDS, STORED, filter_fields, searchable
+from ragindex.types import Metadata
+
+_BATCH = 2_000  # texts encoded at once
+_LONGEST_NUMBER = 18  # digits
+_OF_NODES = ("level", "children", "tree")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A text and where it comes from; `metadata` by document id. A leaf has level 0, no children and no `tree`."""
+
+    id: str
+    kind: str
+    title: str
+    text: str
+    passage_ids: tuple[str, ...]
+    doc_ids: tuple[str, ...]
+    metadata: Mapping[str, Metadata]
+    vector: Floats
+    level: int = 0
+    children: tuple[str, ...] = ()
+    tree: str = ""
+
+    @property
+    def whole(self) -> str:
+        """What is encoded and summarised: title, newline, text."""
+        return passage_text(self.title, self.text)
+
+    @property
+    def order(self) -> tuple[tuple[str, int], str]:
+        """Where its first passage stands; then by id."""
+        return (passage_order(self.passage_ids[0]) if self.passage_ids else ("", -1), self.id)
+
+
+def passage_order(id: str) -> tuple[str, int]:
+    """Sorts passages by document, and within a document in its order."""
+    document, mark, number = id.rpartition("#")
+    cut = mark and number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER
+    return (document, int(number)) if cut else (id, -1)
+
+
+def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Metadata]]:
+    """The passages, the documents and their metadata of what is made from `nodes`, in the order of the source."""
+    passages = sorted({id for node in nodes for id in node.passage_ids}, key=passage_order)
+    metadata = {id: one for node in nodes for id, one in node.metadata.items()}
+    documents = sorted({id for node in nodes for id in node.doc_ids})
+    return tuple(passages), tuple(documents), {id: metadata[id] for id in documents if id in metadata}
+
+
+# ---------------------------------------------------------------- reading
+
+
+def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
+    """The records of a searchable collection in the order of the source, with its own vectors where it has them.
+
+    Nodes of other trees keep level, children and tree. Raises UsageError where the collection lacks a field that hits
+    are made of.
+    """
+    missing = set(FIELDS) - set(records.fields())
+    if missing:
+        raise UsageError(
+            f"{wanted_by} needs records with {', '.join(FIELDS)}; {', '.join(sorted(missing))} is missing."
+        )
+    own = records.schema.dimensions is not None
+    fields = (*FIELDS, *(name for name in _OF_NODES if name in records.fields()))
+    batches = list(records.scan((*fields, "vector") if own else fields))
+    rows = [row for batch in batches for row in batch.select(("id", *fields)).to_pylist()]
+    if own:
+        vectors = np.concatenate([np.empty((0, encoder.dimensions), np.float32), *map(_vectors, batches)])
+    else:
+        vectors = encoded([passage_text(row["title"], row["text"]) for row in rows], encoder)
+    return sorted((_leaf(*pair) for pair in zip(rows, vectors, strict=True)), key=lambda node: node.order)
+
+
+def _vectors(batch: pa.RecordBatch) -> Floats:
+    flat: Floats = batch.column("vector").flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(len(batch), batch.schema.field("vector").type.list_size)
+
+
+def _leaf(row: Mapping[str, Any], vector: Floats) -> Node:
+    metadata = json.loads(row["metadata"]) if row["metadata"] else {}
+    passages, documents = tuple(row["passage_ids"]), tuple(row["doc_ids"])
+    plain = (row["id"], row["kind"], row["title"], row["text"])
+    level, children = int(row.get("level", 0)), tuple(row.get("children", ()))
+    return Node(*plain, passages, documents, metadata, vector, level, children, row.get("tree", ""))
+
+
+def encoded(texts: Sequence[str], encoder: Encoder) -> Floats:
+    """(len(texts), dimensions), by the vectors kept where there are any."""
+    batches = [encoder.encode_documents(texts[start : start + _BATCH]) for start in range(0, len(texts), _BATCH)]
+    return np.concatenate([np.empty((0, encoder.dimensions), np.float32), *batches])
+
+
+# ---------------------------------------------------------------- writing
+
+
+def schema(
+    language: str,
+    dimensions: int,
+    stored: Iterable[str] = (),
+    keywords: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+) -> Schema:
+    """Of a collection made whole that is searched by text and by vector, with fields beside those of hits."""
+    return replace(
+        searchable(language),
+        stored=(*STORED, *stored, DIGEST),
+        keywords=(*KEYWORDS, *keywords),
+        numbers=tuple(numbers),
+        dimensions=dimensions,
+    )
+
+
+def columns(nodes: Sequence[Node], dimensions: int) -> dict[str, pa.Array]:
+    """The columns that `ragindex.retrieval.hits` reads, and the vectors."""
+    vectors = np.concatenate([np.empty(0, np.float32), *(node.vector for node in nodes)])
+    by_document = [json.dumps(dict(node.metadata), ensure_ascii=False) if node.metadata else "" for node in nodes]
+    return {
+        **{name: pa.array([getattr(node, name) for node in nodes], pa.string()) for name in _PLAIN},
+        "metadata": pa.array(by_document, pa.string()),
+        **{name: pa.array([getattr(node, name) for node in nodes], TEXTS) for name in KEYWORDS},
+        **filter_fields([node.metadata.get(id, {}) for id in node.doc_ids] for node in nodes),
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors, pa.float32()), dimensions),
+    }
+
+
+_PLAIN = ("id", "kind", "title", "text")

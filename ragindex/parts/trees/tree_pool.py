@@ -1,0 +1,130 @@
+"""The nodes of several trees in one collection, searched flat (SiReRAG)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field, ValidationInfo, field_validator
+
+from ragindex.filters import Filter, Terms
+from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.parts.support import replace_all
+from ragindex.parts.support.records import TEXTS
+from ragindex.parts.text.propositions import Propositions
+from ragindex.parts.trees.aggregates import Aggregates
+from ragindex.parts.trees.summary_tree import SUMMARY_KIND, SummaryTree, node_schema
+from ragindex.parts.vectors.vectors import vectors_of
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, name_of, of_class
+from ragindex.retrieval.hits import FIELDS
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where nodes come from: a part with vectors, the name its nodes are marked with, and which of them."""
+
+    part: Part[Any]
+    name: str
+    where: Filter | None = None
+
+
+class TreePool(Plugin):
+    """All nodes of `trees`, each once: by default the tree over passages and the tree over aggregates.
+
+    The ablations of SiReRAG that change the pool. (A): `relatedness_summaries=false`, of the trees over aggregates only
+    the leaves. (B): `propositions=true`, all single propositions besides. (C): (B) with `aggregates=false`, without
+    those leaves. (D): both. What is not in the pool is not made for it: (A) and (D) pay for no summary of aggregates.
+    A summary's `children` may be outside the pool. `cross_tree`: besides, on every level, the nodes of all trees are
+    clustered together, as the first tree's are; summaries of these clusters are clustered with them on the next.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+    has_vectors: ClassVar[bool] = True
+    aggregates: bool = True
+    relatedness_summaries: bool = True
+    propositions: bool = False
+    cross_tree: bool = False
+    trees: tuple[Annotated[PartField, of_class(SummaryTree)], ...] = Field(
+        default=(SummaryTree(), SummaryTree(over=Aggregates())), min_length=1
+    )
+
+    @field_validator("trees")
+    @classmethod
+    def _hold_something(cls, trees: tuple[SummaryTree, ...], given: ValidationInfo) -> tuple[SummaryTree, ...]:
+        related = [tree for tree in trees if isinstance(tree.over, Aggregates)]
+        aggregates, summaries = given.data.get("aggregates"), given.data.get("relatedness_summaries")
+        if not related and not (aggregates and summaries):
+            raise ValueError("trees of which one is over aggregates, where those or their summaries are left out")
+        if len(related) == len(trees) and not (aggregates or summaries):
+            raise ValueError("trees of which one is not over aggregates, where nothing of these is left")
+        return trees
+
+    def sources(self) -> tuple[Source, ...]:
+        """What the pool is made from, in order."""
+        found = [source for tree in self.trees for source in self._of_tree(tree)]
+        if self.propositions:
+            of = next((tree.over.of for tree in self.trees if isinstance(tree.over, Aggregates)), Propositions())
+            found.append(Source(vectors_of(of), name_of(of)))
+        if self.cross_tree:
+            apart = self.model_copy(update={"cross_tree": False, "propositions": False})
+            together = self.trees[0].model_copy(update={"over": apart, "dual": None, "hierarchical": False})
+            found.append(Source(together, together.tree))
+        return tuple(found)
+
+    def _of_tree(self, tree: SummaryTree) -> Iterator[Source]:
+        if not isinstance(tree.over, Aggregates) or (self.aggregates and self.relatedness_summaries):
+            yield Source(tree, tree.tree)
+        elif self.aggregates:
+            yield Source(vectors_of(tree.over), tree.tree)
+        elif self.relatedness_summaries:
+            yield Source(tree, tree.tree, Terms("kind", (SUMMARY_KIND,)))
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The trees, or of those that are not wanted whole what is wanted."""
+        return tuple(source.part for source in self.sources())
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Nothing: the trees are made whole."""
+
+    def finish(self, site: Site) -> None:
+        """Copy the nodes; only those that changed are written."""
+        records = site.collection("records", node_schema(site.language, site.inputs[0].schema.dimensions))
+        replace_all.keep(records, self._batches(site))
+        counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
+        names = dict.fromkeys([*(source.name for source in self.sources()), *sorted(counts)])
+        told = ", ".join(f"{counts[name]:,} of {name}" for name in names)
+        site.note(f"{records.count():,} nodes: {told}.")
+
+    def open(self, site: Site) -> Collection:
+        """Fields as of hits, `level`, `children`, `tree` (passages, aggregates, propositions, tree_pool: of both)."""
+        return site.collection("records")
+
+    def _batches(self, site: Site) -> Iterator[pa.RecordBatch]:
+        seen: set[str] = set()
+        for source, records in zip(self.sources(), site.inputs, strict=True):
+            fields = [name for name in records.fields() if name in _COPIED or name.startswith("meta.")]
+            for batch in records.scan((*fields, "vector"), source.where):
+                ids = batch.column("id").to_pylist()
+                fresh = batch.filter(pa.array([id not in seen for id in ids], pa.bool_()))
+                seen.update(ids)
+                if len(fresh):
+                    yield _as_nodes(fresh, source.name)
+
+
+_COPIED = frozenset({*FIELDS, "level", "children", "tree"})
+
+
+def _as_nodes(batch: pa.RecordBatch, tree: str) -> pa.RecordBatch:
+    """Records that are no nodes of a tree as leaves of one."""
+    missing = {
+        "level": pa.array([0.0] * len(batch), pa.float64()),
+        "children": pa.array([[]] * len(batch), TEXTS),
+        "tree": pa.array([tree] * len(batch), pa.string()),
+    }
+    for name, column in missing.items():
+        if name not in batch.schema.names:
+            batch = batch.append_column(name, column)
+    return batch

@@ -1,0 +1,124 @@
+"""Searching the nodes of trees: a node's documents, nearest first, and the way from it down to its passages."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ragindex.encoders.vector_cache import shared_questions
+from ragindex.filters import Ids, Terms
+from ragindex.interfaces import Collection, IndexingScheme, Retriever
+from ragindex.parts.trees.summary_tree import SUMMARY_KIND
+from ragindex.retrieval.hits import check, looked_up
+from ragindex.types import Hit, Query, Retrieval, Step, Triple
+
+PASSAGE_KIND = "passage"
+WAYS = "ways to passages"
+"""The step whose paths lead from the hits that are no passages down to the nearest passage of each."""
+_SHOWN = 10  # hits whose way is shown
+_NEAREST = 200  # passages, of all hits of a question, that are ordered by nearness
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """What is above the leaves: of each summary, by id, the children and the passages, in the order of the source."""
+
+    children: Mapping[str, tuple[str, ...]]
+    passages: Mapping[str, tuple[str, ...]]
+
+
+def reads_k(base: IndexingScheme) -> bool | None:
+    """What a scheme over `Nodes` says of k: their documents are ordered among those of all hits, so of k hits.
+
+    That matters where two records can stand in another order when others are searched with them (`relative`).
+    """
+    return True if getattr(base, "relative", False) else None
+
+
+def above(nodes: Collection) -> Above:
+    """The summaries of a summary_tree or a tree_pool: one scan, n in their children."""
+    batches = nodes.scan(("children", "passage_ids"), Terms("kind", (SUMMARY_KIND,)))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    children = {row["id"]: tuple(row["children"]) for row in rows}
+    return Above(children, {row["id"]: tuple(row["passage_ids"]) for row in rows})
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Nodes of trees, `base` searching them; `source` is the label of the method that does."""
+
+    base: Retriever
+    collection: Collection
+    above: Above
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """The k best nodes, as `explained`."""
+        check(queries, k)
+        with shared_questions():
+            return self.explained(queries, self.base.retrieve(queries, k))
+
+    def explained(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Retrieval]:
+        """Hits with their documents nearest first, and the ways down from them. One search more for all questions."""
+        sources = self.nearest(queries, [[hit for hit in one.hits if len(hit.doc_ids) > 1] for one in found])
+        return [self._one(*each) for each in zip(queries, found, sources, strict=True)]
+
+    def nearest(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        """The passages that each question's hits name, as hits of `base`, the nearest first.
+
+        Those that `base` does not find, and that are no leaves, are missing.
+        """
+        wanted = [tuple(dict.fromkeys(id for hit in some for id in hit.passage_ids)) for some in hits]
+        if not any(wanted):
+            return [()] * len(queries)
+        asked = [replace(query, filter=Ids(ids)) for query, ids in zip(queries, wanted, strict=True)]
+        most = min(_NEAREST, max(map(len, wanted)))
+        return [one.hits for one in self.base.retrieve(asked, most)]
+
+    def _one(self, query: Query, found: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
+        start = time.perf_counter()
+        rank = {hit.doc_ids[0]: place for place, hit in reversed(list(enumerate(nearest)))}
+        order = {hit.id: place for place, hit in enumerate(nearest)}
+        hits = tuple(
+            replace(hit, doc_ids=tuple(sorted(hit.doc_ids, key=lambda id: rank.get(id, len(rank)))), source=self.source)
+            for hit in found.hits
+        )
+        shown = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN]
+        if not shown:
+            return Retrieval(hits, found.trace, found.notes)
+        paths = tuple(self._ways(shown, order))
+        ms = (time.perf_counter() - start) * 1e3
+        scores = tuple(hit.score for hit in shown)
+        step = Step(1, WAYS, query.text, tuple(hit.id for hit in shown), paths=paths, scores=scores, ms=ms)
+        return Retrieval(hits, (*found.trace, step), found.notes)
+
+    def _ways(self, hits: Sequence[Hit], order: Mapping[str, int]) -> Iterator[tuple[Triple, ...]]:
+        """One a hit: through the children that name its nearest passage. One search for the leaves of all."""
+        ends = [min(hit.passage_ids, key=lambda id: order.get(id, len(order))) for hit in hits]
+        walks = [self._walk(hit.id, end) for hit, end in zip(hits, ends, strict=True)]
+        leaves = self._leaves([walk[-1] for walk in walks])
+        for hit, end, walk in zip(hits, ends, walks, strict=True):
+            children = self.above.children.get(walk[-1], ())
+            leaf = next((id for id in children if id != end and end in leaves.get(id, ("", ()))[1]), None)
+            kinds = [hit.kind, *[SUMMARY_KIND] * (len(walk) - 1)]
+            steps = [f"{kind} {id}" for kind, id in zip(kinds, walk, strict=True)]
+            steps += [f"{leaves[leaf][0]} {leaf}"] if leaf else []
+            yield tuple(Triple(one, "is made of", other) for one, other in zip(steps, [*steps[1:], end], strict=True))
+
+    def _walk(self, id: str, passage: str) -> list[str]:
+        """The node, and the summaries below it that name the passage, downwards."""
+        walk = [id]
+        while (following := self._below(walk[-1], passage)) is not None:
+            walk.append(following)
+        return walk
+
+    def _below(self, id: str, passage: str) -> str | None:
+        children = self.above.children.get(id, ())
+        return next((one for one in children if passage in self.above.passages.get(one, ())), None)
+
+    def _leaves(self, summaries: Sequence[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Kind and passages of the leaves below the summaries that are no passages."""
+        wanted = [id for summary in dict.fromkeys(summaries) for id in self.above.children.get(summary, ())]
+        if not wanted:
+            return {}
+        rows = looked_up(self.collection, wanted, ("kind", "passage_ids")).to_pylist()
+        return {row["id"]: (row["kind"], tuple(row["passage_ids"])) for row in rows if row["kind"] != PASSAGE_KIND}

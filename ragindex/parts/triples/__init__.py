@@ -1,0 +1,1 @@
+"""Parts that are triples, and the files that triples are read from."""

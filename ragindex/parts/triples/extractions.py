@@ -1,0 +1,193 @@
+"""Entities and triples of every passage, from one call of a language model each, from rules, or from a file."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pydantic import BaseModel
+
+from ragindex.errors import DataError
+from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.llm import rules
+from ragindex.llm.coerce import reshaped
+from ragindex.llm.tasks import Task
+from ragindex.parts.support.ask_llm import answers
+from ragindex.parts.support.records import TEXTS
+from ragindex.parts.triples.openie import OpenIE, passage_key, read_openie
+from ragindex.parts.triples.triple_json import Extracted, TripleLists, names, to_json, well_formed
+from ragindex.plugins.base import Plugin
+
+_SHOWN_NOTES = 3
+
+
+class Answer(BaseModel):
+    """What a model answers. Its triples are looked at one by one: a malformed one does not spoil the others."""
+
+    entities: list[str]
+    triples: TripleLists
+
+    def extracted(self) -> Extracted:
+        """Names, triples, and how many of the triples are none in any known form."""
+        triples, dropped = well_formed(reshaped(self.triples, list[tuple[str, str, str]]))
+        return Extracted(names(self.entities), triples, dropped)
+
+
+class RuleAnswer(Answer):
+    """What the rules answer; `note` says why it may be little."""
+
+    note: str
+
+    def extracted(self) -> Extracted:
+        """The same, from rules."""
+        triples, dropped = well_formed(self.triples)
+        return Extracted(names(self.entities), triples, dropped, "rules", self.note)
+
+
+def _by_rules(inputs: Mapping[str, Any]) -> Answer:
+    found = rules.extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
+    triples = [[one.subject, one.predicate, one.object] for one in found.triples]
+    return RuleAnswer(entities=list(found.entities), triples=triples, note=" ".join(found.notes))
+
+
+EXTRACT: Task[Answer] = Task(
+    name="extract",
+    version=1,
+    prompt=Path(__file__).parent / "prompts" / "extract.jinja",
+    output=Answer,
+    rule=_by_rules,
+    max_tokens=2048,
+)
+SCHEMA = Schema(
+    stored=("triples", "source", "note", "content"),
+    keywords=("passage_ids", "doc_ids", "entities"),
+    numbers=("kept", "dropped"),
+)
+"""`triples` is JSON, a list of [subject, predicate, object]; `content` the passage's key in an imported file."""
+
+
+class Extractions(Plugin):
+    """One record a passage: its named entities and its triples, from one call (GeAR).
+
+    Malformed triples are dropped and counted. With an imported file no model is asked: a passage that the file lacks
+    has no triples, and is counted. `numbers_as_entities` is for the rules, which else leave dates and numbers out.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset({"model", "prompts", "import"})
+    numbers_as_entities: bool = False
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """Made from the corpus."""
+        return ()
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """One for entities and triples together."""
+        return (EXTRACT,)
+
+    def check_import(self, file: Path) -> None:
+        """Read it once. Raises DataError."""
+        read_openie(file)
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Extract from the passages of the batch; those that fail lose the record they had."""
+        records = site.collection("records", SCHEMA)
+        passages = site.passages(list(change.upsert)).to_pylist()
+        file = None if site.imported is None else read_openie(site.imported)
+        made = self._asked(passages, site) if file is None else _imported(passages, file)
+        records.delete([*change.remove, *(one["id"] for one in passages if one["id"] not in made)])
+        if made:
+            records.upsert(_records([one for one in passages if one["id"] in made], made, file is not None))
+
+    def finish(self, site: Site) -> None:
+        """Say what was dropped, what was read by rules, and what file and corpus do not share."""
+        records = site.collection("records", SCHEMA)
+        for sentence in _notes(records):
+            site.note(sentence)
+        if site.imported is not None:
+            for sentence in _import_notes(records, read_openie(site.imported)):
+                site.note(sentence)
+            read_openie.cache_clear()
+
+    def open(self, site: Site) -> Collection:
+        """The collection; `ragindex.parts.triples.triple_json.from_json` reads its triples."""
+        return site.collection("records")
+
+    def _asked(self, passages: Sequence[Mapping[str, Any]], site: Site) -> dict[str, Extracted]:
+        made = {one["id"]: Extracted(source="blank") for one in passages if not one["text"].strip()}
+        inputs = {
+            one["id"]: {
+                "title": one["title"],
+                "text": one["text"],
+                "numbers_as_entities": self.numbers_as_entities,
+            }
+            for one in passages
+            if one["id"] not in made
+        }
+        found = answers(site, EXTRACT, inputs)
+        return {**made, **{id: answer.extracted() for id, answer in found.items()}}
+
+
+def _imported(passages: Sequence[Mapping[str, Any]], file: OpenIE) -> dict[str, Extracted]:
+    missing = Extracted(source="missing")
+    return {one["id"]: file.passages.get(passage_key(one["title"], one["text"]), missing) for one in passages}
+
+
+def _records(passages: Sequence[Mapping[str, Any]], made: Mapping[str, Extracted], imported: bool) -> pa.RecordBatch:
+    found = [made[one["id"]] for one in passages]
+    keys = [passage_key(one["title"], one["text"]) if imported else "" for one in passages]
+    columns = {
+        "id": pa.array([one["id"] for one in passages], pa.string()),
+        "passage_ids": pa.array([[one["id"]] for one in passages], TEXTS),
+        "doc_ids": pa.array([[one["doc_id"]] for one in passages], TEXTS),
+        "entities": pa.array([one.entities for one in found], TEXTS),
+        "triples": pa.array([to_json(one.triples) for one in found], pa.string()),
+        "source": pa.array([one.source for one in found], pa.string()),
+        "note": pa.array([one.note for one in found], pa.string()),
+        "content": pa.array(keys, pa.string()),
+        "kept": pa.array([float(len(one.triples)) for one in found], pa.float64()),
+        "dropped": pa.array([float(one.dropped) for one in found], pa.float64()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+# ---------------------------------------------------------------- what a reader of the figures should know
+
+
+def _notes(records: Collection) -> list[str]:
+    sources: Counter[str] = Counter()
+    remarks: Counter[str] = Counter()
+    kept = dropped = 0
+    for batch in records.scan(("source", "note", "kept", "dropped")):
+        sources.update(batch.column("source").to_pylist())
+        remarks.update(filter(None, batch.column("note").to_pylist()))
+        kept += int(sum(batch.column("kept").to_pylist()))
+        dropped += int(sum(batch.column("dropped").to_pylist()))
+    sentences = []
+    if sources["rules"]:
+        sentences.append(f"{sources['rules']:,} passages were read by rules, not by a language model.")
+    if sources["blank"]:
+        sentences.append(f"{sources['blank']:,} passages have no text.")
+    if dropped:
+        sentences.append(f"{dropped:,} of {kept + dropped:,} triples were malformed and dropped.")
+    common = sorted(remarks.items(), key=lambda pair: (-pair[1], pair[0]))
+    sentences += [f"{count:,} passages: {remark}" for remark, count in common[:_SHOWN_NOTES]]
+    if rest := sum(count for _, count in common[_SHOWN_NOTES:]):
+        sentences.append(f"{rest:,} passages with other remarks.")
+    return sentences
+
+
+def _import_notes(records: Collection, file: OpenIE) -> list[str]:
+    contents = [key for batch in records.scan(("content",)) for key in batch.column("content").to_pylist()]
+    found = sum(key in file.passages for key in contents)
+    if contents and not found:
+        raise DataError("extractions of passages of this corpus", f"{len(file.passages):,} others and none of them")
+    unused = len(file.passages.keys() - set(contents))
+    sentences = [
+        f"Imported: {found:,} of {len(contents):,} passages are in the file; the others have no triples. "
+        f"{unused:,} of {len(file.passages):,} passages of the file are not in the corpus."
+    ]
+    if file.repeated:
+        sentences.append(f"{file.repeated:,} passages stand in the file more than once: the first counts.")
+    return sentences

@@ -1,0 +1,119 @@
+"""Triples of the corpus, searched by text and looked up by entity."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+import regex
+from pydantic import field_validator
+
+from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.parts.support.records import TEXTS, held, unit_columns
+from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.triple_json import from_json
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField
+from ragindex.retrieval.hits import KEYWORDS, STORED, searchable
+from ragindex.types import Triple
+
+_SIDES = ("{subject}", "{predicate}", "{object}")
+_PLACE = regex.compile("|".join(map(regex.escape, _SIDES)))
+KEYS = ("subject_key", "object_key", "entity_keys")
+
+
+class Triples(Plugin):
+    """One record a triple and passage: the same triple in two passages is two records (reading G1).
+
+    Text is made by `template`, which names subject, predicate and object (reading G4). `subject_key`, `object_key` and
+    both as `entity_keys` are for exact look-up. `entity_key`: names are the same entity when they are the same text
+    (exact), or when they are in folded case with single spaces (casefold; reading G3).
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+    of: PartField = Extractions()
+    entity_key: Literal["exact", "casefold"] = "exact"
+    template: str = "{subject} {predicate} {object}"
+
+    @field_validator("template")
+    @classmethod
+    def _names_all(cls, template: str) -> str:
+        if not all(side in template for side in _SIDES):
+            raise ValueError(f"a text with {', '.join(_SIDES)}")
+        return template
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The extractions."""
+        return (self.of,)
+
+    def key(self, name: str) -> str:
+        """What the names of one entity have in common."""
+        return name if self.entity_key == "exact" else " ".join(name.casefold().split())
+
+    def text(self, triple: Triple) -> str:
+        """A triple as it is indexed, linked and encoded everywhere."""
+        values = {"{subject}": triple.subject, "{predicate}": triple.predicate, "{object}": triple.object}
+        return _PLACE.sub(lambda match: values[match[0]], self.template)  # one pass: names may hold braces
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Replace the triples of the batch's passages; ids are by passage and place, so twice does no harm."""
+        records = site.collection("records", _schema(site.language))
+        records.delete(held(records, [*change.remove, *change.upsert]))
+        extractions: Collection = site.inputs[0]
+        found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
+        triples = [(row["id"], triple) for row in found for triple in dict.fromkeys(from_json(row["triples"]))]
+        if triples:
+            passages = {one["id"]: one for one in site.passages(list(change.upsert)).to_pylist()}
+            records.upsert(self._records(triples, passages))
+
+    def finish(self, site: Site) -> None:
+        """Nothing beyond what every collection does."""
+
+    def open(self, site: Site) -> Collection:
+        """The collection."""
+        return site.collection("records")
+
+    def _records(
+        self, triples: Sequence[tuple[str, Triple]], passages: Mapping[str, Mapping[str, Any]]
+    ) -> pa.RecordBatch:
+        subjects = [self.key(one.subject) for _, one in triples]
+        objects = [self.key(one.object) for _, one in triples]
+        sides = zip(subjects, objects, strict=True)
+        texts = [self.text(one) for _, one in triples]
+        columns = {
+            **unit_columns("triple", _ids(triples), texts, [passages[id] for id, _ in triples]),
+            "subject": pa.array([one.subject for _, one in triples], pa.string()),
+            "predicate": pa.array([one.predicate for _, one in triples], pa.string()),
+            "object": pa.array([one.object for _, one in triples], pa.string()),
+            "subject_key": pa.array([[key] for key in subjects], TEXTS),
+            "object_key": pa.array([[key] for key in objects], TEXTS),
+            "entity_keys": pa.array([list(dict.fromkeys(pair)) for pair in sides], TEXTS),
+        }
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def triple_text(triple: Triple) -> str:
+    """A triple in its own words."""
+    return f"{triple.subject} {triple.predicate} {triple.object}"
+
+
+def _schema(language: str) -> Schema:
+    stored, keywords = (*STORED, "subject", "predicate", "object"), (*KEYWORDS, *KEYS)
+    return replace(searchable(language), stored=stored, keywords=keywords)
+
+
+def triple_id(passage_id: str, number: int) -> str:
+    """The id of a passage's triple by its number among them, from 0."""
+    return f"{passage_id}#t{number:04d}"
+
+
+def _ids(triples: Sequence[tuple[str, Triple]]) -> list[str]:
+    """`PASSAGE#t0000`, `PASSAGE#t0001`, …: in the order of the passage."""
+    ids: list[str] = []
+    number, last = 0, ""
+    for passage, _ in triples:
+        number = number + 1 if passage == last and ids else 0
+        ids.append(triple_id(passage, number))
+        last = passage
+    return ids

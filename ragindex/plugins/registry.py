@@ -1,0 +1,327 @@
+"""Finding plugins by name, making them from what a user wrote, and naming what was made.
+
+Plugins are entry points of installed distributions, ours like anyone else's. Listing them imports none of them.
+"""
+
+import difflib
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, ValidationError
+
+from ragindex.canonical import digest
+from ragindex.errors import (
+    BrokenPluginError,
+    MissingExtraError,
+    NameTakenError,
+    RagindexError,
+    UnknownNameError,
+    UsageError,
+)
+from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LanguagePlugin, Part, StorePlugin
+from ragindex.plugins import code_fingerprint
+from ragindex.plugins.base import Plugin, require_no_secrets
+from ragindex.plugins.specs import Spec, parse, render
+
+Group: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "llms", "corpora", "commands"]
+GROUPS: tuple[Group, ...] = ("schemes", "parts", "encoders", "stores", "llms", "corpora", "commands")
+_SINGULAR = {
+    "schemes": "method",
+    "parts": "part",
+    "encoders": "encoder",
+    "stores": "store",
+    "llms": "language model",
+    "corpora": "corpus",
+    "commands": "command",
+}
+_MUST_HAVE: Mapping[str, tuple[tuple[str, ...], ...]] = {  # of the classes in a group: one of these sets of attributes
+    "schemes": (("version", "parts", "open"),),
+    "parts": (("version", "uses", "inputs", "apply", "finish", "open"),),
+    "encoders": (("open",), ("fit", "load")),
+    "stores": (("open", "finishes_by"),),
+    "llms": (("open",),),
+}
+Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
+
+
+@cache
+def _table(group: Group) -> dict[str, tuple[EntryPoint, ...]]:
+    table: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in entry_points(group=f"ragindex.{group}"):
+        others = table.get(point.name, ())
+        if all(point.value != other.value for other in others):
+            table[point.name] = (*others, point)
+    return table
+
+
+def names(group: Group) -> list[str]:
+    """The names in a group, sorted. Imports no plugin."""
+    return sorted(_table(group))
+
+
+def entry(group: Group, name: str) -> EntryPoint:
+    """The entry point behind a name. Raises UnknownNameError with near names, NameTakenError where two claim it."""
+    points = _table(group).get(name)
+    if points is None:
+        near = difflib.get_close_matches(name, names(group), n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names(group)) or 'none'}."
+        raise UnknownNameError(f"No {_SINGULAR[group]} is called {name!r}. {hint}")
+    if len(points) > 1:
+        owners = " and ".join(f"{p.value} ({p.dist.name if p.dist else 'unknown'})" for p in points)
+        raise NameTakenError(f"The {_SINGULAR[group]} name {name!r} is claimed by {owners}. Uninstall one of them.")
+    return points[0]
+
+
+def load(group: Group, name: str) -> Any:
+    """The object behind a name.
+
+    Raises MissingExtraError where an import of it fails for want of a package, BrokenPluginError where it cannot be
+    loaded for any other reason, or is not what the group takes.
+    """
+    point = entry(group, name)
+    try:
+        found = point.load()
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The {_SINGULAR[group]} {name!r} needs the package {error.name!r}, which is not installed. "
+            f"Run: pip install {_install_target(point)}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(group, name, point, said_of(error)) from error
+    wrong = _wrong(group, found)
+    if wrong:
+        raise _broken(group, name, point, wrong)
+    return found
+
+
+def said_of(error: BaseException) -> str:
+    """The kind of an error that is not ours, and what it says, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _wrong(group: Group, found: Any) -> str | None:
+    """Why an object is not what the group takes; None where it is."""
+    sets = _MUST_HAVE.get(group)
+    if sets is None:
+        return None if callable(found) else f"a {_SINGULAR[group]} must be a function, and it is {found!r}"
+    if not (isinstance(found, type) and issubclass(found, BaseModel) and found.model_config.get("frozen")):
+        return (
+            f"a {_SINGULAR[group]} must be a frozen pydantic model (ragindex.plugins.base.Plugin), and it is {found!r}"
+        )
+    missing = [[name for name in one if not _has(found, name)] for one in sets]
+    return None if not all(missing) else f"a {_SINGULAR[group]} must have {missing[0][0]!r}, and it has none"
+
+
+def _has(plugin: type[BaseModel], name: str) -> bool:
+    return hasattr(plugin, name) or name in plugin.model_fields
+
+
+def _broken(group: Group, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
+    owner = f" of {point.dist.name}" if point.dist else ""
+    return BrokenPluginError(
+        f"The {_SINGULAR[group]} {name!r} ({point.value}{owner}) is broken: {reason}. Mend or uninstall it."
+    )
+
+
+def _install_target(point: EntryPoint) -> str:
+    distribution = point.dist.name if point.dist else "ragindex"
+    return f"'{distribution}[{','.join(point.extras)}]'" if point.extras else f"'{distribution}'"
+
+
+def require(module: str, extra: str, wanted_by: str) -> ModuleType:
+    """Import an optional package. Raises MissingExtraError with the install line where it is absent."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"{wanted_by} needs the package {error.name!r}, which is not installed. "
+            f"Run: pip install 'ragindex[{extra}]'"
+        ) from error
+
+
+def create(group: Group, written: Written) -> Any:
+    """The plugin that a user wrote down, validated. An object that is one already is returned as it is."""
+    if isinstance(written, BaseModel):
+        return written
+    spec = _spec(written)
+    plugin = load(group, spec.name)
+    params = {key: _plain(value) for key, value in spec.params.items()}
+    if spec.argument is not None:
+        field = getattr(plugin, "argument", None)
+        if field is None:
+            raise UsageError(
+                f"The {_SINGULAR[group]} {spec.name!r} takes no argument after a colon; got {spec.argument!r}."
+            )
+        params[field] = spec.argument
+    require_no_secrets(spec.name, params, getattr(plugin, "keys_from", Plugin.keys_from))
+    try:
+        return plugin.model_validate(params)
+    except ValidationError as error:
+        raise UsageError(_explain(spec.name, plugin, error)) from error
+    except RagindexError:  # of a plugin inside
+        raise
+    except Exception as error:
+        raise _broken(group, spec.name, entry(group, spec.name), said_of(error)) from error
+
+
+def _spec(written: str | Mapping[str, Any] | Spec) -> Spec:
+    if isinstance(written, Spec):
+        return written
+    if isinstance(written, str):
+        return parse(written)
+    unknown = sorted(set(written) - {"name", "params", "label"})
+    if unknown:
+        raise UsageError(f"A plugin is written {{name, label, params}}; {unknown[0]!r} is none of these.")
+    if not isinstance(written.get("name"), str) or not isinstance(written.get("params") or {}, Mapping):
+        raise UsageError(f"A plugin is written {{name, label, params}}, params by name; got {dict(written)!r}.")
+    return Spec(written["name"], dict(written.get("params") or {}))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return {"name": value.name, "params": {key: _plain(item) for key, item in value.params.items()}}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
+    """One sentence a problem: the parameter, what is allowed, what was got."""
+    sentences = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(where, list(plugin.model_fields), n=3, cutoff=0.5)
+            allowed = " or ".join(near) if near else ", ".join(plugin.model_fields) or "none"
+            sentences.append(f"{name} has no parameter {where!r}; did you mean {allowed}?")
+        else:
+            must = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            must = must.replace("a valid tuple", "a list, as [bm25, dense]")
+            sentences.append(f"The {where!r} parameter of {name} must be {must}. Got {problem.get('input')!r} instead.")
+    return " ".join(sentences) + f" See: ragindex methods {name}"
+
+
+# ---------------------------------------------------------------- naming what was made
+
+
+def is_ours(group: Group, name: str) -> bool:
+    """Whether a name stands for nothing but a plugin of this distribution. Imports nothing."""
+    return all(point.module.partition(".")[0] in code_fingerprint.OURS for point in _table(group).get(name, ()))
+
+
+def name_of(plugin: BaseModel) -> str:
+    """The registered name of a plugin object; `module:Class` where it is not registered."""
+    return _name_of_class(type(plugin))
+
+
+def _name_of_class(plugin: type[BaseModel]) -> str:
+    value = f"{plugin.__module__}:{plugin.__qualname__}"
+    for group in GROUPS:
+        for name, points in _table(group).items():
+            if any(point.value == value for point in points):
+                return name
+    return value
+
+
+def describe(plugin: BaseModel) -> dict[str, Any]:
+    """`{"name", "params"}` with every parameter, as JSON: enough to make the plugin again."""
+    return {"name": name_of(plugin), "params": plugin.model_dump(mode="json")}
+
+
+def label(plugin: BaseModel) -> str:
+    """The shortest text that makes the plugin again: its name and the parameters that differ from their defaults."""
+    short = _short(describe(plugin), plugin)
+    argument = getattr(type(plugin), "argument", None)
+    if argument is not None and set(short.params) == {argument} and isinstance(short.params[argument], str):
+        return f"{short.name}:{short.params[argument]}"
+    return render(short)
+
+
+def _short(described: Mapping[str, Any], plugin: BaseModel) -> Spec:
+    defaults = {key: field.get_default(call_default_factory=True) for key, field in type(plugin).model_fields.items()}
+    changed = {
+        key: _short_value(getattr(plugin, key), value)
+        for key, value in described["params"].items()
+        if getattr(plugin, key) != defaults[key]
+    }
+    return Spec(described["name"], changed)
+
+
+def _short_value(value: Any, dumped: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _short(dumped, value)
+    if isinstance(value, tuple | list):
+        return [_short_value(*pair) for pair in zip(value, dumped, strict=True)]
+    return dumped
+
+
+def fingerprint(plugin: BaseModel) -> str:
+    """What a plugin's results depend on as far as it knows: its name, version and parameters, nested ones too.
+
+    And its code, where it is not ours (ragindex.plugins.code_fingerprint).
+    """
+    return digest(_with_versions(plugin, None))
+
+
+def _with_versions(value: Any, plain: Any) -> Any:
+    """Plugins with their versions; all else as JSON has it."""
+    if isinstance(value, BaseModel):
+        plain = value.model_dump(mode="json")
+        fields = {key: _with_versions(getattr(value, key), plain[key]) for key in type(value).model_fields}
+        source = code_fingerprint.of(type(value))
+        code = {} if source is None else {"source": source}
+        return {"name": name_of(value), "version": getattr(type(value), "version", 0), "params": fields, **code}
+    if isinstance(value, tuple | list):
+        return [_with_versions(*pair) for pair in zip(value, plain, strict=True)]
+    return plain
+
+
+# ---------------------------------------------------------------- plugins as parameters of plugins
+
+
+def scheme(written: Written) -> IndexingScheme:
+    """A scheme by its name or specification."""
+    return cast(IndexingScheme, create("schemes", written))
+
+
+def part(written: Written) -> Part[Any]:
+    """A part by its name or specification."""
+    return cast("Part[Any]", create("parts", written))
+
+
+def encoder(written: Written) -> EncoderPlugin | FittedEncoderPlugin:
+    """An encoder's parameters by its name or specification."""
+    return cast("EncoderPlugin | FittedEncoderPlugin", create("encoders", written))
+
+
+def llm(written: Written) -> LanguagePlugin:
+    """A language model's parameters by its name or specification."""
+    return cast(LanguagePlugin, create("llms", written))
+
+
+def store(written: Written) -> StorePlugin:
+    """A store's parameters by its name or specification."""
+    return cast(StorePlugin, create("stores", written))
+
+
+_as_json = PlainSerializer(describe, return_type=dict[str, Any])
+SchemeField: TypeAlias = Annotated[Any, BeforeValidator(scheme), _as_json]
+"""The type of a scheme's parameter that is itself a scheme, as `base`."""
+PartField: TypeAlias = Annotated[Any, BeforeValidator(part), _as_json]
+"""The type of a scheme's parameter that is a part, as `over`."""
+
+
+def of_class(*classes: type[BaseModel]) -> AfterValidator:
+    """What a PartField (or SchemeField) is annotated with that takes plugins of some classes only, and refuses others.
+
+    As in `over: Annotated[PartField, of_class(Triples)] = Triples()`.
+    """
+
+    def check(plugin: BaseModel) -> BaseModel:
+        if not isinstance(plugin, classes):
+            raise ValueError(" or ".join(_name_of_class(each) for each in classes))
+        return plugin
+
+    return AfterValidator(check)

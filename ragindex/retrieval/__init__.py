@@ -1,0 +1,1 @@
+"""What retrievers share: hits, fusion, traces."""

@@ -1,0 +1,1 @@
+"""Elasticsearch, for corpora that outgrow one machine."""

@@ -1,0 +1,214 @@
+"""A collection in Elasticsearch: see ragindex.interfaces.Collection, and indices for how states are kept."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from ragindex.errors import StoreError
+from ragindex.filters import Filter
+from ragindex.interfaces import Collection, Found, Request, Resident, Schema
+from ragindex.stores.elasticsearch import indices, view
+from ragindex.stores.elasticsearch import search as elastic_search
+from ragindex.stores.elasticsearch import totals as elastic_totals
+from ragindex.stores.elasticsearch.bulk import Action, send
+from ragindex.stores.elasticsearch.client import Server
+from ragindex.stores.elasticsearch.indices import Generation
+from ragindex.stores.elasticsearch.lease import Lease
+from ragindex.stores.elasticsearch.parameters import Parameters
+from ragindex.stores.elasticsearch.records import batch, check_fields, documents, key, sources, vector_mapping
+
+_GOT = 1000
+_REWRITTEN_UP_TO = 1 << 30
+"""Bytes of an index of which every deleted record is merged away; a larger one may keep a tenth of deleted ones."""
+_STALE = 0.1
+
+
+class Owner(Protocol):
+    """What a collection uses of the store that it belongs to."""
+
+    @property
+    def settings(self) -> Parameters:
+        """The store's parameters."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The cluster."""
+        ...
+
+    @property
+    def held(self) -> Lease | None:
+        """The writer's lease while this process has it."""
+        ...
+
+    def newest(self, name: str) -> Generation:
+        """The newest generation. Raises StoreError where there is none."""
+        ...
+
+
+@dataclass(slots=True)
+class ElasticsearchCollection:
+    """`pinned` is the state that a reader stays at; None: the newest, which is looked for at every call."""
+
+    store: Owner
+    name: str
+    schema: Schema
+    pinned: Generation | None = None
+
+    @property
+    def version(self) -> int:
+        """One more than the writes that the collection has seen."""
+        return indices.version_of(self.store.server, self._now())
+
+    @property
+    def identity(self) -> str:
+        """What the names of all its indices have in common."""
+        return self._now().index.rpartition("-")[0]
+
+    def fields(self) -> tuple[str, ...]:
+        """Every field that can be asked for, `meta.` fields included; without id and vector."""
+        schema = self.schema
+        return (*schema.stored, *schema.keywords, *schema.numbers, *self._view().totals["fields"])
+
+    # ------------------------------------------------------------ writing
+
+    def upsert(self, records: pa.RecordBatch) -> None:
+        """Raises UsageError on missing fields, StoreError with the records that the server refused."""
+        made = documents(records, self.schema, self.name, self.store.settings.analyser)
+        self._send(Action(id, document) for id, document in made)
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """By id, in blocks."""
+        self._send(Action(id) for id in dict.fromkeys(ids))
+
+    def _send(self, actions: Iterator[Action]) -> None:
+        """What is wrong with the first record is said before anything is made or sent."""
+        first = next(actions, None)
+        if first is not None:
+            store = self.store
+            send(store.server, self._writable().alias, chain([first], actions), self.name, store.settings.writers)
+
+    def finish(self) -> None:
+        """Seal the state: what was deleted is merged away first, and where vectors are many, their graph is made."""
+        now = self._now()
+        if now.sealed:
+            return
+        self._may_write()
+        totals: Mapping[str, Any] = elastic_totals.count(self.store.server, now.index, now.shards)
+        if self.schema.text and totals["stale"]:
+            now, totals = self._without_stale(now, totals)
+        many = totals["records"] > self.store.settings.exact_up_to
+        if self.schema.dimensions and many and now.note["vectors"] == "flat":
+            now = self._with_graph(now)
+        indices.seal(self.store.server, self.name, now, totals)
+
+    def _without_stale(self, now: Generation, totals: Mapping[str, Any]) -> tuple[Generation, Mapping[str, Any]]:
+        """A clone keeps no history of deletions, so they can be merged away at once; else the engine keeps them."""
+        server = self.store.server
+        few = totals["stale"] <= _STALE * totals["records"]
+        if few and elastic_totals.figures(server, now.index, now.shards)["bytes"] > _REWRITTEN_UP_TO:
+            return now, totals
+        clean = indices.cloned(server, self.name, now)
+        indices.merge(server, self.name, clean, only_expunge_deletes=True)
+        indices.delete(server, [now])
+        return clean, elastic_totals.count(server, clean.index, clean.shards)
+
+    def _with_graph(self, now: Generation) -> Generation:
+        server, dimensions = self.store.server, self.schema.dimensions or 0
+        now = indices.unblocked(server, self.name, now)  # a record is written again, to have all rewritten
+        properties = {"vector": vector_mapping(dimensions, "int8_hnsw")}
+        server.ask(
+            f"finish the collection {self.name}",
+            lambda client: client.indices.put_mapping(index=now.index, properties=properties),
+        )
+        indices.rewrite(server, self.name, now)
+        # noted last: a merge that was cut short is done again
+        return indices.noted(server, self.name, now, vectors="int8_hnsw")
+
+    def _writable(self) -> Generation:
+        """The newest generation; a new one where that is sealed."""
+        if self.pinned is not None:
+            raise StoreError(f"The collection {self.name} was opened for reading: it cannot be written.")
+        self._may_write()
+        now = self._now()
+        if now.sealed:
+            return indices.cloned(self.store.server, self.name, now)
+        return indices.unblocked(self.store.server, self.name, now)
+
+    def _may_write(self) -> None:
+        if self.store.held is not None:
+            self.store.held.check()
+
+    # ------------------------------------------------------------ reading
+
+    def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
+        """By id, which sees what was written last."""
+        check_fields(fields, self.schema)
+        index, wanted = self._now().index, list(dict.fromkeys(ids))
+        found: dict[str, Mapping[str, Any]] = {}
+        for start in range(0, len(wanted), _GOT):
+            keys = [key(id) for id in wanted[start : start + _GOT]]
+            ask = partial(_looked_up, index=index, keys=keys, fields=fields)
+            answer = self.store.server.ask(f"read the collection {self.name}", ask)
+            found.update((one["_source"]["id"], one["_source"]) for one in answer["docs"] if one["found"])
+        return batch([found[id] for id in ids if id in found], fields, self.schema)
+
+    def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
+        """By a point in time."""
+        yield from view.scan(self._view(), fields, where)
+
+    def search(self, requests: Sequence[Request]) -> list[Found]:
+        """In one `_msearch`."""
+        return elastic_search.search([(self._view(), requests)])[0] if requests else []
+
+    def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
+        """In one `_msearch`; None where one of the collections is on another cluster."""
+        beside = [(one, requests) for one, requests in asked if isinstance(one, ElasticsearchCollection)]
+        if len(beside) < len(asked) or any(one.store.server is not self.store.server for one, _ in beside):
+            return None
+        return elastic_search.search([(one._view(), requests) for one, requests in beside])
+
+    def resident(self) -> Resident | None:
+        """None: the vectors are on the server."""
+        return None
+
+    def count(self) -> int:
+        """How many records there are."""
+        return int(self._view().totals["records"])
+
+    def describe(self) -> Mapping[str, str | int | float]:
+        """`search`: how it is answered; `bytes` on disk, without the copies that replicas are."""
+        now = self._now()
+        vectors = "exact" if now.note["vectors"] == "flat" else "approximate, graph of int8 vectors, scored again whole"
+        own = self.store.settings.analyser
+        text = f"text analysed by {own}" if own and self.schema.text else ""
+        how = ", ".join(filter(None, (vectors, text, f"Elasticsearch at {self.store.server.where}")))
+        return {"search": how, "bytes": elastic_totals.figures(self.store.server, now.index, now.shards)["bytes"]}
+
+    def _now(self) -> Generation:
+        """Raises StoreError where the collection is not there any more."""
+        return self.pinned or self.store.newest(self.name)
+
+    def _view(self) -> view.View:
+        now = self._now()
+        totals = now.sealed or elastic_totals.count(self.store.server, now.index, now.shards)
+        settings = self.store.settings
+        return view.View(
+            server=self.store.server,
+            index=now.index,
+            name=self.name,
+            schema=self.schema,
+            shards=now.shards,
+            analyser=now.note["analyser"],
+            vectors=now.note["vectors"],
+            totals=totals,
+            candidates=settings.candidates,
+        )
+
+
+def _looked_up(client: Any, index: str, keys: Sequence[str], fields: Sequence[str]) -> Any:
+    return client.mget(index=index, ids=keys, source_includes=sources(fields))

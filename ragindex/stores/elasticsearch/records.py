@@ -1,0 +1,151 @@
+"""Records on their way into and out of Elasticsearch: the mapping of an index, documents, and Arrow columns."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ragindex.errors import UsageError
+from ragindex.interfaces import Floats, Schema
+from ragindex.stores.elasticsearch import filters
+from ragindex.stores.lancedb.records import arrow_schema, table_rows
+from ragindex.stores.lancedb.sql import column, field
+from ragindex.stores.memory.bm25 import K1, B
+
+_LONGEST_ID = 512
+"""Bytes that the server takes as a document's own id."""
+Row = Mapping[str, Any]
+
+# ---------------------------------------------------------------- the mapping
+
+
+def mapping(schema: Schema, analyser: str | None) -> dict[str, Any]:
+    """How documents are indexed. What came with a record is under `record`, untouched; the rest is made from it."""
+    keyword = {"type": "keyword", "doc_values": False}
+    names = ("terms", "numbers", "group_terms", "group_numbers")
+    properties: dict[str, Any] = {
+        "record": {"type": "object", "enabled": False},
+        "id": {"type": "keyword"},
+        **dict.fromkeys(names, keyword),
+        "fields": {"type": "keyword"},
+        "groups": {"type": "keyword"},
+    }
+    if schema.text:
+        kind = {"type": "text", "similarity": "ragindex", "index_options": "freqs"}
+        properties["tokens"] = {**kind, "analyzer": analyser or "whitespace"}
+        properties["length"] = {"type": "integer"}
+    if schema.dimensions:
+        properties["vector"] = vector_mapping(schema.dimensions, "flat")
+    return {"dynamic": False, "properties": properties}
+
+
+def vector_mapping(dimensions: int, kind: str) -> dict[str, Any]:
+    """`flat` compares all vectors, exactly; `int8_hnsw` goes through a graph of shortened ones."""
+    options = {"index": True, "similarity": "cosine", "index_options": {"type": kind}}
+    return {"type": "dense_vector", "dims": dimensions, **options}
+
+
+SIMILARITY = {"ragindex": {"type": "BM25", "k1": K1, "b": B, "discount_overlaps": False}}
+
+# ---------------------------------------------------------------- documents
+
+
+def key(id: str) -> str:
+    """The server's id of the record `id`: itself, or a hash where it is empty or too long."""
+    size = len(id.encode())
+    return id if 0 < size <= _LONGEST_ID else f"sha256:{hashlib.sha256(id.encode()).hexdigest()}"
+
+
+def documents(records: pa.RecordBatch, schema: Schema, name: str, analyser: str | None) -> Iterator[tuple[str, bytes]]:
+    """Each record's id and its document as JSON. Raises UsageError for what does not fit the schema."""
+    target = arrow_schema(schema)
+    for given in (one for one in records.schema.names if one.startswith("meta.")):
+        target = target.append(pa.field(column(given), pa.list_(pa.string())))
+    rows = table_rows(records, schema, target, name)
+    for batch in rows.to_batches(1024):
+        vectors = _matrix(batch.column("vector"), schema.dimensions) if schema.dimensions else None
+        plain = batch.drop_columns(["vector"]) if schema.dimensions else batch
+        for number, row in enumerate(plain.to_pylist()):
+            written = json.dumps(_document(row, schema, analyser), ensure_ascii=False, separators=(",", ":"))
+            if vectors is not None and vectors[number].any():  # a cosine with zero is undefined: it is found by none
+                written = f'{written[:-1]},"vector":{_numbers(vectors[number])}}}'
+            yield row["id"], written.encode()
+
+
+def _document(row: dict[str, Any], schema: Schema, analyser: str | None) -> dict[str, Any]:
+    tokens, given = row.get("tokens"), {name: held for name, held in row.items() if held is not None}
+    record = {name: _plain(held) for name, held in given.items() if name not in ("id", "tokens")}
+    values = {field(name): held for name, held in given.items()}
+    meta = {name: held for name, held in values.items() if name.startswith("meta.")}
+    document = {"id": row["id"], "record": record, **filters.indexed(schema, values)}
+    if meta:
+        document["fields"] = list(meta)
+    groups = [name for name, held in meta.items() if len(set(held)) > 1]
+    if groups:
+        document["groups"] = groups
+    if schema.text and tokens:
+        document["tokens"] = tokens if analyser is None else "\n".join(values.get(name) or "" for name in schema.text)
+        document["length"] = tokens.count(" ") + 1
+    return document
+
+
+def _numbers(vector: Floats) -> str:
+    """As JSON, each number in the fewest digits that tell it from other float32: half of those that Python writes."""
+    return f"[{','.join(vector.astype('U16').tolist())}]"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: numbers that are none are words."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _matrix(vectors: pa.Array, dimensions: int) -> Floats:
+    matrix: Floats = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
+    return matrix
+
+
+# ---------------------------------------------------------------- columns
+
+
+def check_fields(fields: Sequence[str], schema: Schema) -> None:
+    """Raises UsageError for a field that no record can have."""
+    known = (*schema.stored, *schema.keywords, *schema.numbers, *(("vector",) if schema.dimensions else ()))
+    unknown = [name for name in fields if name not in ("id", *known) and not name.startswith("meta.")]
+    if unknown:
+        raise UsageError(f"There is no field {unknown[0]!r}. There are: id, {', '.join(known)} and meta.KEY.")
+
+
+def sources(fields: Iterable[str]) -> list[str]:
+    """What to ask a document's source for."""
+    return ["id", *("vector" if name == "vector" else f"record.{column(name)}" for name in fields if name != "id")]
+
+
+def batch(rows: Sequence[Row], fields: Sequence[str], schema: Schema) -> pa.RecordBatch:
+    """Documents' sources as one batch with `id` and `fields`."""
+    columns = [_column(rows, name, schema) for name in fields]
+    ids = pa.array([row["id"] for row in rows], pa.string())
+    return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *fields])
+
+
+def _column(rows: Sequence[Row], name: str, schema: Schema) -> pa.Array:
+    if name == "id":
+        return pa.array([row["id"] for row in rows], pa.string())
+    if name == "vector":
+        return _vectors(rows, schema.dimensions or 0)
+    held = [row.get("record", {}).get(column(name)) for row in rows]
+    if name in schema.numbers:
+        return pa.array([None if value is None else float(value) for value in held], pa.float64())
+    lists = name in schema.keywords or name.startswith("meta.")
+    return pa.array(held, pa.list_(pa.string()) if lists else pa.string())
+
+
+def _vectors(rows: Sequence[Row], dimensions: int) -> pa.Array:
+    matrix = np.zeros((len(rows), dimensions), dtype=np.float32)
+    for number, row in enumerate(rows):
+        if "vector" in row:
+            matrix[number] = row["vector"]
+    return pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), dimensions)

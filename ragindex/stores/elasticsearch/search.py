@@ -1,0 +1,299 @@
+"""Searching: many requests, of several indices too, in one `_msearch`, with the scores that every engine here gives.
+
+Text: Lucene keeps a record's length in one byte, exact up to 40 tokens and rounded down by up to an eighth beyond, so
+its score is never below the true one. More candidates than asked for are fetched with their tokens, and scored again
+here, from the same statistics as in memory: how many records hold a token comes with the same round trip. Where the
+last candidate's own score could still be beaten by one not fetched, more are fetched; rarely does that happen.
+
+Vectors: cosines of whole float32 vectors, exact where all are compared (up to `exact_up_to` records, and within
+filters that 10,000 records pass), through a graph of shortened vectors and scored again with whole ones beyond.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ragindex.filters import Ids
+from ragindex.interfaces import Found, Match, Nearest, Request, Where
+from ragindex.stores.elasticsearch.records import batch, check_fields, sources
+from ragindex.stores.elasticsearch.view import View, scan
+from ragindex.stores.large_strings import wide
+from ragindex.stores.memory.bm25 import K1, B
+from ragindex.stores.memory.search import query_vector
+from ragindex.text_analysis import analyse
+
+WINDOW = 10_000
+"""The server gives at most so many hits at once, and compares at most so many candidates."""
+_PAGE = 1000
+"""Asked for first where somebody wants all that pass a filter: the server makes room for as many as are asked for."""
+_EXACT_LENGTH = 40
+_FEW, _SPARE, _MARGIN = 16, 32, 1e-6
+"""Candidates beyond k where the engine's scores are exact, and, with a quarter of k, where lengths are coarse; what
+float32 may lose of a score."""
+_TIED = 1000
+"""Vectors beyond k among which equal cosines come by id; where there are more at the edge, all are looked at."""
+_OVERSAMPLE = 3.0
+_WHOLE = {"rescore_vector": {"oversample": 1.0}}
+"""Vectors found in a graph of shortened ones are scored again: so many times k, or all that were compared."""
+_WITH_VECTOR = {"exists": {"field": "vector"}}
+"""Some servers of 9.2 find records without a vector too, where all that pass a filter are compared."""
+_MOST_TOKENS = 1000
+"""The server bounds the clauses of a query; a longer question has every record that shares a token compared."""
+_COUNTED = 500
+_TOGETHER = 1000
+"""Requests in one `_msearch`; the calls of one step of a method are fewer."""
+_BY_SCORE = [{"_score": "desc"}, {"id": "asc"}]
+_BY_ID = [{"id": "asc"}]
+
+
+Counts: TypeAlias = dict[str, int]
+"""How many records of an index hold a token."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request on its way: what it sees, the search that it has become, and the hits so far."""
+
+    view: View
+    request: Request
+    wanted: int
+    size: int
+    body: dict[str, Any]
+    tokens: Counter[str] = field(default_factory=Counter)
+    hits: list[Mapping[str, Any]] = field(default_factory=list)
+    done: bool = False
+
+
+def search(groups: Sequence[tuple[View, Sequence[Request]]]) -> list[list[Found]]:
+    """Answer the requests to each view; all are of one server. Raises UsageError as the image in memory does,
+    StoreError.
+    """
+    every = [(view, request) for view, requests in groups for request in requests]
+    found: list[Found] = []
+    for start in range(0, len(every), _TOGETHER):
+        found += _answered([_asked(*one) for one in every[start : start + _TOGETHER]])
+    left = iter(found)
+    return [[next(left) for _ in requests] for _, requests in groups]
+
+
+def _answered(asked: Sequence[Asked]) -> list[Found]:
+    counts: dict[str, Counts] = {one.view.index: {} for one in asked}
+    while open_ones := [one for one in asked if not one.done]:
+        _fetch(open_ones, counts)
+        for one in open_ones:
+            _judge(one, counts[one.view.index])
+    return [_compared(one) if _too_many(one) else _found(one, counts[one.view.index]) for one in asked]
+
+
+# ---------------------------------------------------------------- asking
+
+
+def _asked(view: View, request: Request) -> Asked:
+    check_fields(request.fields, view.schema)
+    wanted = max(0, min(request.k, view.totals["records"]))
+    if isinstance(request, Match):
+        return _asked_by_text(view, request, wanted)
+    if isinstance(request, Nearest):
+        return _asked_by_vector(view, request, wanted)
+    body = {"query": view.query(request.where), "sort": _BY_ID, "_source": sources(request.fields)}
+    unbounded = request.where is not None and not isinstance(request.where, Ids) and wanted == view.totals["records"]
+    size = min(wanted, _PAGE if unbounded else WINDOW)
+    return Asked(view, request, wanted, size, body, done=wanted == 0)
+
+
+def _asked_by_text(view: View, request: Match, wanted: int) -> Asked:
+    tokens = Counter(analyse(request.text, view.schema.language)) if view.schema.text else Counter[str]()
+    totals = view.totals
+    exact = totals["longest"] <= _EXACT_LENGTH and not totals["stale"]
+    coarse = 2 * wanted + 4 * _SPARE if totals["stale"] else wanted // 4 + _SPARE
+    spare = _FEW if exact or view.analyser else coarse
+    if view.analyser is not None:
+        scored: dict[str, Any] = {"match": {"tokens": request.text}}
+    elif len(tokens) > _MOST_TOKENS:
+        scored = {"terms": {"tokens": sorted(tokens)}}
+    else:
+        terms = [{"term": {"tokens": {"value": token, "boost": times}}} for token, times in sorted(tokens.items())]
+        scored = {"bool": {"should": terms, "minimum_should_match": 1}}
+    body = {
+        "query": {"bool": {"must": [scored], "filter": [] if request.where is None else [view.query(request.where)]}},
+        "sort": _BY_ID if len(tokens) > _MOST_TOKENS and view.analyser is None else _BY_SCORE,
+        "track_scores": True,
+        "_source": [*sources(request.fields), *([] if view.analyser else ["tokens"])],
+    }
+    nothing = wanted == 0 or not (request.text.strip() if view.analyser else tokens)
+    counted = Counter[str]() if view.analyser else tokens
+    return Asked(view, request, wanted, min(wanted + spare, WINDOW), body, counted, done=nothing)
+
+
+def _asked_by_vector(view: View, request: Nearest, wanted: int) -> Asked:
+    vector = query_vector(request.vector, view.schema.dimensions)
+    knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_depth(view, request, wanted)}
+    if request.where is not None:
+        knn["filter"] = [view.query(request.where), _WITH_VECTOR]
+    body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": sources(request.fields)}
+    asked = Asked(view, request, wanted, min(wanted + 1, WINDOW), body)
+    asked.done = wanted == 0 or not vector.any() or _too_many(asked)
+    return asked
+
+
+def _depth(view: View, request: Nearest, wanted: int) -> dict[str, Any]:
+    """How many candidates the server keeps: more than are wanted, so that equal scores at the edge are cut by id."""
+    if view.vectors != "flat" and request.where is None:
+        depth = min(wanted + _FEW, WINDOW)
+        near = {"k": depth, "num_candidates": min(WINDOW, max(view.candidates, depth))}
+        return {**near, "rescore_vector": {"oversample": _OVERSAMPLE}}
+    if isinstance(request.where, Ids):
+        depth = len(set(request.where.ids))
+    else:
+        depth = wanted + _TIED if view.vectors == "flat" else WINDOW  # as many as that are compared one by one
+    depth = max(1, min(depth, WINDOW, view.totals["records"]))
+    return {"k": depth, "num_candidates": depth, **({} if view.vectors == "flat" else _WHOLE)}
+
+
+def _too_many(one: Asked) -> bool:
+    return isinstance(one.request, Nearest) and one.wanted > WINDOW and bool(one.request.vector.any())
+
+
+def _fetch(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> None:
+    """One round trip: the next hits of each request, and how many records hold each token not yet counted."""
+    bodies = [{**one.body, "size": one.size, "track_total_hits": False, **_after(one)} for one in asked]
+    searches = [part for one, body in zip(asked, bodies, strict=True) for part in (_header(one.view), body)]
+    blocks = _uncounted(asked, counts)
+    searches += [part for view, block in blocks for part in (_header(view), _counting(block))]
+    names = " and ".join(dict.fromkeys(one.view.name for one in asked))
+    answer = asked[0].view.server.ask(
+        f"search the collection {names}", lambda client: client.msearch(searches=searches)
+    )
+    responses = answer["responses"]
+    for one, response in zip(asked, responses, strict=False):
+        hits = response["hits"]["hits"]
+        one.hits += hits
+        one.done = len(hits) < one.size
+    for (view, block), response in zip(blocks, responses[len(asked) :], strict=True):
+        held = response["aggregations"]["held"]["buckets"]
+        counts[view.index].update((token, held[str(number)]["doc_count"]) for number, token in enumerate(block))
+
+
+def _header(view: View) -> dict[str, Any]:
+    spread = {"search_type": "dfs_query_then_fetch"} if view.shards > 1 else {}
+    return {"index": view.index, "allow_partial_search_results": False, **spread}
+
+
+def _uncounted(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> list[tuple[View, list[str]]]:
+    views = {one.view.index: one.view for one in asked}
+    blocks = []
+    for index, view in views.items():
+        wanted = {token for one in asked if one.view.index == index for token in one.tokens}
+        missing = sorted(wanted - set(counts[index]))
+        blocks += [(view, missing[start : start + _COUNTED]) for start in range(0, len(missing), _COUNTED)]
+    return blocks
+
+
+def _after(one: Asked) -> dict[str, Any]:
+    return {"search_after": one.hits[-1]["sort"]} if one.hits else {}
+
+
+def _counting(tokens: Sequence[str]) -> dict[str, Any]:
+    holding = {str(number): {"term": {"tokens": token}} for number, token in enumerate(tokens)}
+    return {"size": 0, "track_total_hits": False, "aggs": {"held": {"filters": {"filters": holding}}}}
+
+
+# ---------------------------------------------------------------- judging
+
+
+def _judge(one: Asked, counts: Counts) -> None:
+    """Whether the hits so far hold the answer; else the next, larger page is asked for."""
+    if one.done:
+        return
+    if isinstance(one.request, Match) and one.view.analyser is None:
+        one.done = len(one.tokens) <= _MOST_TOKENS and _proven(one, counts)
+    elif isinstance(one.request, Nearest):
+        one.done = not _tied_at_the_edge(one)
+    else:
+        one.done = len(one.hits) >= one.wanted
+    one.size = min(WINDOW, max(2 * one.size, _FEW))
+
+
+def _tied_at_the_edge(one: Asked) -> bool:
+    """Where the next best is as near as the last wanted, others may be that did not come: then all are looked at."""
+    knn = one.body["query"]["knn"]
+    deepest = min(WINDOW, one.view.totals["records"])
+    edge = [hit["_score"] for hit in one.hits[one.wanted - 1 : one.wanted + 1]]
+    if (
+        len(edge) < 2
+        or edge[0] != edge[1]
+        or one.view.vectors != "flat"
+        or knn["k"] >= deepest
+        or isinstance(one.request.where, Ids)
+    ):
+        return False
+    one.hits, one.size = [], one.wanted + 1
+    knn.update(k=deepest, num_candidates=deepest)
+    return True
+
+
+def _proven(one: Asked, counts: Counts) -> bool:
+    if len(one.hits) < one.wanted:
+        return False
+    if one.view.totals["stale"]:
+        return True  # the engine's statistics hold deleted records: its order is near, its scores prove nothing
+    scores = sorted(_scores(one, counts), reverse=True)
+    return bool(scores[one.wanted - 1] >= one.hits[-1]["_score"] / (K1 + 1) * (1 - _MARGIN))
+
+
+def _scores(one: Asked, counts: Counts) -> list[float]:
+    """As ragindex.stores.memory.bm25 has them."""
+    if not one.hits:
+        return []
+    filled = max(1, one.view.totals["filled"])
+    mean = max(1.0, one.view.totals["tokens"] / filled)
+    held = [(token, times, counts[token]) for token, times in sorted(one.tokens.items())]
+    weights = [(token, times * np.log1p(max(filled - n + 0.5, 0) / (n + 0.5))) for token, times, n in held]
+    return [_score(weights, hit["_source"]["tokens"].split(" "), mean) for hit in one.hits]
+
+
+def _score(weights: Sequence[tuple[str, float]], tokens: Sequence[str], mean: float) -> float:
+    saturation = K1 * (1 - B + B * len(tokens) / mean)
+    found = Counter(tokens)
+    return float(sum(weight * found[token] / (found[token] + saturation) for token, weight in weights))
+
+
+# ---------------------------------------------------------------- answering
+
+
+def _found(one: Asked, counts: Counts) -> Found:
+    scores = _final_scores(one, counts)
+    ids = [hit["_source"]["id"] for hit in one.hits]
+    order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
+    records = batch([one.hits[row]["_source"] for row in order], one.request.fields, one.view.schema)
+    return Found([ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), records)
+
+
+def _compared(one: Asked) -> Found:
+    """More nearest records than the server compares at once: all vectors are read and compared here."""
+    assert isinstance(one.request, Nearest)  # noqa: S101  # the others are not asked for so
+    fields = tuple(dict.fromkeys((*one.request.fields, "vector")))
+    empty = batch([], fields, one.view.schema)
+    table = wide(pa.Table.from_batches(scan(one.view, fields, one.request.where), empty.schema)).combine_chunks()
+    vectors = table.column("vector").combine_chunks().flatten().to_numpy().reshape(len(table), -1).astype(np.float64)
+    unit = one.request.vector.astype(np.float64) / np.linalg.norm(one.request.vector.astype(np.float64))
+    rows = np.flatnonzero(vectors.any(axis=1))
+    scores, ids = vectors @ unit, table.column("id").to_pylist()
+    order = sorted(rows.tolist(), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
+    kept = table.select(["id", *one.request.fields]).take(pa.array(order, pa.int64())).combine_chunks()
+    records = kept.to_batches()[0] if len(kept) else empty.select(["id", *one.request.fields])
+    return Found([ids[row] for row in order], scores[order], records)
+
+
+def _final_scores(one: Asked, counts: Counts) -> list[float]:
+    if isinstance(one.request, Where):
+        return [0.0] * len(one.hits)
+    if isinstance(one.request, Nearest):
+        return [2.0 * hit["_score"] - 1.0 for hit in one.hits]
+    if one.view.analyser is not None:
+        return [hit["_score"] / (K1 + 1) for hit in one.hits]
+    return _scores(one, counts)

@@ -1,0 +1,54 @@
+"""Small documents of the store's own, in one index a workspace: who writes, and which collections there are.
+
+A document is changed only by who has seen its latest state (`if_seq_no`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ragindex.http import TroubleError
+from ragindex.stores.elasticsearch.client import Server
+from ragindex.stores.elasticsearch.records import key
+
+_CONFLICT, _GONE = 409, 404
+State = dict[str, int]
+
+
+def prepare(server: Server, index: str, doing: str) -> None:
+    """Make the index, where it is not there."""
+    settings = {"number_of_shards": 1, "auto_expand_replicas": "0-1"}
+    try:
+        server.try_to(lambda client: client.indices.create(index=index, settings=settings, mappings={"enabled": False}))
+    except TroubleError as error:
+        if error.trouble.code != "resource_already_exists_exception":
+            raise server.failure(doing, error.trouble) from None
+
+
+def read(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], State] | None:
+    """A document and the state it is in; None where there is none."""
+    found = _ask(server, doing, lambda client: client.get(index=index, id=key(name)))
+    if found is None:
+        return None
+    return found["_source"], {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
+
+
+def write(
+    server: Server, index: str, name: str, document: Mapping[str, Any], seen: State | None, doing: str
+) -> State | None:
+    """Write over the state seen, or where there is none; None where it is in another state."""
+    how: dict[str, Any] = {"op_type": "create"} if seen is None else dict(seen)
+    written = _ask(server, doing, lambda client: client.index(index=index, id=key(name), document=document, **how))
+    if written is None:
+        return None
+    return {"if_seq_no": written["_seq_no"], "if_primary_term": written["_primary_term"]}
+
+
+def remove(server: Server, index: str, name: str, seen: State | None, doing: str) -> None:
+    """Remove it, where it is still in the state seen; None: in any."""
+    _ask(server, doing, lambda client: client.delete(index=index, id=key(name), **(seen or {})))
+
+
+def _ask(server: Server, doing: str, call: Callable[[Any], Any]) -> Any:
+    """The answer; None for a conflict and for what is not there, which are no errors and are not tried again."""
+    answer = server.ask(doing, lambda client: call(client.options(ignore_status=(_CONFLICT, _GONE))))
+    return None if answer.meta.status in (_CONFLICT, _GONE) else answer

@@ -1,0 +1,75 @@
+"""What a whole index holds, in figures that searches need: kept with a finished state, counted anew before."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragindex.errors import StoreError
+from ragindex.stores.elasticsearch.client import Server
+
+_MOST_KEYS = 30_000
+"""The server makes 65,536 buckets at most; where there are more keys, the answer is refused (see responses)."""
+
+
+def count(server: Server, index: str, shards: int) -> dict[str, Any]:
+    """Count: `records`; `stale` deleted ones that the engine's statistics still hold; of records with text how many
+    (`filled`), all their `tokens` and the `longest`; metadata `fields`, and those with several values (`groups`).
+    """
+    doing = f"count the index {index}"
+    aggregations = {
+        "filled": {"value_count": {"field": "length"}},
+        "tokens": {"sum": {"field": "length"}},
+        "longest": {"max": {"field": "length"}},
+        "fields": {"terms": {"field": "fields", "size": _MOST_KEYS}},
+        "groups": {"terms": {"field": "groups", "size": _MOST_KEYS}},
+    }
+    server.ask(doing, lambda client: client.indices.refresh(index=index))
+    found = server.ask(
+        doing,
+        lambda client: client.search(
+            index=index, size=0, aggs=aggregations, track_total_hits=True, allow_partial_search_results=False
+        ),
+    )
+    counts = found["aggregations"]
+    return {
+        "records": int(found["hits"]["total"]["value"]),
+        "stale": figures(server, index, shards)["deleted"],
+        **{name: int(counts[name]["value"] or 0) for name in ("filled", "tokens", "longest")},
+        **{name: sorted(one["key"] for one in counts[name]["buckets"]) for name in ("fields", "groups")},
+    }
+
+
+def figures(server: Server, index: str, shards: int) -> dict[str, int]:
+    """Documents `deleted` and not yet merged away, and `bytes`, both of the primary shards."""
+    asked = ("docs.deleted", "store.size_in_bytes")
+    held = primaries(server, f"measure the index {index}", index, shards, "docs,store", asked)
+    return {
+        "deleted": sum(int(one["docs"]["deleted"]) for one in held),
+        "bytes": sum(int(one["store"]["size_in_bytes"]) for one in held),
+    }
+
+
+def primaries(
+    server: Server, doing: str, index: str, shards: int, metric: str, fields: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """Figures of each primary shard. Raises StoreError where one of the `shards` is not to be had: the sums that the
+    server makes leave out, without a word, what it cannot reach.
+    """
+    wanted = ("routing.primary", *fields)
+    answer = server.ask(
+        doing,
+        lambda client: client.indices.stats(
+            index=index,
+            level="shards",
+            metric=metric,
+            filter_path=["_shards", *(f"indices.*.shards.*.{field}" for field in wanted)],
+        ),
+    )
+    copies = [copy for one in answer.get("indices", {}).values() for held in one["shards"].values() for copy in held]
+    parts = [field.partition(".")[0] for field in fields]
+    held = [copy for copy in copies if copy["routing"]["primary"] and all(part in copy for part in parts)]
+    if len(held) < shards:
+        raise StoreError(
+            f"{len(held)} of {shards} shards of the index {index} at {server.where} answer. "
+            "Look at GET _cluster/health, and run the command again once no index is red."
+        )
+    return held

@@ -1,0 +1,77 @@
+"""What a reader of one index sees, and reading all of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from ragindex.filters import Filter
+from ragindex.interfaces import Schema
+from ragindex.stores.elasticsearch import filters
+from ragindex.stores.elasticsearch.client import Server
+from ragindex.stores.elasticsearch.records import batch, check_fields, sources
+
+_KEPT = "10m"
+"""How long the server keeps a point in time between two batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a search sees: an index, and the totals of what it holds (see totals)."""
+
+    server: Server
+    index: str
+    name: str
+    schema: Schema
+    shards: int
+    analyser: str | None
+    vectors: str
+    totals: Mapping[str, Any]
+    candidates: int
+
+    def query(self, where: Filter | None) -> dict[str, Any]:
+        """The query that a filter means."""
+        return filters.query(where, self.schema, frozenset(self.totals["groups"]))
+
+
+def scan(view: View, fields: Sequence[str], where: Filter | None) -> Iterator[pa.RecordBatch]:
+    """All records that pass, as they were when the first batch was asked for."""
+    check_fields(fields, view.schema)
+    doing, query = f"read the collection {view.name}", view.query(where)
+    size = _scanned(view.schema, fields)
+    point = view.server.ask(doing, lambda client: client.open_point_in_time(index=view.index, keep_alive=_KEPT))["id"]
+    after: Any = None
+    try:
+        while True:
+            ask = partial(_page, point=point, query=query, size=size, fields=fields, after=after)
+            answer = view.server.ask(doing, ask)
+            hits = answer["hits"]["hits"]
+            point = answer.get("pit_id", point)
+            if hits:
+                yield batch([hit["_source"] for hit in hits], fields, view.schema)
+            if len(hits) < size:
+                return
+            after = hits[-1]["sort"]
+    finally:
+        view.server.ask(doing, lambda client: client.close_point_in_time(id=point))
+
+
+def _page(client: Any, point: str, query: Any, size: int, fields: Sequence[str], after: Any) -> Any:
+    return client.search(
+        pit={"id": point, "keep_alive": _KEPT},
+        query=query,
+        size=size,
+        sort=[{"_shard_doc": "asc"}],
+        source=sources(fields),
+        search_after=after,
+        track_total_hits=False,
+        allow_partial_search_results=False,
+    )
+
+
+def _scanned(schema: Schema, fields: Sequence[str]) -> int:
+    """Records in a batch: some megabytes of JSON."""
+    numbers = (schema.dimensions or 0) if "vector" in fields else 0
+    return max(50, min(4000, (8 << 20) // (2000 + 22 * numbers)))

@@ -1,0 +1,1 @@
+"""LanceDB, the embedded engine."""

@@ -1,0 +1,1 @@
+"""Exact search in memory, over the records of any store."""

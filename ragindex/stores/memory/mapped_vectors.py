@@ -1,0 +1,33 @@
+"""Vectors in files that are mapped into memory: copies of what a store holds, hashed, and made again where damaged."""
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragindex import durable_files
+
+
+def mapped_array(folder: Path, collection: str, state: str, write: Callable[[Path], None]) -> Any:
+    """The array that `write` leaves in a file for one `state` of a collection; files of other states are removed.
+
+    A file's name ends in its hash. Whoever has a removed file open keeps it. Raises OSError.
+    """
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob(f"{collection}-{state}.*.npy"):
+        wrong = durable_files.file_damage(path, path.stem.rpartition(".")[2])
+        if wrong is None:
+            return np.load(path, mmap_mode="r")
+        warnings.warn(f"{wrong}: it is made again.", durable_files.MendedWarning, stacklevel=2)
+        path.unlink(missing_ok=True)
+    partial = folder / f"{collection}-{state}.{os.getpid()}.partial"
+    write(partial)
+    path = folder / f"{collection}-{state}.{durable_files.digest(partial)}.npy"
+    durable_files.place(partial, path)
+    for other in folder.glob(f"{collection}-*.npy"):
+        if other != path:
+            other.unlink(missing_ok=True)
+    return np.load(path, mmap_mode="r")

@@ -1,0 +1,210 @@
+"""A collection in memory: exact search over the records of one version. What LanceDB's reader answers from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragindex.errors import UsageError
+from ragindex.filters import Filter, Ids
+from ragindex.interfaces import Floats, Found, Match, Nearest, Request, Schema, Where
+from ragindex.stores.large_strings import KEYWORDS, wide
+from ragindex.stores.memory import bm25
+from ragindex.stores.memory.filters import Filtering
+from ragindex.text_analysis import analyse
+
+_MARGIN = 1e-4
+"""What float32 arithmetic may lose of a cosine: the best are chosen within it and scored again in float64."""
+_BLOCK = 1 << 22
+"""Scores held at once while many questions are asked together."""
+
+_NO_VECTORS = "This collection has no vectors. Search it by text, or search the part `vectors` over it."
+
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Image:
+    """`table` holds id, the fields, and for searchable text the column `tokens`; row i of `vectors` is record i's.
+
+    `statistics` are of a larger collection that the records belong to; without, they are the collection. Strings are
+    wide (`ragindex.stores.large_strings`): as one array, a column may hold more than the 2 GiB that Arrow's plain
+    strings can.
+    """
+
+    schema: Schema
+    table: pa.Table
+    vectors: Floats | None
+    statistics: bm25.Statistics | None = None
+
+    def search(self, requests: Sequence[Request]) -> list[Found]:
+        """Answer each request; the vector searches without a filter share one multiplication."""
+        together = [n for n, request in enumerate(requests) if isinstance(request, Nearest) and request.where is None]
+        best = dict(zip(together, self._nearest([requests[n] for n in together]), strict=True))  # type: ignore[misc]
+        return [self._found(request, *(best.get(n) or self._one(request))) for n, request in enumerate(requests)]
+
+    def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
+        """The records of `ids` that exist, in that order."""
+        rows = [self.rows[id] for id in ids if id in self.rows]
+        return self._records(np.array(rows, dtype=np.int64), ("id", *fields))
+
+    @cached_property
+    def table_bytes(self) -> int:
+        """Without the vectors; Arrow looks at every chunk to know."""
+        return int(self.table.nbytes)
+
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """The row of each id."""
+        return {id: row for row, id in enumerate(self.columns["id"].to_pylist())}
+
+    @cached_property
+    def columns(self) -> Mapping[str, pa.Array]:
+        """Each column as one array."""
+        return {name: _one_chunk(self._wide.column(name)) for name in self.table.column_names}
+
+    @cached_property
+    def _wide(self) -> pa.Table:
+        return wide(self.table)
+
+    @cached_property
+    def rank(self) -> npt.NDArray[np.int32]:
+        """The place of each row in the order of ids: what decides between equal scores."""
+        order = pc.sort_indices(self.columns["id"]).to_numpy()
+        rank = np.empty(len(order), dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        return rank
+
+    @cached_property
+    def silent(self) -> Rows:
+        """The rows whose vector is zero: no search by vector finds them."""
+        maybe = np.flatnonzero(self._vectors[:, 0] == 0)  # one column is quicker to look at than all
+        return maybe[~self._vectors[maybe].any(axis=1)]
+
+    @cached_property
+    def text(self) -> bm25.TextIndex:
+        """The sparse index over the tokens."""
+        return bm25.build(self.columns["tokens"], self.statistics)
+
+    @cached_property
+    def filtering(self) -> Filtering:
+        """The evaluator of filters."""
+        return Filtering(self.columns, self.rows)
+
+    def _one(self, request: Request) -> tuple[Rows, Scores]:
+        everything = np.arange(len(self.table), dtype=np.int64)
+        rows = everything if request.where is None else self._passing(request.where)
+        if isinstance(request, Where):
+            return self._best(rows, np.zeros(len(rows)), request.k)
+        if isinstance(request, Match):
+            scores = self.text.scores(analyse(request.text, self.schema.language))
+            rows = rows[scores[rows] > 0]
+            return self._best(rows, scores[rows], request.k)
+        unit = self._unit(request.vector)
+        rows = rows[~np.isin(rows, self.silent)] if len(self.silent) else rows
+        if len(rows) > 4 * request.k:
+            rough = _multiply(self._vectors[rows], unit[None, :])[:, 0]
+            rows = rows[_near_best(rough, request.k)]
+        return self._exactly(unit, rows, request.k)
+
+    def _passing(self, where: Filter) -> Rows:
+        if isinstance(where, Ids):  # the candidates of a composed search: few rows, no mask over the table
+            rows = {row for row in map(self.rows.get, where.ids) if row is not None}
+            return np.array(sorted(rows), dtype=np.int64)
+        return np.flatnonzero(self.filtering.mask(where))
+
+    def _nearest(self, requests: Sequence[Nearest]) -> list[tuple[Rows, Scores]]:
+        found: list[tuple[Rows, Scores]] = []
+        step = max(1, _BLOCK // max(1, len(self.table)))
+        for start in range(0, len(requests), step):
+            block = requests[start : start + step]
+            units = np.stack([self._unit(request.vector) for request in block])
+            rough = _multiply(self._vectors, units)
+            rough[self.silent] = -np.inf
+            for column, request in enumerate(block):
+                rows = _near_best(rough[:, column], request.k)
+                found.append(self._exactly(units[column], rows, request.k))
+        return found
+
+    def _exactly(self, unit: Floats, rows: Rows, k: int) -> tuple[Rows, Scores]:
+        """Cosines in float64, summed row by row: the same whatever stands beside a row and whatever was asked with."""
+        if not unit.any():
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        wide = unit.astype(np.float64)
+        scores = np.empty(len(rows))
+        for start in range(0, len(rows), 4096):
+            scores[start : start + 4096] = (self._vectors[rows[start : start + 4096]] * wide).sum(axis=1)
+        return self._best(rows, scores, k)
+
+    @property
+    def _vectors(self) -> Floats:
+        if self.vectors is None:
+            raise UsageError(_NO_VECTORS)
+        return self.vectors
+
+    def _unit(self, vector: Floats) -> Floats:
+        norm = np.linalg.norm(query_vector(vector, self.schema.dimensions).astype(np.float64))
+        return vector if norm == 0 else (vector / norm).astype(np.float32)
+
+    def _best(self, rows: Rows, scores: Scores, k: int) -> tuple[Rows, Scores]:
+        """The k best of `rows`, equal scores by id."""
+        if 0 < k < len(rows):
+            kept = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+            rows, scores = rows[kept], scores[kept]
+        order = np.lexsort((self.rank[rows], -scores))[: max(k, 0)]
+        return rows[order], scores[order]
+
+    def _found(self, request: Request, rows: Rows, scores: Scores) -> Found:
+        records = self._records(rows, ("id", *request.fields))
+        return Found(records.column(0).to_pylist(), scores, records)
+
+    def _records(self, rows: Rows, fields: Sequence[str]) -> pa.RecordBatch:
+        indices = pa.array(rows)
+        columns = [self._vectors_of(rows) if name == "vector" else self._column(name).take(indices) for name in fields]
+        return pa.RecordBatch.from_arrays(columns, names=list(fields))
+
+    def _vectors_of(self, rows: Rows) -> pa.Array:
+        taken = self._vectors[rows].astype(np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(taken.ravel()), taken.shape[1])
+
+    def _column(self, name: str) -> pa.Array:
+        if name in self.columns:
+            return self.columns[name]
+        if name.startswith("meta."):
+            return pa.nulls(len(self.table), KEYWORDS)
+        raise UsageError(f"There is no field {name!r}. There are: {', '.join(self.columns)} and meta.KEY.")
+
+
+def query_vector(vector: Floats, dimensions: int | None) -> Floats:
+    """The vector, if it can be asked for. Raises UsageError for another length, NaN or infinity."""
+    if dimensions is None:
+        raise UsageError(_NO_VECTORS)
+    if np.shape(vector) != (dimensions,):
+        raise UsageError(f"A query vector must have the shape ({dimensions},). Got {np.shape(vector)} instead.")
+    if not np.isfinite(vector).all():
+        raise UsageError("A query vector must be finite; got NaN or infinity. Look at the encoder that made it.")
+    return vector
+
+
+def _multiply(vectors: Floats, units: Floats) -> Floats:
+    """(rows, dimensions) x (questions, dimensions) -> (rows, questions), in float32."""
+    if vectors.dtype == np.float32:
+        return vectors @ units.T
+    step = 8192  # float16 has no fast multiplication: widened block by block
+    blocks = [vectors[start : start + step].astype(np.float32) @ units.T for start in range(0, len(vectors), step)]
+    return np.concatenate(blocks) if blocks else np.empty((0, len(units)), dtype=np.float32)
+
+
+def _near_best(scores: Floats, k: int) -> Rows:
+    """Rows whose rough score is within the margin of the k-th best."""
+    least = np.partition(scores, len(scores) - k)[len(scores) - k] - _MARGIN if 0 < k < len(scores) else -np.inf
+    return np.flatnonzero((scores >= least) & (scores > -np.inf))
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,173 @@
+"""The encoder of a workspace: opened once, cached for the index, and fitted where it learns from the corpus.
+
+A fit is a folder under `encoders/`, named by the encoder's id, written whole before the first vector is made. Which
+fit builds use is in a file beside it; readers use the one in the manifest. Both are hashed; where one is damaged, the
+next sync fits again. That gives the same fit over the same passages, and else another, with which parts are made again.
+"""
+
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ragindex import canonical, durable_files
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.errors import DamagedError, MissingPartError, StoreError
+from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
+from ragindex.llm.settings import Setting
+from ragindex.plugins import registry
+from ragindex.plugins.code_fingerprint import sourced
+from ragindex.progress import bar
+
+_GROWN, _SHRUNK = 1.5, 0.5
+"""Fitted again once the corpus is so many times the size it was fitted on: grown or shrunk by half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """An encoder's fit: its id, the passages it was made for, and what it took.
+
+    `fit` is the id that the encoder itself gives; `id` names the code too, of an encoder that is not ours.
+    """
+
+    id: str
+    size: int
+    seconds: float
+    bytes: int
+    fit: str = ""
+
+
+@dataclass(slots=True)
+class Encoders:
+    """The encoder a workspace was opened with."""
+
+    folder: Path
+    plugin: EncoderPlugin | FittedEncoderPlugin
+    language: str
+    seed: int
+    setting: Setting = field(default_factory=Setting)
+    _opened: dict[str, CachedEncoder] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The encoder as it is written: what the manifest files its id under. A fit depends on the seed too."""
+        assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
+        label = registry.label(self.plugin)
+        seeded = isinstance(self.plugin, FittedEncoderPlugin) and self.seed != 0
+        return f"{label}, seed {self.seed}" if seeded else label
+
+    def prepare(self, texts: Callable[[], Sequence[str]], size: int) -> None:
+        """Fit, where the encoder learns and there is no whole fit yet for a corpus of about `size` passages."""
+        if not isinstance(self.plugin, FittedEncoderPlugin):
+            return
+        current = self._current()
+        if (
+            current is not None
+            and current.id == sourced(self.plugin, current.fit or current.id)
+            and _SHRUNK * current.size < size < _GROWN * current.size
+            and not self.damage(current.id)
+        ):
+            return
+        start = time.perf_counter()
+        partial = self.folder / "encoders" / "fitting.partial"
+        with self._writing():
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            with bar(f"fitting {self.name}", None):
+                self.plugin.fit(texts(), self.language, self.seed, partial)
+            durable_files.seal(partial)
+            fitted = self.plugin.load(partial).id
+            id = sourced(self.plugin, fitted)
+            if self.damage(id):
+                self._opened.pop(id, None)
+                durable_files.place(partial, self._place(id))
+            shutil.rmtree(partial, ignore_errors=True)
+            taken = sum(file.stat().st_size for file in self._place(id).iterdir())
+            fit = Fit(id, size, time.perf_counter() - start, taken, fitted)
+            durable_files.write(self._pointer(), durable_files.sealed(asdict(fit)))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            folder, reason = self.folder / "encoders", error.strerror or error
+            raise StoreError(f"The fit of {self.name} could not be written to {folder}: {reason}.") from error
+
+    def damage(self, id: str | None) -> str | None:
+        """What is wrong with the fit of that id, or with what says that it is there; None for a whole one."""
+        if id is None or not isinstance(self.plugin, FittedEncoderPlugin):
+            return None
+        pointed = None if self._current() else f"{self._pointer()} is gone or not as it was written"
+        return durable_files.damage(self._place(id)) or pointed
+
+    def building(self) -> CachedEncoder:
+        """The encoder that parts are built with. `prepare` comes first."""
+        current = self._current()
+        return self.open(current.id if current else None)
+
+    def fit(self, id: str | None) -> "Fit | None":
+        """The fit of that id, where it is the newest; None for encoders that learn nothing."""
+        current = self._current() if isinstance(self.plugin, FittedEncoderPlugin) else None
+        return current if current and current.id == id else None
+
+    def open(self, id: str | None) -> CachedEncoder:
+        """The encoder of a fit; `id` says nothing for encoders that learn nothing. Raises MissingPartError."""
+        fitted = isinstance(self.plugin, FittedEncoderPlugin)
+        if fitted and id is None:
+            raise MissingPartError(f"The encoder {self.name} has not been fitted to this corpus. Run: ragindex index")
+        key = id if fitted and id else ""
+        if key not in self._opened:
+            encoder = self._load(key)
+            self._opened[key] = CachedEncoder(encoder, vectors(self.folder), sourced(self.plugin, encoder.id))
+        return self._opened[key]
+
+    def _load(self, id: str) -> Encoder:
+        (self.folder / "caches").mkdir(exist_ok=True)
+        if not isinstance(self.plugin, FittedEncoderPlugin):
+            return self.plugin.open(replace(self.setting, workspace=self.folder))
+        wrong = durable_files.damage(self._place(id))
+        if wrong is not None:
+            seed = ["--seed", str(self.seed)] if self.seed else []
+            flags = shlex.join(["--encoder", registry.label(self.plugin), *seed])  # type: ignore[arg-type]  # a pydantic model
+            raise DamagedError(
+                f"The fit of the encoder {self.name}: {wrong}. {durable_files.advice(self.folder)} {flags}"
+            )
+        return self.plugin.load(self._place(id))
+
+    def _place(self, id: str) -> Path:
+        return self.folder / "encoders" / id
+
+    def _pointer(self) -> Path:
+        return self.folder / "encoders" / f"{canonical.digest(self.name)}.json"
+
+    def _current(self) -> "Fit | None":
+        try:
+            value = durable_files.unsealed(self._pointer().read_bytes())
+        except FileNotFoundError:
+            return None
+        return None if value is None else Fit(**value)
+
+
+def vectors(folder: Path) -> Path:
+    """The file of the vector cache of the workspace `folder`."""
+    return folder / "caches" / "vectors.sqlite"
+
+
+def remove_all_but(folder: Path, ids: Set[str]) -> None:
+    """Remove the fits of the workspace `folder` that are neither among `ids` nor those that builds use."""
+    root = folder / "encoders"
+    if not root.is_dir():
+        return
+    pointers = [durable_files.unsealed(pointer.read_bytes()) for pointer in root.glob("*.json")]
+    if None in pointers:
+        return  # a damaged pointer may name any of them; the next sync that fits writes it anew
+    used = {str(pointer["id"]) for pointer in pointers if pointer}
+    for path in root.iterdir():
+        if path.is_dir() and path.name not in used | ids:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,56 @@
+"""Files that parts are imported from: a workspace keeps its own copy, named by what it holds."""
+
+import shlex
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from ragindex import durable_files
+from ragindex.errors import DamagedError, DataError, StoreError, UsageError
+from ragindex.interfaces import IndexingScheme
+from ragindex.plugins import registry
+from ragindex.workspace.part_keys import in_order, model
+
+TRIPLES = "extractions"
+"""The name of the part that --triples fills."""
+
+
+def require_reader(schemes: Iterable[IndexingScheme]) -> None:
+    """Raises UsageError where no part of `schemes` is made from what --triples gives: before any work."""
+    parts = in_order([part for scheme in schemes for part in scheme.parts()])
+    if TRIPLES not in [registry.name_of(model(part)) for part in parts]:
+        raise UsageError("--triples is given, and no method reads triples: 'bm25(over=triples)' would.")
+
+
+def taken(file: Path, folder: Path) -> str:
+    """Copy `file` into the workspace `folder`; 16 hexadecimal digits of the hash of its bytes. Raises DataError."""
+    try:
+        digest = durable_files.digest(file)
+    except OSError as error:
+        raise DataError("a file to import", error.strerror or str(error), path=file) from error
+    kept = place(folder, digest)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        if durable_files.file_damage(kept, digest) is not None:
+            with file.open("rb") as source, durable_files.replacing(kept) as copy:
+                shutil.copyfileobj(source, copy)
+    except OSError as error:
+        raise StoreError(f"{file} could not be copied into {folder}: {error.strerror or error}.") from error
+    if durable_files.file_damage(kept, digest) is not None:
+        raise DataError("a file that nobody changes while it is imported", "another", path=file)
+    return digest
+
+
+def require(folder: Path, digest: str, source: str) -> Path:
+    """The workspace's copy of the file with this hash, which lay at `source`. Raises DamagedError."""
+    kept = place(folder, digest)
+    wrong = durable_files.file_damage(kept, digest)
+    if wrong is not None:
+        given = f"--triples {shlex.quote(source or 'FILE')}"
+        raise DamagedError(f"An imported file: {wrong}. Give it again. {durable_files.advice(folder)} {given}")
+    return kept
+
+
+def place(folder: Path, digest: str) -> Path:
+    """Where the workspace keeps the file with this hash."""
+    return folder / "imports" / digest

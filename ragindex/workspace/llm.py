@@ -1,0 +1,48 @@
+"""The language model that a workspace was opened with."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ragindex.interfaces import LanguagePlugin
+from ragindex.llm.cache import Cache, CallCache, NoCache
+from ragindex.llm.settings import Setting
+from ragindex.llm.tasks import Language
+from ragindex.plugins import code_fingerprint, registry
+
+CALLS = "calls.sqlite"
+
+
+@dataclass
+class Model:
+    """A language model's parameters and, once it is asked, the model. Its calls are kept in the workspace."""
+
+    folder: Path
+    plugin: LanguagePlugin
+    setting: Setting
+    keep_calls: bool = True
+
+    @property
+    def name(self) -> str:
+        """The model as it is written."""
+        assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
+        return registry.label(self.plugin)
+
+    @cached_property
+    def language(self) -> Language:
+        """Opened when it is first asked for; that asks nothing."""
+        return self.plugin.open(replace(self.setting, cache=self.calls, workspace=self.folder))
+
+    @property
+    def calls(self) -> CallCache:
+        """The cache of the setting, where it has one; else the workspace's own."""
+        if not isinstance(self.setting.cache, NoCache) or not self.keep_calls:
+            return self.setting.cache
+        return Cache(self.folder / CALLS)
+
+    @cached_property
+    def id(self) -> str:
+        """What answers depend on; needs no key and no cache."""
+        return code_fingerprint.sourced(self.plugin, self.plugin.open(replace(self.setting, budget=None)).id)

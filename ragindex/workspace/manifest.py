@@ -1,0 +1,224 @@
+"""What a workspace is made of: its fixed settings, and what the last finished sync left for readers.
+
+One JSON file, replaced in one step, names everything that a result depends on. A copy of it is read where it is
+damaged.
+"""
+
+import json
+import os
+import shlex
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from pydantic import BaseModel, ValidationError
+
+from ragindex import durable_files
+from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
+
+FORMAT = 2
+_FILE, _COPY = "workspace.json", "workspace.copy.json"
+_LIBRARIES = (
+    *("ragindex", "lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
+    *("sentence-transformers", "torch", "openai", "graspologic-native", "scipy", "umap-learn"),
+)
+
+
+class Settings(BaseModel, frozen=True, extra="forbid"):
+    """Fixed when the workspace is made. `size` and `overlap` are of the cutting, None for whole documents."""
+
+    language: str
+    size: int | None
+    overlap: int | None
+    store: dict[str, Any]
+
+
+class Source(BaseModel, frozen=True, extra="forbid"):
+    """Where documents of a workspace come from: each of its documents belongs to one source.
+
+    `root` is the folder that ids are relative to, the file of a data set, or the name of a made corpus, all in full;
+    "" for the documents that a program adds. `format` is how it is read. Every id begins with `prefix`.
+    """
+
+    root: str
+    format: str
+    prefix: str = ""
+
+
+class PartRecord(BaseModel, frozen=True, extra="forbid"):
+    """A finished part: what it is, at which corpus, and the collection versions that readers are pinned to, with the
+    collections' identities.
+
+    `finish_seconds` is the share of `seconds` that `finish` took: the last time, or ever where each makes only what has
+    changed. `failed` are passages that could not be made, with the reason; `notes` what a reader of the figures should
+    know; `files` are the folders that it keeps (`parts.kept_files`).
+    """
+
+    name: str
+    part: dict[str, Any]
+    version: int
+    encoder: str | None
+    encoder_name: str | None
+    inputs: tuple[str, ...]
+    corpus: str
+    collections: dict[str, int]
+    identities: dict[str, str]
+    seconds: float
+    bytes: int
+    finish_seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: float | None = 0.0
+    failed: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+class Manifest(BaseModel, frozen=True, extra="forbid"):
+    """`sources` are by name; `corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by
+    name; `parts` by key; `llm` the language model last used; `imports` the hashes of imported files by the name of the
+    part they fill, and `imported_from` where they lay.
+
+    `finished_by` are the store's parameters that the parts' collections were finished with (`StorePlugin.finishes_by`).
+
+    `outdated` are parts that no sync will use again, with the time they were replaced: they are dropped once nobody
+    reads them. `leftover`: whether the last finished sync left something because somebody read it.
+    """
+
+    format: int = FORMAT
+    settings: Settings
+    seed: int = 0
+    sources: dict[str, Source] = {}
+    corpus: str = ""
+    documents_version: int = 0
+    documents_identity: str = ""
+    documents: int = 0
+    passages: int = 0
+    encoder: dict[str, Any] = {}
+    encoders: dict[str, str] = {}
+    llm: dict[str, Any] = {}
+    imports: dict[str, str] = {}
+    imported_from: dict[str, str] = {}
+    parts: dict[str, PartRecord] = {}
+    finished_by: dict[str, Any] = {}
+    outdated: dict[str, float] = {}
+    leftover: bool = False
+    libraries: Mapping[str, str] = {}
+
+
+def read(folder: Path) -> Manifest | None:
+    """The manifest of `folder`, None where there is none. Raises NewerFormatError, WorkspaceError."""
+    held = [_content(folder / name) for name in (_FILE, _COPY)]
+    if held == [None, None]:
+        return None
+    whole = [None if content is None else durable_files.unsealed(content) for content in held]
+    value = next((one for one in whole if one is not None), None)
+    if value is None:
+        _require_format(folder, _without_hash(held[0]))
+        raise WorkspaceError(
+            f"{folder} is no readable workspace: {_FILE} is not as it was written, and neither is {_COPY}. "
+            "Run: ragindex index DATA --workspace OTHER"
+        )
+    if whole[0] is None:
+        found = f"{folder / _FILE} is damaged or gone, and was read from its copy"
+        warnings.warn(f"{found}. {durable_files.advice(folder)}", durable_files.MendedWarning, stacklevel=2)
+    _require_format(folder, value)
+    try:
+        return Manifest.model_validate(value)
+    except ValidationError as error:
+        raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise WorkspaceError(f"{path.parent} is no readable workspace: {path.name}: {error}") from error
+
+
+def _without_hash(content: bytes | None) -> dict[str, Any]:
+    """What a file without a hash of ours says: an earlier version of ragindex wrote none."""
+    try:
+        value = json.loads(content or b"")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
+    found = value.get("format")
+    if isinstance(found, int) and found > FORMAT:
+        raise NewerFormatError(
+            f"The workspace {folder} has format {found}; this ragindex reads up to {FORMAT}. "
+            "Run: pip install --upgrade ragindex"
+        )
+    if isinstance(found, int) and found < FORMAT:
+        raise WorkspaceError(
+            f"The workspace {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
+            f"Build it in another folder. Run: ragindex index {_earlier_data(value)} "
+            f"--workspace {shlex.quote(f'{folder}-{FORMAT}')}"
+        )
+
+
+def _earlier_data(value: Mapping[str, Any]) -> str:
+    """What a workspace of format 1 was built from, as a command names it."""
+    settings = value.get("settings")
+    source = settings.get("source") if isinstance(settings, dict) else None
+    return shlex.quote(source) if isinstance(source, str) and os.path.exists(source) else "DATA"
+
+
+@contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """One process at a time makes the workspace in `folder`. Raises StoreError where the disk does not let it."""
+    lock = FileLock(folder / f"{_FILE}.lock")
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step, durably, then its copy. Raises StoreError where the disk does not let it."""
+    content = durable_files.sealed(manifest.model_dump(mode="json"))
+    try:
+        for name in (_FILE, _COPY):
+            durable_files.write(folder / name, content)
+    except OSError as error:
+        raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
+
+
+def settle(folder: Path) -> None:
+    """Bring the copy up to the manifest: a crash between the two writes has left it a state behind.
+
+    Raises StoreError where the disk does not let it, WorkspaceError where the manifest cannot be read.
+    """
+    content = _content(folder / _FILE)
+    if content is None or durable_files.unsealed(content) is None or content == _content(folder / _COPY):
+        return
+    try:
+        durable_files.write(folder / _COPY, content)
+    except OSError as error:
+        raise StoreError(f"{_COPY} could not be written in {folder}: {error.strerror or error}.") from error
+
+
+@cache
+def libraries() -> Mapping[str, str]:
+    """The installed versions of the libraries that rankings can depend on."""
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,64 @@
+"""What is fixed when a workspace is made, and what may be asked of it afterwards."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ragindex.corpus import Corpus, Cutting
+from ragindex.errors import UsageError
+from ragindex.plugins import registry
+from ragindex.text_analysis import analyse
+from ragindex.workspace.manifest import Manifest, Settings
+
+
+def checked_seed(seed: int) -> int:
+    """`seed`, where everything random can be drawn by it. Raises UsageError."""
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise UsageError(f"The seed must be an int in the range [0, 2**32). Got {seed!r} instead.")
+    return seed
+
+
+def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
+    """Raises UsageError where a workspace lies in the folder whose files are its documents, or the other way round.
+
+    `source` is where `corpus` was read from. A workspace there would be read as documents the next time.
+    """
+    if corpus.format != "folder" or not os.path.isdir(source):
+        return
+    workspace, documents = folder.resolve(), Path(source).resolve()
+    if workspace.is_relative_to(documents) or documents.is_relative_to(workspace):
+        inside = f"The workspace {folder} lies in the folder of its documents, {source}"
+        around = f"The documents {source} lie in the folder of their workspace, {folder}"
+        raise UsageError(
+            f"{inside if workspace.is_relative_to(documents) else around}: they must lie apart. "
+            "Name another folder with --workspace."
+        )
+
+
+def settled(
+    folder: Path, held: Manifest | None, language: str | None, cutting: Cutting | str | None, store: Any
+) -> Settings:
+    """The settings asked for; those that the workspace has, where it is there and nothing else is asked for."""
+    if language is not None:
+        analyse("", language)  # an unknown language is answered with near ones
+    cut = Cutting() if cutting == "default" else cutting
+    described = registry.describe(store)
+    if held is None:
+        size, overlap = (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
+        return Settings(language=language or "english", size=size, overlap=overlap, store=described)
+    same_cut = cutting == "default" or (held.settings.size, held.settings.overlap) == (
+        (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
+    )
+    was = "whole documents" if held.settings.size is None else f"{held.settings.size} and {held.settings.overlap}"
+    asked = (
+        ("language", held.settings.language, language in (None, held.settings.language)),
+        ("cutting", was, same_cut),
+        ("store", held.settings.store["name"], described["name"] == held.settings.store["name"]),
+    )
+    for name, value, same in asked:
+        if not same:
+            raise UsageError(
+                f"The workspace {folder} was made with {value} as its {name}, which cannot change. "
+                "Name another folder with --workspace."
+            )
+    return held.settings

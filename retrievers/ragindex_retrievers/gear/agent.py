@@ -1,0 +1,192 @@
+"""The agent (GeAR, section 5): rounds of SyncGE around a memory of triples, until these are enough."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ragindex.accounting import ledger
+from ragindex.encoders.vector_cache import shared_questions
+from ragindex.errors import LanguageError
+from ragindex.interfaces import Retriever
+from ragindex.llm.tasks import Language
+from ragindex.retrieval.fusion import reciprocal_rank_fusion
+from ragindex.retrieval.hits import check
+from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
+from ragindex.types import Hit, Query, Retrieval, Triple
+from ragindex_retrievers.gear.expansion import Expanded
+from ragindex_retrievers.gear.sync_ge import Sync
+from ragindex_retrievers.gear.tasks import REASON, REWRITE, Reasoned
+
+MEMORY = "gist memory"
+_UNREADABLE = frozenset(("malformed", "empty", "truncated"))
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The parameters, named as in `ragindex_retrievers.gear.scheme.Gear`."""
+
+    iterations: int
+    base_k: int
+    passage_link_k: int
+    gist_read_k: int | None
+    sync_query: Literal["current", "original"]
+    sync_memory: bool
+    gist_source: Literal["fused", "expanded"]
+    repeated: Literal["stop", "ask"]
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of one question. `held`: the length of the memory after each iteration; `notes`: the base's."""
+
+    query: Query
+    asked: list[str]
+    trace: Trace = field(default_factory=Trace)
+    memory: list[Triple] = field(default_factory=list)
+    rounds: list[tuple[Hit, ...]] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        """The iteration, from 1."""
+        return len(self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """See ragindex_retrievers.gear.scheme.Gear."""
+
+    base: Retriever
+    sync: Sync
+    llm: Language
+    loop: Loop
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """One question after the other: each has rounds of its own."""
+        check(queries, k)
+        return [self._answered(query, k) for query in queries]
+
+    def _answered(self, query: Query, k: int) -> Retrieval:
+        state = _State(query, [query.text])
+        end = self._rounds(state)
+        hits = self._final(state)
+        with state.trace.step(state.n, MEMORY, query.text) as step:
+            step["triples"], step["note"] = tuple(state.memory), f"stopped: {end}"
+        return Retrieval(hits[:k], tuple(state.trace.steps), tuple(state.notes))
+
+    def _rounds(self, state: _State) -> str:
+        """Go round until the memory is enough; why it stopped."""
+        for _ in range(self.loop.iterations):
+            self._round(state)
+            reasoned = self._reasoned(state)
+            if reasoned.answerable:
+                return "the memory answers the question"
+            if state.n == self.loop.iterations:
+                break
+            question = self._rewritten(state, reasoned)
+            repeated = _plain(question) in map(_plain, state.asked)
+            if self.loop.repeated == "stop" and (repeated or not question):
+                return "the next question was asked before" if repeated else "there is no next question"
+            state.asked.append(question or state.asked[-1])
+        return f"after {state.n} iterations, of at most {self.loop.iterations}"
+
+    # ------------------------------------------------------------ one iteration
+
+    def _round(self, state: _State) -> None:
+        """Retrieve and remember: steps 1 and 2 (Eqs. 1 to 5)."""
+        current, n = replace(state.query, text=state.asked[-1]), state.n + 1
+        with shared_questions():
+            base = self.base.retrieve([current], self.loop.base_k)[0]
+            searched = state.query if self.loop.sync_query == "original" else current
+            vector = self.sync.expansion.encoder.encode_queries([searched.text])[0]
+        state.trace.of_base(base.trace, n)
+        state.notes.update(dict.fromkeys(base.notes))
+        known = state.memory if self.loop.sync_memory else ()
+        expanded = self.sync.expanded(searched, base.hits, vector, state.trace, n, known)
+        state.rounds.append(expanded.hits)
+        read = self._gist_source(expanded)[: self.loop.gist_read_k]
+        state.memory.extend(self.sync.reader.read(state.query.text, read, state.memory, state.trace, n, "gist read"))
+        state.held.append(len(state.memory))
+
+    def _gist_source(self, expanded: Expanded) -> tuple[Hit, ...]:
+        if self.loop.gist_source == "fused":
+            return expanded.hits
+        by_id = {hit.id: hit for hit in expanded.hits}
+        return tuple(by_id[id] for id in expanded.found)
+
+    def _reasoned(self, state: _State) -> Reasoned:
+        """Eq. 6. A reply that cannot be read counts as No, and is counted in the ledger; no reply is an error."""
+        question = state.query.text
+        given = {"question": question, "triples": state.memory, "language": self.sync.reader.language}
+        with state.trace.step(state.n, "reason", question) as step:
+            try:
+                reasoned = self.llm.run(REASON, given)
+            except LanguageError as error:
+                if error.kind not in _UNREADABLE:
+                    raise
+                ledger.count(REASON.name, "taken for no")
+                reasoned = Reasoned(answerable=False, why=f"the reply could not be read: {error}")
+            step["note"] = f"answerable: {reasoned.answer}" if reasoned.answerable else f"not yet: {reasoned.why}"
+        return reasoned
+
+    def _rewritten(self, state: _State, reasoned: Reasoned) -> str:
+        """Eq. 7."""
+        question, language = state.query.text, self.sync.reader.language
+        given = {"question": question, "triples": state.memory, "reason": reasoned.why, "language": language}
+        with state.trace.step(state.n, "rewrite", question) as step:
+            written = self.llm.run(REWRITE, given).question.strip()
+            step["note"] = written
+        return written
+
+    # ------------------------------------------------------------ after termination
+
+    def _linked(self, state: _State) -> "_Links":
+        """Eqs. 8 and 10: for each triple of the memory the passages that it leads to."""
+        triples, k = list(dict.fromkeys(state.memory)), self.loop.passage_link_k
+        if not triples:
+            return _Links({}, ())
+        with state.trace.step(state.n, "passageLink", state.query.text) as step:
+            asked = self.sync.linker.asked(triples, state.query)
+            with shared_questions():
+                by_passage = [retrieval.hits for retrieval in self.base.retrieve(asked, k)]
+                by_triple = self.sync.linker.passages(asked, k)
+            rankings = {
+                triple: _first(reciprocal_rank_fusion([[hit.id for hit in hits], passages], self.sync.rrf_k), k)
+                for triple, hits, passages in zip(triples, by_passage, by_triple, strict=True)
+            }
+            step["triples"] = tuple(triples)
+            step["ids"] = tuple(dict.fromkeys(id for ranking in rankings.values() for id in ranking))
+        return _Links(rankings, tuple(hit for hits in by_passage for hit in hits))
+
+    def _final(self, state: _State) -> tuple[Hit, ...]:
+        """Eq. 9; and for every iteration the ranking there would be, had it been the last."""
+        links = self._linked(state)
+        for n in range(1, state.n + 1):
+            with state.trace.step(n, IF_STOPPED, state.query.text) as step:
+                step["ids"] = _first(reciprocal_rank_fusion(_lists(state, links, n), self.sync.rrf_k), KEPT_IDS)
+        known = [*links.known, *(hit for hits in state.rounds for hit in hits)]
+        return self.sync.expansion.fused(_lists(state, links, state.n), known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """The ranking of passages of each triple, and those of the passages that are known as hits."""
+
+    rankings: dict[Triple, tuple[str, ...]]
+    known: tuple[Hit, ...]
+
+
+def _lists(state: _State, links: _Links, n: int) -> list[Sequence[str]]:
+    """What Eq. 9 fuses after `n` iterations. A triple that is in the memory twice has two lists."""
+    linked: list[Sequence[str]] = [links.rankings[triple] for triple in state.memory[: state.held[n - 1]]]
+    return [*linked, *([hit.id for hit in hits] for hits in state.rounds[:n])]
+
+
+def _first(ranked: Iterable[tuple[str, float]], k: int) -> tuple[str, ...]:
+    return tuple(id for id, _ in ranked)[:k]
+
+
+def _plain(question: str) -> str:
+    """What two questions have in common that ask the same: case and spaces do not count."""
+    return " ".join(question.casefold().split())

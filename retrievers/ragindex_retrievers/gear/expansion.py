@@ -1,0 +1,114 @@
+"""Graph expansion around a base retriever (GeAR, section 4): NaiveGE and SyncGE."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ragindex.encoders.vector_cache import shared_questions
+from ragindex.interfaces import Collection, Floats, Found, QueryEncoder, Retriever
+from ragindex.retrieval.fusion import reciprocal_rank_fusion
+from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Hit, Query, Retrieval
+from ragindex_retrievers.gear.beams import Beams, Search, flatten, search
+from ragindex_retrievers.gear.parts.triple_graph import Graph
+from ragindex_retrievers.gear.space import Held, Places, Space, StoreSpace, held, unit
+
+_SHOWN = 20
+"""Chains and triples kept in a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The fused hits, and the passages of the chains alone, best first."""
+
+    hits: tuple[Hit, ...]
+    found: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The triples, their graph and the search through them; thread-safe."""
+
+    graph: Graph
+    triples: Collection
+    passages: Collection
+    encoder: QueryEncoder
+    search: Search
+    order: Literal["nearest", "index"]
+    flat: Literal["level", "beam"]
+    rrf_k: float
+    source: str
+
+    def space(self, query: Query, vector: Floats) -> Space:
+        """The triples as a question sees them; the store is asked where memory cannot answer, or a filter is to."""
+        in_memory = self._held if query.filter is None else None
+        if in_memory is not None:
+            return in_memory.space(vector)
+        return StoreSpace(self.graph, self.triples, unit(vector), self.order, query.filter)
+
+    def expand(
+        self, space: Space, initial: Places, base: Sequence[Hit], trace: Trace, query: Query, n: int = 1
+    ) -> "Expanded":
+        """Search from the triples `initial`, and fuse the chains' passages with those of the base (Eq. 3)."""
+        with trace.step(n, "triple beams", query.text) as step:
+            beams = search(space, initial, self.search, self.encoder.encode_passing)
+            order = flatten(beams, self.flat)
+            records = dict(zip(order, space.records(order), strict=True))
+            found = tuple(dict.fromkeys(records[place].passage_id for place in order))
+            step["ids"] = found
+            step["paths"] = tuple(tuple(records[place].triple for place in path) for path in beams.paths()[:_SHOWN])
+            step["scores"] = tuple(beams.scores[:_SHOWN].tolist())
+            step["note"] = _about(beams, len(initial))
+        return Expanded(self.fused([found, [hit.id for hit in base]], base), found)
+
+    def fused(self, rankings: Sequence[Sequence[str]], known: Iterable[Hit]) -> tuple[Hit, ...]:
+        """The fusion of rankings of ids; those that are no hits of `known` are passages, and looked up."""
+        by_id = {hit.id: hit for hit in known}
+        fused = reciprocal_rank_fusion(rankings, self.rrf_k)
+        missing = [id for id, _ in fused if id not in by_id]
+        by_id |= {hit.id: hit for hit in self._passages(missing)}
+        return tuple(replace(by_id[id], score=score, source=self.source) for id, score in fused if id in by_id)
+
+    def _passages(self, ids: Sequence[str]) -> tuple[Hit, ...]:
+        if not ids:
+            return ()
+        records = looked_up(self.passages, ids, FIELDS)
+        return hits(Found(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
+
+    @cached_property
+    def _held(self) -> Held | None:
+        return held(self.graph, self.triples, self.order)
+
+
+def _about(beams: Beams, initial: int) -> str:
+    return f"{initial:,} triples to start from, {beams.considered:,} chains considered, {beams.encoded:,} encoded"
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveRetriever:
+    """See ragindex_retrievers.gear.scheme.Naive."""
+
+    base: Retriever
+    base_k: int | None
+    expansion: Expansion
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """The base answers all questions together; each is then expanded by itself."""
+        check(queries, k)
+        with shared_questions():
+            found = self.base.retrieve(queries, self.base_k or k)
+            vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
+        return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]
+
+    def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
+        trace = Trace()
+        trace.of_base(base.trace, 1)
+        space = self.expansion.space(query, vector)
+        passages = dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)
+        initial = space.of_passages(list(passages))
+        expanded = self.expansion.expand(space, initial, base.hits, trace, query)
+        return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)

@@ -1,0 +1,1 @@
+"""retrievers/ragindex_retrievers/gear/parts"""

@@ -1,0 +1,157 @@
+"""GeAR's three schemes and their parameters (Shen et al., ACL 2025; readings G1 to G9 in docs/methods/gear.md)."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.llm.tasks import Task
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.base_field import FlatField, over
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, SchemeField, label
+from ragindex_retrievers.gear.agent import Agent, Loop
+from ragindex_retrievers.gear.beams import Scoring, Search
+from ragindex_retrievers.gear.expansion import Expansion, NaiveRetriever
+from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
+from ragindex_retrievers.gear.sync_ge import Linker, Reader, SyncRetriever
+from ragindex_retrievers.gear.sync_ge import Sync as Round
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE
+
+
+class Expanding(Plugin):
+    """What the three schemes share: a base over the passages (C), and the search through the triples (T).
+
+    `base`: the retriever that is expanded. `base_k`: how many passages it gives; by default k, so that each k is a run
+    of its own, as in the paper (appendix B.2). `graph`: which triples, and which of them are neighbours.
+    `beam_width` b, `beam_length` l (triples a chain), `neighbours_per_beam` and `gamma` γ (default 2b) are those of
+    Algorithm 1; without `diversity` no candidate is discounted. `scoring`: every chain encoded (`exact`), scored from
+    stored vectors (`composed`), or these to find the `survivors` that are encoded (`refined`; default 2b).
+    `neighbour_order` says which neighbours are looked at where there are more (G3), `flatten` how chains become a
+    ranking (G2), `dead_end` what becomes of chains without an extension and `visited` which triples may not come again
+    (G8), `triple_identity` when two triples are the same (G1).
+    """
+
+    version: ClassVar[int] = 1
+    base: SchemeField = Field(default_factory=lambda: registry.scheme("hybrid"))
+    base_k: int | None = Field(default=None, ge=1)
+    graph: PartField = TripleGraph()
+    beam_width: int = Field(default=10, ge=1)
+    beam_length: int = Field(default=2, ge=1)
+    neighbours_per_beam: int = Field(default=100, ge=1)
+    gamma: float | None = Field(default=None, gt=0)
+    diversity: bool = True
+    scoring: Scoring = "refined"
+    survivors: int | None = Field(default=None, ge=1)
+    neighbour_order: Literal["nearest", "index"] = "nearest"
+    flatten: Literal["level", "beam"] = "level"
+    dead_end: Literal["drop", "keep"] = "drop"
+    visited: Literal["last", "all"] = "last"
+    triple_identity: Literal["record", "spo"] = "record"
+    rrf_k: float = Field(default=60, ge=0)
+
+    @field_validator("graph")
+    @classmethod
+    def _is_graph(cls, graph: Part[Any]) -> Part[Any]:
+        if not isinstance(graph, TripleGraph) or not isinstance(graph.over, Triples):
+            raise ValueError("a triple_graph over triples, as triple_graph(numbers=false)")
+        return graph
+
+    @property
+    def reads_k(self) -> bool:
+        """Where the base is asked for k passages."""
+        return self.base_k is None
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """The base's, the passages, the triples with their vectors, and their graph."""
+        return (*self.base.parts(), Passages(), Vectors(of=self.graph.over), self.graph)
+
+    def expansion(self, workspace: OpenIndex) -> Expansion:
+        """The search through the triples, opened."""
+        width = self.beam_width
+        search = Search(
+            width,
+            self.beam_length,
+            self.neighbours_per_beam,
+            2 * width if self.gamma is None else self.gamma,
+            self.diversity,
+            self.scoring,
+            2 * width if self.survivors is None else self.survivors,
+            self.dead_end,
+            self.visited,
+            self.triple_identity,
+        )
+        triples, passages = workspace.open_part(Vectors(of=self.graph.over)), workspace.open_part(Passages())
+        graph, source = workspace.open_part(self.graph), label(self)
+        order, flat = self.neighbour_order, self.flatten
+        return Expansion(graph, triples, passages, workspace.encoder, search, order, flat, self.rrf_k, source)
+
+
+class Naive(Expanding):
+    """NaiveGE (section 6.2): the search begins from all triples of the base's passages. No language model."""
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """One call of the base and one search a question."""
+        return NaiveRetriever(self.base.open(workspace), self.base_k, self.expansion(workspace))
+
+
+class Reading(Expanding):
+    """What SyncGE and the agent share: `link_base` is any flat scheme; it searches the triples, whatever its `over`."""
+
+    link_base: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
+
+    def link(self) -> IndexingScheme:
+        """`link_base` over the triples."""
+        return over(self.link_base, self.graph.over)
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """With those of the link."""
+        return (*super().parts(), *self.link().parts())
+
+    def round(self, workspace: OpenIndex) -> Round:
+        """One round of reading, linking, searching, opened."""
+        linker = Linker(self.link().open(workspace), self.graph.over)
+        return Round(Reader(workspace.llm, workspace.language), linker, self.expansion(workspace))
+
+
+class Sync(Reading):
+    """SyncGE (section 4): a model reads the base's passages; the search begins from the triples nearest its notes."""
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """One read a question."""
+        return (READ,)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """One call of the base, one read, one look-up in T and one search a question."""
+        return SyncRetriever(self.base.open(workspace), self.base_k, self.round(workspace))
+
+
+class Gear(Reading):
+    """The agent (section 5): rounds of SyncGE that fill a memory of triples, until it answers the question.
+
+    `base_k` passages a round, at most `iterations` rounds (the paper: 4 on MuSiQue, 2 on 2Wiki and HotpotQA).
+    `passage_link_k` (G6) and `gist_read_k` (G7; by default all of C_n are read) are not given in the paper.
+    `sync_query`, `sync_memory` and `gist_source` are the readings of G5; `repeated`: a question that was asked before
+    ends the rounds, or is asked again (G9).
+    """
+
+    base_k: int = Field(default=10, ge=1)
+    iterations: int = Field(default=4, ge=1)
+    passage_link_k: int = Field(default=10, ge=1)
+    gist_read_k: int | None = Field(default=None, ge=1)
+    sync_query: Literal["current", "original"] = "current"
+    sync_memory: bool = False
+    gist_source: Literal["fused", "expanded"] = "fused"
+    repeated: Literal["stop", "ask"] = "stop"
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Two reads, a reason and a rewrite an iteration."""
+        return (READ, REASON, REWRITE)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """One question at a time."""
+        loop = Loop(**{name: getattr(self, name) for name in Loop.__dataclass_fields__})
+        return Agent(self.base.open(workspace), self.round(workspace), workspace.llm, loop)

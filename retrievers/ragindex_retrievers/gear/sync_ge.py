@@ -1,0 +1,122 @@
+"""SyncGE (GeAR, section 4): the search through the triples begins from what a reader notes of the base's passages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ragindex.encoders.vector_cache import shared_questions
+from ragindex.interfaces import Floats, Retriever
+from ragindex.llm.answer_question import Numbered
+from ragindex.llm.tasks import Language
+from ragindex.parts.triples.triples import Triples
+from ragindex.retrieval.hits import check
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Hit, Query, Retrieval, Triple
+from ragindex_retrievers.gear.expansion import Expanded, Expansion
+from ragindex_retrievers.gear.tasks import READ
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads passages into triples (Eqs. 1 and 4)."""
+
+    llm: Language
+    language: str
+
+    def read(
+        self, question: str, passages: Sequence[Hit], memory: Sequence[Triple], trace: Trace, n: int, what: str
+    ) -> tuple[Triple, ...]:
+        """The triples that help to answer, beyond those in `memory`. Raises as `Language.run` does."""
+        with trace.step(n, what, question) as step:
+            shown = [Numbered(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
+            given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
+            triples = self.llm.run(READ, given).kept()
+            step["ids"], step["triples"] = tuple(hit.id for hit in passages), triples
+        return triples
+
+
+@dataclass(frozen=True, slots=True)
+class Linker:
+    """Finds in T what a triple that was read comes nearest to (Eq. 2); `link` is a flat retriever over T."""
+
+    link: Retriever
+    triples: Triples
+
+    def linked(self, triples: Sequence[Triple], query: Query, trace: Trace, n: int) -> list[str]:
+        """The ids of the nearest triple of each, each once. There is no threshold: some lead to something else."""
+        if not triples:
+            return []
+        with trace.step(n, "tripleLink", query.text) as step:
+            found = [hit for retrieval in self.link.retrieve(self.asked(triples, query), 1) for hit in retrieval.hits]
+            ids = list(dict.fromkeys(hit.id for hit in found))
+            step["ids"] = tuple(ids)
+        return ids
+
+    def asked(self, triples: Sequence[Triple], query: Query) -> list[Query]:
+        """Triples as questions to an index, under the filter of the question they are for."""
+        return [replace(query, text=self.triples.text(triple)) for triple in triples]
+
+    def passages(self, asked: Sequence[Query], k: int) -> list[list[str]]:
+        """For each question the passages of its nearest triples, each once, the first `k` (the T side of Eq. 10)."""
+        found: list[list[str]] = [[] for _ in asked]
+        left, depth = list(range(len(asked))), 2 * k
+        while left:
+            answers = self.link.retrieve([asked[at] for at in left], depth)
+            more = []
+            for at, answer in zip(left, answers, strict=True):
+                found[at] = list(dict.fromkeys(id for hit in answer.hits for id in hit.passage_ids))[:k]
+                if len(found[at]) < k and len(answer.hits) == depth:
+                    more.append(at)
+            left, depth = more, 2 * depth
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """One round: read, link, search, fuse."""
+
+    reader: Reader
+    linker: Linker
+    expansion: Expansion
+
+    @property
+    def rrf_k(self) -> float:
+        """The constant of every fusion."""
+        return self.expansion.rrf_k
+
+    def expanded(
+        self,
+        query: Query,
+        base: Sequence[Hit],
+        vector: Floats,
+        trace: Trace,
+        n: int = 1,
+        memory: Sequence[Triple] = (),
+    ) -> Expanded:
+        """Where nothing is read, the base's passages are all there is."""
+        triples = self.reader.read(query.text, base, memory, trace, n, "read")
+        space = self.expansion.space(query, vector)
+        initial = space.of_ids(self.linker.linked(triples, query, trace, n))
+        return self.expansion.expand(space, initial, base, trace, query, n)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRetriever:
+    """See ragindex_retrievers.gear.scheme.Sync."""
+
+    base: Retriever
+    base_k: int | None
+    sync: Sync
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """The base answers all questions together; each is then read and expanded by itself."""
+        check(queries, k)
+        with shared_questions():
+            found = self.base.retrieve(queries, self.base_k or k)
+            vectors = self.sync.expansion.encoder.encode_queries([query.text for query in queries])
+        return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]
+
+    def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
+        trace = Trace()
+        trace.of_base(base.trace, 1)
+        expanded = self.sync.expanded(query, base.hits, vector, trace)
+        return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)

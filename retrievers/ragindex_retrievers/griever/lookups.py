@@ -1,0 +1,192 @@
+"""What GRIEVER looks up: passages with their triples, partial triples, aliases, and the vectors of names."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ragindex.filters import All, Any, Filter, Ids, Not, Terms, both
+from ragindex.interfaces import Collection, Floats, Found, Nearest, Where
+from ragindex.parts.triples.triple_json import from_json
+from ragindex.parts.triples.triples import Triples, triple_id
+from ragindex.stores.multi_search import together
+from ragindex.types import Triple
+from ragindex_retrievers.griever.lookup_cache import Kept
+from ragindex_retrievers.griever.parts.name_vectors import Names
+from ragindex_retrievers.griever.parts.partial_triples import partial_id
+
+Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
+Pairs: TypeAlias = Sequence[Sequence[str]]
+Counted: TypeAlias = Literal["triples", "objects", "passages"]
+_MOST_PAIRS = 10_000
+"""Pairs of names that are looked at in an iteration of a sub-query."""
+_KEPT = 10_000
+"""So many passages' triples, names' vectors and counts stay in memory once they were read."""
+_FIELDS: Mapping[Counted, str] = {"triples": "frequency", "objects": "objects", "passages": "passage_ids"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A triple of a passage: its `number` among those of the passage, the keys of its entities, and the ids of its two
+    partial triples, the direct and the inverse one.
+    """
+
+    passage_id: str
+    number: int
+    triple: Triple
+    subject: str
+    object: str
+    partials: tuple[str, str]
+
+    @property
+    def sides(self) -> tuple[tuple[str, bool], tuple[str, bool]]:
+        """The entity of each partial triple, and whether that is inverse."""
+        return (self.subject, False), (self.object, True)
+
+    def other(self, inverse: bool) -> str:
+        """The entity that a partial triple lacks."""
+        return self.subject if inverse else self.object
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The opened parts; thread-safe. `same_as` and `triple_vectors` are None where they are not wanted."""
+
+    passages: Collection
+    partial_triples: Collection
+    names: Names
+    same_as: Collection | None
+    triple_vectors: Collection | None
+    passage_vectors: Collection
+    of: Triples
+    by_passage: bool
+    entities: Kept[Floats] = field(default_factory=lambda: Kept(_KEPT))
+    predicates: Kept[Floats] = field(default_factory=lambda: Kept(_KEPT))
+    often: Kept[float] = field(default_factory=lambda: Kept(_KEPT))
+
+    def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[Stated, ...]]:
+        """The triples of each passage, in its order."""
+        return self.around(passage_ids, [])[0]
+
+    def around(
+        self, passage_ids: Sequence[str], contexts: Sequence[Sequence[str]]
+    ) -> tuple[dict[str, tuple[Stated, ...]], list[Pairs]]:
+        """The triples of passages, and for each context (passages) the pairs of names that hold there."""
+        asked = [(self.passages, [_those(passage_ids, ("triples",))])]
+        if self.same_as is not None and contexts:
+            asked.append((self.same_as, [_sense(context) for context in contexts]))
+        found = together(asked)
+        rows = found[0][0].records.to_pylist()
+        triples = {row["id"]: _stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
+        pairs = (
+            [one.records.column("aliases").to_pylist() for one in found[1]]
+            if len(found) > 1
+            else [[] for _ in contexts]
+        )
+        return triples, pairs
+
+    def stored(
+        self, names: Sequence[str], predicates: Sequence[str], partials: Sequence[str], of: Counted
+    ) -> tuple[Floats, Floats, dict[str, float]]:
+        """The vectors of entities and of predicates, (n, dimensions), zero for one not there; and freq of Eq. 1.
+
+        That is how many triples, `objects` or `passages` have each partial triple. What was looked up before is not
+        looked up again.
+        """
+        entity, new_names = self.entities.split(names)
+        predicate, new_predicates = self.predicates.split(predicates)
+        often, new_partials = self.often.split(partials)
+        lookups = (
+            (self.names.entities, new_names, "vector"),
+            (self.names.predicates, new_predicates, "vector"),
+            (self.partial_triples, new_partials, _FIELDS[of]),
+        )
+        found = together([(collection, [_those(ids, (field,))] if ids else []) for collection, ids, field in lookups])
+        entity = self.entities.completed(entity, self._by_name(new_names, found[0]))
+        predicate = self.predicates.completed(predicate, self._by_name(new_predicates, found[1]))
+        often = self.often.completed(often, _counts(found[2], of))
+        return self._rows(names, entity), self._rows(predicates, predicate), often
+
+    def _by_name(self, names: Sequence[str], answers: Sequence[Found]) -> dict[str, Floats]:
+        return dict(zip(names, _vectors(answers[0], names, self._dimensions), strict=True)) if answers else {}
+
+    @property
+    def _dimensions(self) -> int:
+        return self.names.entities.schema.dimensions or 0
+
+    def _rows(self, keys: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
+        return np.stack([vectors[key] for key in keys]) if keys else np.zeros((0, self._dimensions), np.float32)
+
+    def cosines(self, question: Floats, passage_ids: Sequence[str]) -> dict[str, float]:
+        """Of each passage with a vector, the cosine with the question."""
+        if not passage_ids:
+            return {}
+        (found,) = self.passage_vectors.search([Nearest(question, len(passage_ids), (), Ids(tuple(passage_ids)))])
+        return dict(zip(found.ids, found.scores.tolist(), strict=True))
+
+    def vectors_of(self, triples: Sequence[Stated]) -> Floats:
+        """(len(triples), dimensions), as stored."""
+        if self.triple_vectors is None:
+            return np.zeros((len(triples), 0), np.float32)
+        ids = [triple_id(one.passage_id, one.number) for one in triples]
+        [found] = self.triple_vectors.search([_those(ids, ("vector",))])
+        return _vectors(found, ids, self.triple_vectors.schema.dimensions or 0)
+
+
+@lru_cache(maxsize=_KEPT)
+def _stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tuple[Stated, ...]:
+    """The triples of a passage as its record has them; reading them is dearer than a search."""
+    found = []
+    for number, one in enumerate(from_json(triples)):
+        subject, object, owner = of.key(one.subject), of.key(one.object), passage_id if by_passage else None
+        partials = (
+            partial_id(subject, one.predicate, False, owner),
+            partial_id(object, one.predicate, True, owner),
+        )
+        found.append(Stated(passage_id, number, one, subject, object, partials))
+    return tuple(found)
+
+
+def joined(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -> Filter | None:
+    """Passages with one of the entities that were not yet `seen` (section 4.2.2), and that pass `where`."""
+    holds = Any((Terms("subjects", tuple(entities)), Terms("objects", tuple(entities))))
+    return both(All((Not(Ids(tuple(seen))), holds)), where)
+
+
+def aliases_in(pairs: Pairs, entities: Iterable[str]) -> Aliases:
+    """By entity the other name of each of its pairs, sorted; two pairs are never joined."""
+    wanted, found = set(entities), dict[str, list[str]]()
+    for one, other in pairs:
+        for name, alias in ((one, other), (other, one)):
+            if name in wanted:
+                found.setdefault(name, []).append(alias)
+    return {name: tuple(sorted(aliases)) for name, aliases in found.items()}
+
+
+def _sense(passage_ids: Sequence[str]) -> Where:
+    return Where(Terms("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases",))
+
+
+def _those(ids: Sequence[str], fields: tuple[str, ...]) -> Where:
+    wanted = tuple(dict.fromkeys(ids))
+    return Where(Ids(wanted), max(1, len(wanted)), fields)
+
+
+def _counts(answers: Sequence[Found], of: Counted) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    for one in answers:
+        values = one.records.column(_FIELDS[of]).to_pylist()
+        counts |= zip(one.ids, values if of == "triples" else map(len, values), strict=True)
+    return counts
+
+
+def _vectors(found: Found, ids: Sequence[str], dimensions: int) -> Floats:
+    rows = {id: row for row, id in enumerate(found.ids)}
+    held = found.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
+    vectors = np.zeros((len(ids), dimensions), np.float32)
+    known = [place for place, id in enumerate(ids) if id in rows]
+    if known:
+        vectors[known] = held[[rows[ids[place]] for place in known]]
+    return vectors

@@ -1,0 +1,1 @@
+"""retrievers/ragindex_retrievers/griever/parts"""

@@ -1,0 +1,198 @@
+"""In which passages two names may mean the same: where they stand, and what stands beside them."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragindex.interfaces import Collection, Floats
+from ragindex.llm.rules import is_number
+from ragindex.parts.support.columns import large_text
+from ragindex_retrievers.griever.parts.aliases import Where
+
+Places: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+_FIELDS = ("subject", "predicate", "object", "subject_key", "object_key", "passage_ids")
+_FEW = 3
+"""Passages that an entity may always have and still tell something, however small the corpus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`members[starts[i] : starts[i + 1]]` are those of place i, ascending, each once."""
+
+    starts: Places
+    members: Places
+
+    def of(self, place: int) -> Places:
+        """The members of one place."""
+        return self.members[self.starts[place] : self.starts[place + 1]]
+
+    def counts(self) -> Places:
+        """(places,): how many members each has."""
+        return np.diff(self.starts)
+
+    def of_many(self, places: Places) -> tuple[Places, Places]:
+        """The members of several places one after the other, and for each the number (from 0) of its place."""
+        counts = self.starts[places + 1] - self.starts[places]
+        numbers = np.repeat(np.arange(len(places)), counts)
+        before = np.cumsum(counts) - counts
+        return self.members[np.arange(len(numbers)) - before[numbers] + self.starts[places][numbers]], numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """What the triples say of names. Entities go by their place among sorted `keys`, passages among sorted `passages`.
+
+    `names` is how each entity is written most often, `named` (entities,) whether that is no number. Of each triple:
+    `sides` (n, 2) its entities, `owners` (n,) its passage, `predicates` (n,) its predicate among `spoken`.
+    """
+
+    keys: list[str]
+    names: list[str]
+    named: Flags
+    passages: pa.Array
+    sides: Places
+    owners: Places
+    predicates: Places
+    spoken: list[str]
+    passages_of: Rows
+    entities_of: Rows
+
+
+def read(triples: Collection) -> Mentions:
+    """All triples; n log n in their number. The order they come in changes nothing."""
+    batches = [_flat(batch) for batch in triples.scan(_FIELDS)]
+    table = pa.Table.from_batches(batches, pa.schema([(name, pa.large_string()) for name in ("id", *_FIELDS)]))
+    table = table.take(pc.sort_indices(table.column("id")))
+    ends = pa.concat_arrays([_column(table, name) for name in ("subject_key", "object_key")])
+    written = pa.concat_arrays([_column(table, name) for name in ("subject", "object")])
+    (keys, codes), (passages, owners) = _coded(ends), _coded(_column(table, "passage_ids"))
+    spoken, predicates = _coded(_column(table, "predicate"))
+    twice, names = np.tile(owners, 2), _most_frequent(codes, written)
+    return Mentions(
+        keys.to_pylist(),
+        names,
+        np.array([not is_number(name) for name in names], np.bool_),
+        passages,
+        np.ascontiguousarray(codes.reshape(2, -1).T),
+        owners,
+        predicates,
+        spoken.to_pylist(),
+        _rows(codes, twice, len(keys)),
+        _rows(twice, codes, len(passages)),
+    )
+
+
+def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [batch.column(name) for name in ("id", *_FIELDS)]
+    flat = [column.flatten() if pa.types.is_list(column.type) else column for column in columns]
+    return pa.RecordBatch.from_arrays([each.cast(pa.large_string()) for each in flat], names=["id", *_FIELDS])
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    return large_text(table.column(name).chunks)
+
+
+def _coded(texts: pa.Array) -> tuple[pa.Array, Places]:
+    """The distinct texts, sorted, and the place of each text among them."""
+    distinct = texts.unique()
+    distinct = distinct.take(pc.sort_indices(distinct))
+    places = pc.index_in(texts, value_set=distinct)
+    return distinct, np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _most_frequent(codes: Places, written: pa.Array) -> list[str]:
+    """How each entity is written most often; of equally frequent ways, the first."""
+    counts = (
+        pa.table({"code": pa.array(codes), "name": written}).group_by(["code", "name"]).aggregate([([], "count_all")])
+    )
+    ordered = counts.sort_by([("code", "ascending"), ("count_all", "descending"), ("name", "ascending")])
+    _, first = np.unique(ordered.column("code").to_numpy(), return_index=True)
+    return [str(name) for name in ordered.column("name").take(pa.array(first)).to_pylist()]
+
+
+def _rows(places: Places, members: Places, count: int) -> Rows:
+    width = int(members.max(initial=0)) + 1
+    pairs = np.unique(places * width + members)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pairs // width, minlength=count))])
+    return Rows(starts.astype(np.int64), pairs % width)
+
+
+# ---------------------------------------------------------------- what passages have in common
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What passages are compared by.
+
+    `telling` (entities,): whether sharing it means something: it is no number, and few passages name it. `vectors`
+    (passages, dimensions), of length one; zero for a passage without. `near`: the cosine from which on passages agree.
+    Of a name that more than `most` passages hold, so many are looked at.
+    """
+
+    mentions: Mentions
+    telling: Flags
+    vectors: Floats
+    near: float
+    most: int
+
+
+def contexts(mentions: Mentions, passages: Collection, common: float, near: float, most: int) -> Contexts:
+    """`common`: an entity that more than this share of the passages names tells nothing."""
+    least = max(_FEW, common * len(mentions.passages))
+    few = mentions.passages_of.counts() <= least
+    return Contexts(mentions, few & mentions.named, in_order(passages, mentions.passages), near, most)
+
+
+def in_order(records: Collection, ids: pa.Array) -> Floats:
+    """(ids, dimensions): the vectors of the records with these ids; zero where there is no such record."""
+    vectors = np.zeros((len(ids), records.schema.dimensions or 0), np.float32)
+    for batch in records.scan(("vector",)):
+        places = pc.index_in(batch.column("id").cast(pa.large_string()), value_set=ids.cast(pa.large_string()))
+        found = places.fill_null(-1).to_numpy(zero_copy_only=False)
+        rows = batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
+        vectors[found[found >= 0]] = rows[found >= 0]
+    return vectors
+
+
+def agreeing(known: Contexts, first: int, second: int, where: Where = "agreeing") -> Places:
+    """The passages with one of two names in which both mean the same, as far as evidence counts `where`; ascending.
+
+    Passages agree that name both, that share a telling entity with a passage of the other name, or are near one. Linear
+    in the passages of the two names; at most `most` of each are compared.
+    """
+    one, other = (known.mentions.passages_of.of(place) for place in (first, second))
+    both = np.intersect1d(one, other, assume_unique=True)
+    if where == "everywhere":
+        return np.union1d(one, other)
+    if where in ("together", "given"):
+        return both if where == "together" else both[:0]
+    if where == "apart" and len(both):
+        return both[:0]
+    one, other = (_looked_at(passages, both, known.most) for passages in (one, other))
+    shared = _share(known, one, other, (first, second)), _share(known, other, one, (first, second))
+    close = known.vectors[one] @ known.vectors[other].T >= known.near
+    return np.union1d(both, np.concatenate([one[shared[0] | close.any(axis=1)], other[shared[1] | close.any(axis=0)]]))
+
+
+def _looked_at(passages: Places, both: Places, most: int) -> Places:
+    """Of too many passages first those with both names, then others, evenly."""
+    if len(passages) <= most:
+        return passages
+    rest = np.setdiff1d(passages, both, assume_unique=True)
+    room = max(0, most - len(both))
+    evenly = np.linspace(0, len(rest) - 1, room).astype(np.int64) if room else np.empty(0, np.int64)
+    return np.concatenate([both[:most], rest[evenly]])
+
+
+def _share(known: Contexts, these: Places, those: Places, names: tuple[int, int]) -> Flags:
+    """Which of these passages name an entity, other than the two, that one of those names too."""
+    here, owners = known.mentions.entities_of.of_many(these)
+    there, _ = known.mentions.entities_of.of_many(those)
+    telling = known.telling[here] & ~np.isin(here, names) & np.isin(here, there)
+    found: npt.NDArray[Any] = np.bincount(owners[telling], minlength=len(these)) > 0
+    return found

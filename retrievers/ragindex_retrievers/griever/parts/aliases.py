@@ -1,0 +1,185 @@
+"""When two names are written like names of one thing: string evidence, as pure functions. For names in English text.
+
+Everything here is about how names are written. Whether two passages mean the same by them is another question
+(`ragindex_retrievers.griever.parts.alias_senses`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal, TypeAlias
+
+import regex
+
+from ragindex_retrievers.griever.parts.alias_names import Name, folded, is_numeral, words_of
+
+_PART_OF = words_of("season phase part volume episode chapter book act series disc round leg group class")
+_POSSESSIVE = regex.compile(r"['’]s\b")
+_SMALL = words_of("of the and")
+_OPPOSITES = (("inter", "intra"), ("macro", "micro"), ("hyper", "hypo"), ("anterior", "posterior"), ("super", "supra"))
+Where: TypeAlias = Literal["agreeing", "together", "apart", "everywhere", "given"]
+LAST_NAME = "last name"
+"""The kind of evidence that more is asked of: see `ragindex_retrievers.griever.parts.alias_pairs`."""
+_SLIP, _TWO_SLIPS = 5, 10
+"""Letters that a word has at least where one of them, or two, may be another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why two names may be one: a `kind` and what it is about; `score` is how far it goes, from 0 to 1.
+
+    `where` it counts: in passages whose contexts agree (agreeing); in those that name both (together); in no passage
+    where one names both (apart): who writes "X" and "X (album)" together means two things; in all (everywhere); only in
+    those that come with it (given).
+    """
+
+    kind: str
+    score: float
+    detail: str = ""
+    where: Where = "agreeing"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+
+def likeness(one: Name, other: Name) -> Evidence | None:
+    """Why two names that share a key may be one: the first reason of same words, acronym, person's name."""
+    if not (one.words and other.words) or _apart(one, other):
+        return None
+    return _same_words(one, other) or _acronym(one, other) or _acronym(other, one) or _person(one, other)
+
+
+def _apart(one: Name, other: Name) -> bool:
+    """Father and son, kingdom and republic."""
+    generations = {one.generation, other.generation} - {""}
+    forms = [{left for left in name.left if left.endswith(" of")} for name in (one, other)]
+    return len(generations) > 1 or (all(forms) and forms[0] != forms[1])
+
+
+# ---------------------------------------------------------------- the same words
+
+
+def _same_words(one: Name, other: Name) -> Evidence | None:
+    if _capitals_apart(one.head, other.head):
+        return None
+    if one.whole == other.whole:
+        qualifiers: tuple[str, ...] = ()
+    elif one.key == other.key and (more := more_beside(one, other)) is not None:
+        qualifiers = more
+    else:
+        return None
+    small = tuple(sorted({*one.left} ^ {*other.left}))
+    generation = (one.generation or other.generation,) if one.generation != other.generation else ()
+    omitted = (*small, *generation, *qualifiers)
+    if not omitted:
+        return Evidence("spelling", 1.0, where="everywhere" if _one_name(one.text, other.text) else "agreeing")
+    two_things = bool(generation) or any(_kind_of_thing(text) for text in qualifiers)
+    score = 0.75 if two_things else 0.8 if qualifiers else 0.95
+    return Evidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
+
+
+def _one_name(one: str, other: str) -> bool:
+    """Several words with capitals are one name however they are spelt, as the same name in two passages is."""
+    return all(len(head.split()) > 1 and all(word[0].isupper() for word in head.split()) for head in (one, other))
+
+
+def _capitals_apart(one: str, other: str) -> bool:
+    """US is not us, and IT is not it."""
+    return any(head.isupper() and len(head) > 1 for head in (one, other)) and (one.islower() or other.islower())
+
+
+def more_beside(one: Name, other: Name) -> tuple[str, ...] | None:
+    """What one name is qualified by and the other is not; None where they are qualified differently."""
+    few, many = sorted((one.beside, other.beside), key=len)
+    more = many[len(few) :]
+    if [folded(text) for text in few] != [folded(text) for text in many[: len(few)]]:
+        return None
+    return None if any(not _PART_OF.isdisjoint(folded(text)) for text in more) else more  # a season is not its series
+
+
+def _kind_of_thing(qualifier: str) -> bool:
+    """Whether it says which of several things of a name is meant: "album", "1995 film"."""
+    return qualifier.split()[-1].islower()
+
+
+# ---------------------------------------------------------------- acronyms and persons
+
+
+def _acronym(short: Name, long: Name) -> Evidence | None:
+    if not short.acronym:
+        return None
+    if short.acronym == long.stated:
+        return Evidence("acronym", 0.95, "stated in parentheses")
+    if short.acronym not in (long.initials, long.all_initials):
+        return None
+    unsure = len(short.acronym) < 3 or long.person or short.acronym != long.initials
+    return Evidence("acronym", 0.85, where="together" if unsure else "agreeing")
+
+
+def _person(one: Name, other: Name) -> Evidence | None:
+    short, long = sorted((one, other), key=lambda name: (len(name.parts), len(name.head), name.head))
+    if not (long.person and short.parts and short.parts[-1] == long.parts[-1]) or (
+        short.generation and not long.generation
+    ):
+        return None
+    if short.last_name:
+        return Evidence(LAST_NAME, 0.7, where="given")
+    given, names = short.parts[:-1], long.parts[:-1]
+    if not (short.person and given and _among(given, names)):
+        return None
+    if given[0] == names[0]:
+        return Evidence("middle name left out", 0.85, " ".join(names[1:]).title())
+    return Evidence("initials", 0.8, where="together") if given[0] == names[0][0] else None
+
+
+def _among(few: Sequence[str], many: Sequence[str]) -> bool:
+    """Whether the names `few` are among `many`, in order; an initial is any name that begins with it."""
+    rest = iter(many)
+    return all(any(name == one or (len(name) == 1 and one[0] == name) for one in rest) for name in few)
+
+
+# ---------------------------------------------------------------- names with near vectors
+
+
+def alike(one: Name, other: Name) -> bool:
+    """Whether two names of other words are written alike: in another order, or with a slip of the pen.
+
+    Nothing but small words may be left out; numbers, and what qualifies a name, must agree; common nouns have none.
+    """
+    names = (one, other)
+    if one.key == other.key or _apart(one, other) or one.generation != other.generation:
+        return False
+    if not all(name.words and name.head[0].isupper() for name in names):
+        return False
+    if [folded(text) for text in one.beside] != [folded(text) for text in other.beside]:
+        return False
+    bags = [sorted(word for word in folded(_POSSESSIVE.sub("", name.head)) if word not in _SMALL) for name in names]
+    if bags[0] == bags[1]:
+        return len(bags[0]) > 1
+    same_length = len(one.words) == len(other.words)
+    return same_length and all(a == b or slip(a, b) for a, b in zip(one.words, other.words, strict=True))
+
+
+def slip(one: str, other: str) -> bool:
+    """Whether two words differ by a letter or two within: never at their ends, where "Julia" and "Julian" differ."""
+    short, long = sorted((one, other), key=len)
+    if len(short) < _SLIP or short[0] != long[0] or short[-1] != long[-1] or not (one + other).isalpha():
+        return False
+    if (is_numeral(one) and is_numeral(other)) or _opposite(one, other):
+        return False
+    return _changed(short, long) <= (2 if len(short) >= _TWO_SLIPS else 1)
+
+
+def _opposite(one: str, other: str) -> bool:
+    pairs = [*_OPPOSITES, *((b, a) for a, b in _OPPOSITES)]
+    return any(one.startswith(a) and other.startswith(b) for a, b in pairs)
+
+
+def _changed(one: str, other: str) -> int:
+    """How many letters are put in, left out or replaced; two neighbours that were swapped count as one."""
+    if len(one) == len(other):
+        places = [place for place in range(len(one)) if one[place] != other[place]]
+        if len(places) == 2 and places[1] == places[0] + 1 and sorted(one) == sorted(other):
+            return 1
+    steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    return sum(max(i2 - i1, j2 - j1) for step, i1, i2, j1, j2 in steps if step != "equal")

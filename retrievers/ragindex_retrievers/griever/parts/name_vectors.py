@@ -1,0 +1,50 @@
+"""Vectors of what triples name: of every entity and of every predicate, each encoded once."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.encoded_names import distinct, keep
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, of_class
+
+_PART = "name_vectors"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What NameVectors opens to: records with no fields but `vector`.
+
+    The ids of `entities` are the keys (`Triples.key`) of subjects and objects; those of `predicates` the predicates as
+    written.
+    """
+
+    entities: Collection
+    predicates: Collection
+
+
+class NameVectors(Plugin):
+    """The vectors of the entities and predicates of `over`, as documents (GRIEVER): none is made while asking."""
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset({"encoder"})
+    over: Annotated[PartField, of_class(Triples)] = Triples()
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The triples."""
+        return (self.over,)
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Nothing: a name of every passage would be looked up again with each batch."""
+
+    def finish(self, site: Site) -> None:
+        """Encode the names that are new, forget those that no triple has any more."""
+        batches = list(site.inputs[0].scan(("subject_key", "object_key", "predicate")))
+        sides = [batch.column(side).flatten() for side in ("subject_key", "object_key") for batch in batches]
+        keep(distinct(sides), site, "entities", _PART)
+        keep(distinct(batch.column("predicate") for batch in batches), site, "predicates", _PART)
+
+    def open(self, site: Site) -> Names:
+        """The two collections."""
+        return Names(site.collection("entities"), site.collection("predicates"))

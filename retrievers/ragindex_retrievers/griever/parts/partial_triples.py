@@ -1,0 +1,263 @@
+"""Partial triples (GRIEVER): an entity with a predicate, and what stands at the other end of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragindex.canonical import digest
+from ragindex.filters import Filter, Ids, Terms
+from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.parts.support.columns import large_text
+from ragindex.parts.support.records import TEXTS
+from ragindex.parts.triples.triple_json import from_json
+from ragindex.parts.triples.triples import Triples
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, of_class
+from ragindex.retrieval.hits import KEYWORDS, STORED, filter_fields, searchable
+from ragindex.types import Metadata
+
+_MARKS = Schema(stored=("key",))
+"""One record a partial that has to be made again, with the entity's key; or one for all of them."""
+_ALL = "*"
+_MOST_TERMS = 2_000
+"""Beyond so many values a pass over all records is quicker than a filter."""
+_BLOCK = 8192  # triples whose partials are made at once
+
+
+def partial_id(entity_key: str, predicate: str, inverse: bool, passage_id: str | None = None) -> str:
+    """The id of a partial: of one passage where `scope` is passage. `entity_key` is the object's where `inverse`."""
+    own = digest([entity_key, predicate, inverse])
+    return own if passage_id is None else f"{passage_id}#{own}"
+
+
+def _of_corpus(id: str) -> str:
+    """The id that the partial has, or would have, over the whole corpus."""
+    return id.rpartition("#")[2]
+
+
+class PartialTriples(Plugin):
+    """One record for each entity, predicate and direction, over the corpus or a passage (`scope`; reading V1).
+
+    Direct, `text` is subject and predicate; inverse (`in_inverse` 1), it is predicate and object, and `subject` holds
+    the triple's object. Names stand as they are written, of several spellings the most frequent, then the first.
+    `subject` is the entity's key (`Triples.key`), `objects` are those of the other ends, sorted; `frequency` is how
+    many triples of the corpus have the partial, for either scope. Only what triples that came or went touch is made
+    again.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+    finishes_changes: ClassVar[bool] = True
+    over: Annotated[PartField, of_class(Triples)] = Triples()
+    scope: Literal["corpus", "passage"] = "corpus"
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The triples, and the extractions that they come from: those of a passage are found at once."""
+        return (self.over, self.over.of)
+
+    @property
+    def shares(self) -> bool:
+        """A record says how often its partial stands in the whole corpus, even where it is of one passage."""
+        return True
+
+    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+        """The passages of the records that the batch will change. Those of marked records were named before."""
+        records, marks = self._collections(site)
+        if _is_new(records, marks):
+            return ()
+        partials = self._partials(ids, site)
+        marked = set(marks.get(list(partials), ()).column("id").to_pylist())
+        return self._holders({id: key for id, key in partials.items() if id not in marked}, site)
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Mark the partials that the batch's passages hold or held: a hub is made once a sync, not once a batch."""
+        records, marks = self._collections(site)
+        new = _is_new(records, marks)
+        partials = {_ALL: ""} if new else self._partials([*change.upsert, *change.remove], site)
+        if partials:
+            columns = [pa.array(values, pa.string()) for values in (list(partials), list(partials.values()))]
+            marks.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "key"]))
+
+    def finish(self, site: Site) -> None:
+        """Make what is marked from the triples as they are now; started again, it does the same again."""
+        records, marks = self._collections(site)
+        marked = {row["id"]: row["key"] for batch in marks.scan(("key",)) for row in batch.to_pylist()}
+        wanted = None if _ALL in marked else marked
+        stale = self._held(wanted, records)
+        if marked:
+            for batch in _made(site.inputs[0], self, wanted):
+                records.upsert(batch)
+                stale.difference_update(batch.column("id").to_pylist())
+        records.delete(sorted(stale))
+        marks.delete(sorted(marked))
+
+    def open(self, site: Site) -> Collection:
+        """The collection."""
+        return site.collection("records")
+
+    def _collections(self, site: Site) -> tuple[Collection, Collection]:
+        stored, keywords = (*STORED, "predicate"), (*KEYWORDS, "subject", "objects")
+        schema = replace(
+            searchable(site.language), stored=stored, keywords=keywords, numbers=("in_inverse", "frequency")
+        )
+        return site.collection("records", schema), site.collection("marks", _MARKS)
+
+    def _partials(self, ids: Sequence[str], site: Site) -> dict[str, str]:
+        """By corpus-wide id, the entity's key of each partial that the passages held when finished, or hold now."""
+        held = self._collections(site)[0].scan(("subject",), Terms("passage_ids", tuple(ids)))
+        found = {_of_corpus(row["id"]): row["subject"][0] for batch in held for row in batch.to_pylist()}
+        rows = site.inputs[1].get(list(ids), ("triples",)).to_pylist()
+        for triple in {triple for row in rows for triple in from_json(row["triples"])}:
+            for name, inverse in ((triple.subject, False), (triple.object, True)):
+                key = self.over.key(name)
+                found[partial_id(key, triple.predicate, inverse)] = key
+        return found
+
+    def _holders(self, partials: Mapping[str, str], site: Site) -> set[str]:
+        """The passages of these partials' records."""
+        found: set[str] = set()
+        for batch in self._collections(site)[0].scan(("passage_ids",), self._among(partials)):
+            own = pa.array([_of_corpus(id) in partials for id in batch.column("id").to_pylist()], pa.bool_())
+            found.update(batch.filter(own).column("passage_ids").flatten().unique().to_pylist())
+        return found
+
+    def _held(self, partials: Mapping[str, str] | None, records: Collection) -> set[str]:
+        """The ids of these partials' records; without any given, of all."""
+        where = None if partials is None else self._among(partials)
+        ids = (id for batch in records.scan((), where) for id in batch.column("id").to_pylist())
+        return {id for id in ids if partials is None or _of_corpus(id) in partials}
+
+    def _among(self, partials: Mapping[str, str]) -> Filter | None:
+        """A filter that passes the records of these partials and maybe others."""
+        if self.scope == "corpus":
+            return Ids(tuple(partials)) if len(partials) <= _MOST_TERMS else None
+        return _keyed("subject", partials)
+
+
+def _is_new(records: Collection, marks: Collection) -> bool:
+    """Whether all records have to be made: then no single one is marked, and no passage's neighbours are looked for."""
+    return not records.count() or len(marks.get([_ALL], ())) > 0
+
+
+def _keyed(field: str, partials: Mapping[str, str]) -> Filter | None:
+    keys = tuple(dict.fromkeys(partials.values()))
+    return Terms(field, keys) if len(keys) <= _MOST_TERMS else None
+
+
+# ---------------------------------------------------------------- made from the triples
+
+
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    id: str
+    text: str
+    predicate: str
+    entity: str
+    inverse: bool
+    objects: list[str]
+    passage_ids: list[str]
+    doc_ids: list[str]
+    frequency: int
+
+
+def _made(triples: Collection, part: PartialTriples, wanted: Mapping[str, str] | None) -> Iterator[pa.RecordBatch]:
+    """The records of the partials `wanted`, by corpus-wide id; of all where it is None."""
+    table, documents = _read(triples, None if wanted is None else _keyed("entity_keys", wanted))
+    keys = None if wanted is None else pa.array(sorted(set(wanted.values())), pa.string())
+    for inverse in (False, True):
+        for block in _blocks(table, inverse, keys):
+            found = [
+                one
+                for (entity, predicate), rows in groupby(block.to_pylist(), itemgetter("entity", "predicate"))
+                if wanted is None or partial_id(entity, predicate, inverse) in wanted
+                for one in _partials_of(entity, predicate, inverse, list(rows), part.scope)
+            ]
+            if found:
+                yield _records(found, documents)
+
+
+def _read(triples: Collection, where: Filter | None) -> tuple[pa.Table, dict[str, Metadata]]:
+    """The columns of `_COLUMNS`, and the metadata of each document by its id."""
+    batches: list[pa.RecordBatch] = []
+    documents: dict[str, str] = {}
+    for batch in triples.scan((*_WRITTEN, *_LISTED, "metadata"), where):
+        flat = [batch.column(name).flatten() for name in _LISTED]
+        texts = [batch.column(name) for name in _WRITTEN]
+        batches.append(pa.RecordBatch.from_arrays([*texts, *flat], names=_COLUMNS.names))
+        documents.update(zip(flat[-1].to_pylist(), batch.column("metadata").to_pylist(), strict=True))
+    metadata = {id: json.loads(text)[id] if text else {} for id, text in documents.items()}
+    return pa.Table.from_batches(batches, _COLUMNS), metadata
+
+
+_WRITTEN = ("subject", "predicate", "object")
+_LISTED = ("subject_key", "object_key", "passage_ids", "doc_ids")
+_COLUMNS = pa.schema([(name, pa.string()) for name in (*_WRITTEN, *_LISTED)])
+
+
+def _blocks(triples: pa.Table, inverse: bool, keys: pa.Array | None) -> Iterator[pa.Table]:
+    """Triples seen from one side, where one of `keys` stands, or all; no partial is cut between blocks."""
+    own, other = ("object", "subject") if inverse else ("subject", "object")
+    names = {"entity": f"{own}_key", "predicate": "predicate", "surface": own, "object": f"{other}_key"}
+    table = triples.select([*names.values(), *_LISTED[2:]]).rename_columns([*names, "passage_id", "doc_id"])
+    if keys is not None:
+        table = table.filter(pc.is_in(table.column("entity"), value_set=keys))
+    codes = [large_text(table.column(name).chunks).dictionary_encode().indices for name in ("entity", "predicate")]
+    entity, predicate = (column.to_numpy().astype(np.int64) for column in codes)
+    pairs = entity * (predicate.max(initial=0) + 1) + predicate
+    order = np.argsort(pairs, kind="stable")
+    starts = np.flatnonzero(np.diff(pairs[order], prepend=-1))
+    cuts = starts[np.diff(starts // _BLOCK, prepend=0) > 0]
+    table = table.combine_chunks()  # `take` copies whole columns where they have several chunks
+    for rows in np.split(order, cuts):
+        yield table.take(pa.array(rows))
+
+
+def _partials_of(
+    entity: str, predicate: str, inverse: bool, rows: Sequence[Mapping[str, str]], scope: str
+) -> Iterator[_Partial]:
+    """The records of one partial, which all of the corpus's triples with it are given for."""
+    by_passage: dict[str | None, list[Mapping[str, str]]] = {}
+    for row in rows:
+        by_passage.setdefault(row["passage_id"] if scope == "passage" else None, []).append(row)
+    for passage_id, own in by_passage.items():
+        spelt = Counter(row["surface"] for row in own)
+        surface = min(spelt, key=lambda name: (-spelt[name], name))
+        yield _Partial(
+            partial_id(entity, predicate, inverse, passage_id),
+            f"{predicate} {surface}" if inverse else f"{surface} {predicate}",
+            predicate,
+            entity,
+            inverse,
+            sorted({row["object"] for row in own}),
+            sorted({row["passage_id"] for row in own}),
+            sorted({row["doc_id"] for row in own}),
+            len(rows),
+        )
+
+
+def _records(partials: Sequence[_Partial], documents: Mapping[str, Metadata]) -> pa.RecordBatch:
+    known = [{id: documents[id] for id in one.doc_ids if documents[id]} for one in partials]
+    columns = {
+        "id": pa.array([one.id for one in partials], pa.string()),
+        "kind": pa.array(["partial_triple"] * len(partials), pa.string()),
+        "title": pa.array([""] * len(partials), pa.string()),
+        "text": pa.array([one.text for one in partials], pa.string()),
+        "metadata": pa.array([json.dumps(one, ensure_ascii=False) if one else "" for one in known], pa.string()),
+        "predicate": pa.array([one.predicate for one in partials], pa.string()),
+        "passage_ids": pa.array([one.passage_ids for one in partials], TEXTS),
+        "doc_ids": pa.array([one.doc_ids for one in partials], TEXTS),
+        "subject": pa.array([[one.entity] for one in partials], TEXTS),
+        "objects": pa.array([one.objects for one in partials], TEXTS),
+        "in_inverse": pa.array([float(one.inverse) for one in partials], pa.float64()),
+        "frequency": pa.array([float(one.frequency) for one in partials], pa.float64()),
+        **filter_fields([documents[id] for id in one.doc_ids] for one in partials),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -1,0 +1,87 @@
+"""Passages with the triples read off them (GRIEVER), searched as passages and filtered by what they name."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+import pyarrow as pa
+
+from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.parts.support.records import TEXTS
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triple_json import from_json, to_json
+from ragindex.parts.triples.triples import Triples
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PartField, of_class
+from ragindex.retrieval.hits import KEYWORDS, STORED, searchable
+
+_BLOCK = 1024
+
+
+class TriplePassages(Plugin):
+    """The records of `of`, each with `triples` (`extracted.to_json`, each once), `subjects` and `objects`.
+
+    Those two are entity keys as `over` makes them, sorted. A passage that nothing could be extracted from is here with
+    no triples (`extracted` 0), so text finds it; what is made from this part does not know it, so no vector does.
+    """
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+    of: Annotated[PartField, of_class(Passages)] = Passages()
+    over: Annotated[PartField, of_class(Triples)] = Triples()
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """The passages, and the extractions that the triples come from: those of a passage are found at once."""
+        return (self.of, self.over.of)
+
+    def apply(self, change: Change, site: Site) -> None:
+        """Replace the records of the batch."""
+        records, extractions = _records(site), site.inputs[1]
+        records.delete(change.remove)
+        found = extractions.get(list(change.upsert), ("triples",))
+        self._write(found.column("id").to_pylist(), found.column("triples").to_pylist(), 1.0, site)
+
+    def finish(self, site: Site) -> None:
+        """Write the passages whose extraction failed: none of the batches had them."""
+        records, (passages, _) = _records(site), site.inputs
+        held = {row["id"]: row["extracted"] for batch in records.scan(("extracted",)) for row in batch.to_pylist()}
+        ids = {id for batch in passages.scan(()) for id in batch.column("id").to_pylist()}
+        records.delete(sorted(held.keys() - ids))
+        failed = sorted(id for id in ids if not held.get(id))
+        for start in range(0, len(failed), _BLOCK):
+            block = failed[start : start + _BLOCK]
+            self._write(block, ["[]"] * len(block), 0.0, site)
+
+    def open(self, site: Site) -> Collection:
+        """The collection."""
+        return site.collection("records")
+
+    def _write(self, ids: Sequence[str], triples: Sequence[str], extracted: float, site: Site) -> None:
+        passages: Collection = site.inputs[0]
+        found = passages.get(ids, passages.fields())
+        if not len(found):
+            return
+        by_id = {id: dict.fromkeys(from_json(text)) for id, text in zip(ids, triples, strict=True)}
+        rows = [by_id[id] for id in found.column("id").to_pylist()]
+        columns = {
+            "triples": pa.array([to_json(list(row)) for row in rows], pa.string()),
+            "subjects": pa.array([sorted({self.over.key(one.subject) for one in row}) for row in rows], TEXTS),
+            "objects": pa.array([sorted({self.over.key(one.object) for one in row}) for row in rows], TEXTS),
+            "extracted": pa.array([extracted] * len(rows), pa.float64()),
+        }
+        _records(site).upsert(
+            pa.RecordBatch.from_arrays([*found.columns, *columns.values()], names=[*found.schema.names, *columns])
+        )
+
+
+def _records(site: Site) -> Collection:
+    return site.collection("records", _schema(site.language))
+
+
+def _schema(language: str) -> Schema:
+    return replace(
+        searchable(language),
+        stored=(*STORED, "triples"),
+        keywords=(*KEYWORDS, "subjects", "objects"),
+        numbers=("extracted",),
+    )

@@ -1,0 +1,218 @@
+"""The iterations of GRIEVER (Algorithms 1 and 2), one line of search for each sub-query of a question."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from ragindex.encoders.vector_cache import shared_questions
+from ragindex.interfaces import Floats, QueryEncoder, Retriever, TokenEncoder
+from ragindex.llm.rules import is_number
+from ragindex.retrieval.fusion import reciprocal_rank_fusion
+from ragindex.retrieval.hits import check
+from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
+from ragindex.types import Query, Retrieval, Step, Triple
+from ragindex_retrievers.griever.lookups import Index, joined
+from ragindex_retrievers.griever.matching import Ngrams, ngrams, ngrams_as_texts
+from ragindex_retrievers.griever.parameters import Parameters
+from ragindex_retrievers.griever.paths import Doubles, Subgraph, cosine_with, running_average
+from ragindex_retrievers.griever.rewriting import rewrite
+from ragindex_retrievers.griever.scoring import Asked, Scored, said_of, score_all
+from ragindex_retrievers.griever.search_state import Line, Shortlist, rank
+from ragindex_retrievers.griever.shortlisting import Shortlister, entities_of, shortlist
+from ragindex_retrievers.griever.splitting import split
+
+SHOWN = 20
+"""Paths and triples kept in a trace."""
+Encoded: TypeAlias = tuple[Floats, Ngrams]
+Ranked: TypeAlias = list[tuple[str, float]]
+"""Passages with their scores, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrieverRetriever:
+    """See ragindex_retrievers.griever.scheme.Griever."""
+
+    base: Retriever
+    follow: Retriever
+    shortlister: Shortlister | None
+    index: Index
+    encoder: QueryEncoder
+    connectors: Sequence[str]
+    settings: Parameters
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """All questions and their clauses in one batch of the encoder; one batch more a question for each rewriting."""
+        check(queries, k)
+        texts = [self._texts(one) for one in queries]
+        with shared_questions():
+            encoded = self._encoded([text for each in zip(queries, texts, strict=True) for text in self._asked(*each)])
+            return [self._one(query, each, encoded, k) for query, each in zip(queries, texts, strict=True)]
+
+    def _encoded(self, texts: Sequence[str]) -> Mapping[str, Encoded]:
+        distinct, longest = list(dict.fromkeys(texts)), self.settings.max_ngram
+        if not distinct:
+            return {}
+        if self.settings.ngrams == "texts":
+            vectors = self.encoder.encode_queries(distinct)
+            grams = ngrams_as_texts(distinct, self.encoder.encode_passing, longest)
+        else:
+            assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # the scheme opens with no other
+            vectors, tokens = self.encoder.encode_queries_with_tokens(distinct)
+            grams = [ngrams(*each, longest, self.settings.pool) for each in zip(distinct, tokens, strict=True)]
+        return dict(zip(distinct, zip(vectors, grams, strict=True), strict=True))
+
+    def searched(self, query: Query, k: int) -> list[Line]:
+        """The lines of one question when its search is over: what it came by, for looking into."""
+        texts = self._texts(query)
+        with shared_questions():
+            lines, _ = self._search(query, texts, self._encoded(self._asked(query, texts)), k, Trace())
+        return lines
+
+    def _texts(self, query: Query) -> list[str]:
+        return split(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
+
+    def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
+        """What of a question is encoded first: its sub-queries, and the whole where something is compared with it."""
+        compared = self.settings.path_score == "cosine" or self.settings.retrieval_weight
+        return [query.text, *texts] if compared else texts
+
+    def _one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
+        trace = Trace()
+        lines, ranked = self._search(query, texts, encoded, k, trace)
+        known = {id: hit for line in lines for id, hit in line.found.items()}
+        best = tuple(replace(known[id], score=score, source=self.source) for id, score in ranked[:k])
+        return Retrieval(best, tuple(trace.steps))
+
+    def _search(
+        self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int, trace: Trace
+    ) -> tuple[list[Line], Ranked]:
+        ranked, cosines = Ranked(), dict[str, float]()
+        with trace.step(1, "clauses", query.text) as step:
+            lines = [self._line(text, encoded, query) for text in texts]
+            step["note"] = " | ".join(texts)
+        for iteration in range(1, self.settings.iterations + 1):
+            self._retrieve(lines, query, k, iteration, trace)
+            going = [line for line in lines if not line.over]
+            if not going:
+                break
+            self._grow(going, query, iteration, trace)
+            ranked = self._ranked(lines, self._cosines(lines, query, encoded, cosines))
+            trace.steps.append(Step(iteration, IF_STOPPED, query.text, tuple(id for id, _ in ranked[:KEPT_IDS])))
+        self._explain(lines, query, iteration, trace)
+        return lines, ranked
+
+    def _line(self, text: str, encoded: Mapping[str, Encoded], query: Query) -> Line:
+        measure = cosine_with(encoded[query.text][0]) if self.settings.path_score == "cosine" else running_average
+        how = self.settings
+        subgraph = Subgraph(how.iterations, measure, how.extend_any, how.extend_within, how.keep_prefixes)
+        return Line(text, *encoded[text], query.filter, subgraph)
+
+    # ------------------------------------------------------------ one iteration
+
+    def _retrieve(self, lines: Sequence[Line], query: Query, k: int, iteration: int, trace: Trace) -> None:
+        """The next passages of every line that goes on: from the base at first, then under the line's filter."""
+        going = [line for line in lines if not line.over]
+        retriever = self.base if iteration == 1 else self.follow
+        asked = [Query(query.id, line.text, line.wanted) for line in going]
+        answers = retriever.retrieve(asked, self.settings.base_k or k) if asked else []
+        for line, answer in zip(going, answers, strict=True):
+            trace.of_base(answer.trace, iteration)
+            line.add(answer.hits)
+
+    def _grow(self, lines: Sequence[Line], query: Query, iteration: int, trace: Trace) -> None:
+        """Shortlist and score the triples of the latest passages, extend the paths, and say what is asked next."""
+        settings = self.settings
+        with trace.step(iteration, "shortlist", query.text) as step:
+            found = shortlist(lines, self.index, self.shortlister, query.filter)
+            step["ids"] = tuple(dict.fromkeys(id for one in found for id in one.found))
+        with trace.step(iteration, "matched triples", query.text) as step:
+            scored = self._scored(lines, found)
+            every = [(one, line.text) for line, each in zip(lines, scored, strict=True) for one in each]
+            best = sorted(every, key=lambda pair: -pair[0].score)[:SHOWN]
+            step["paths"] = tuple((one.stated.triple,) for one, _ in best)
+            step["scores"] = tuple(one.score for one, _ in best)
+            step["note"] = " | ".join(dict.fromkeys(said_of(*pair) for pair in best))
+        for line, chosen, triples in zip(lines, found, scored, strict=True):
+            line.subgraph.extend(triples, chosen.aliases, self._worth(triples))
+        if iteration < settings.iterations:
+            self._go_on(lines, found, scored, query, iteration, trace)
+
+    def _worth(self, triples: Sequence[Scored]) -> Doubles:
+        """What a path adds up, a row a triple: its score, or its stored vector."""
+        if self.settings.path_score == "mean":
+            return np.array([one.score for one in triples], np.float64).reshape(-1, 1)
+        return self.index.vectors_of([one.stated for one in triples]).astype(np.float64)
+
+    def _scored(self, lines: Sequence[Line], found: Sequence[Shortlist]) -> list[list[Scored]]:
+        """The triples of each line, scored against its text as it is in this iteration."""
+        pairs = zip(lines, found, strict=True)
+        asked = [Asked(line.question, line.vector, one.kept, one.aliases) for line, one in pairs]
+        return score_all(asked, self.index, self.settings.frequency, by_query=self.settings.predicate_score == "query")
+
+    def _go_on(
+        self,
+        lines: Sequence[Line],
+        found: Sequence[Shortlist],
+        scored: Sequence[Sequence[Scored]],
+        query: Query,
+        iteration: int,
+        trace: Trace,
+    ) -> None:
+        """Each line's next filter and text; a line that nothing joins on to is over."""
+        settings = self.settings
+        for line, one in zip(lines, found, strict=True):
+            joins = entities_of(one.kept) if settings.join == "all" else one.joins
+            every = [*joins, *(alias for each in joins for alias in one.aliases.get(each, ()))]
+            named = [name for name in dict.fromkeys(every) if settings.numbers or not is_number(name)]
+            seen = list(line.found) if settings.exclude == "all" else [hit.id for hit in line.latest]
+            line.joins, line.over = tuple(named), not named
+            line.wanted = joined(named, seen, query.filter)
+        if settings.rewrite:
+            with trace.step(iteration, "rewrite", query.text) as step:
+                self._rewrite(lines, scored)
+                step["note"] = " | ".join(line.text for line in lines)
+
+    def _rewrite(self, lines: Sequence[Line], scored: Sequence[Sequence[Scored]]) -> None:
+        settings = self.settings
+        least = (settings.entity_threshold, settings.predicate_threshold)
+        texts = [rewrite(line.text, each, *least, settings.rewrites) for line, each in zip(lines, scored, strict=True)]
+        changed = [(line, text) for line, text in zip(lines, texts, strict=True) if text != line.text and not line.over]
+        encoded = self._encoded([text for _, text in changed])
+        for line, text in changed:
+            line.text, (line.vector, line.question) = text, encoded[text]
+
+    # ------------------------------------------------------------ the end
+
+    def _cosines(
+        self, lines: Sequence[Line], query: Query, encoded: Mapping[str, Encoded], cosines: dict[str, float]
+    ) -> Mapping[str, float]:
+        """The cosine of each passage with the question, where it counts; those looked up are kept."""
+        if not self.settings.retrieval_weight:
+            return {}
+        new = [id for id in dict.fromkeys(id for line in lines for id in line.found) if id not in cosines]
+        cosines |= dict.fromkeys(new, 0.0) | self.index.cosines(encoded[query.text][0], new)
+        return cosines
+
+    def _ranked(self, lines: Sequence[Line], cosines: Mapping[str, float]) -> Ranked:
+        """The passages of all lines: as one sub-graph, or each line's ranking fused.
+
+        Where paths have cosines, one without triples counts as a path of its own.
+        """
+        by, weight = self.settings.passage_score, self.settings.retrieval_weight
+        added = {id: weight * cosine for id, cosine in cosines.items()}
+        otherwise = cosines if self.settings.path_score == "cosine" else dict.fromkeys(cosines, 0.0)
+        if self.settings.combine == "union":
+            return rank(lines, by, added, otherwise)
+        each = [[id for id, _ in rank([line], by, added, otherwise)] for line in lines]
+        return reciprocal_rank_fusion(each, self.settings.rrf_k)
+
+    def _explain(self, lines: Sequence[Line], query: Query, iteration: int, trace: Trace) -> None:
+        with trace.step(iteration, "paths", query.text) as step:
+            scores: dict[tuple[Triple, ...], float] = {}
+            for triples, score in (path for line in lines for path in line.subgraph.best_paths(SHOWN)):
+                scores[triples] = max(score, scores.get(triples, score))
+            best = sorted(scores.items(), key=lambda path: -path[1])[:SHOWN]
+            step["paths"], step["scores"] = tuple(path for path, _ in best), tuple(score for _, score in best)

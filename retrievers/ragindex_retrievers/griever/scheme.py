@@ -1,0 +1,130 @@
+"""GRIEVER's parameters (Melo et al.; readings V1 to V11 in docs/methods/griever.md)."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ragindex.errors import UsageError
+from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, TokenEncoder
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.base_field import FlatField, over
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.plugins.registry import label
+from ragindex_retrievers.griever.lookups import Index
+from ragindex_retrievers.griever.parameters import Parameters, TriplesField
+from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
+from ragindex_retrievers.griever.parts.name_vectors import NameVectors
+from ragindex_retrievers.griever.parts.partial_triples import PartialTriples
+from ragindex_retrievers.griever.parts.same_as import SameAs
+from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
+from ragindex_retrievers.griever.paths import PassageScore
+from ragindex_retrievers.griever.retriever import GrieverRetriever
+from ragindex_retrievers.griever.shortlisting import Shortlister
+from ragindex_retrievers.griever.splitting import CONNECTORS
+
+
+class Griever(Parameters):
+    """Passages by paths of triples that a question was matched to, in a few searches and without a language model.
+
+    `base` gives the first passages and `follow` those of the later `iterations`, among passages not seen that share an
+    entity with the triples found; both are flat schemes, searching passages whatever their `over`. Each sub-query
+    of a question (`split` at `connectors`, at most `clauses`; with the whole question where `fire_full`) goes its own
+    way, asking for k passages an iteration; `combine` says how they become one ranking (V3). `exclude` and `join` make
+    the filter (V4); `shortlist`, `t_max` and `partial_scope` choose triples (V1, V6); `ngrams` (made of the
+    question's token vectors, or encoded as texts), `pool`, `max_ngram` and `predicate_score` match names, `frequency`
+    discounts common partial triples (V7, V8); `extend_any`, `extend_within` and `keep_prefixes` make
+    paths (V9), scored by `path_score`, and `passage_score` says how these score passages;
+    `retrieval_weight` adds the base's scores (V10). `rewrite` with its thresholds puts what was found into the question
+    (V11). `same_as` says how aliases were found: "llm" has a model judge those of
+    "evidence" and "embedding" while the index is made, "none" leaves them out (V2).
+    """
+
+    version: ClassVar[int] = 1
+
+    @property
+    def reads_k(self) -> bool:
+        """Where k passages are asked for in each iteration."""
+        return self.base_k is None
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Passages with triples, partial triples, vectors of names, aliases; and what is searched in them."""
+        aliases = () if self.same_as == "none" else (self._aliases(),)
+        searched = [*over(self.base, Passages()).parts(), *over(self.follow, self._passages()).parts()]
+        if self.shortlist != "none":
+            searched += [self._shortlisted(), Vectors(of=self._shortlisted())]
+        vectors = [Vectors(of=Passages())] + [Vectors(of=self.triples)] * (self.path_score == "cosine")
+        return (self._passages(), self._partials(), NameVectors(over=self.triples), *aliases, *searched, *vectors)
+
+    def open(self, workspace: OpenIndex) -> Retriever:
+        """Raises UsageError where the encoder gives no vectors of tokens and they are wanted."""
+        if self.ngrams == "tokens" and not isinstance(workspace.encoder, TokenEncoder):
+            raise UsageError(
+                f"{label(self)} matches names by vectors of tokens, as lsa and sentence-transformers:NAME give them; "
+                f"{workspace.encoder.id} gives none. Use: griever(ngrams=texts)"
+            )
+        index = Index(
+            workspace.open_part(self._passages()),
+            workspace.open_part(self._partials()),
+            workspace.open_part(NameVectors(over=self.triples)),
+            None if self.same_as == "none" else workspace.open_part(self._aliases()),
+            None if self.path_score == "mean" else workspace.open_part(Vectors(of=self.triples)),
+            workspace.open_part(Vectors(of=Passages())),
+            self.triples,
+            self.partial_scope == "passage",
+        )
+        connectors = self.connectors if self.connectors is not None else _connectors(workspace.language)
+        return GrieverRetriever(
+            over(self.base, Passages()).open(workspace),
+            over(self.follow, self._passages()).open(workspace),
+            self._shortlister(workspace),
+            index,
+            workspace.encoder,
+            connectors if self.split else (),
+            self,
+            label(self),
+        )
+
+    def _passages(self) -> TriplePassages:
+        return TriplePassages(over=self.triples)
+
+    def _partials(self) -> PartialTriples:
+        return PartialTriples(over=self.triples, scope=self.partial_scope)
+
+    def _aliases(self) -> Part[Collection]:
+        by: Literal["evidence", "embedding"] = "embedding" if self.same_as == "embedding" else "evidence"
+        found = SameAs(of=NameVectors(over=self.triples), by=by)
+        return JudgedSameAs(of=found) if self.same_as == "llm" else found
+
+    def _shortlisted(self) -> Part[Any]:
+        return self._partials() if self.shortlist == "partial" else self.triples
+
+    def _shortlister(self, workspace: OpenIndex) -> Shortlister | None:
+        if self.shortlist == "none":
+            return None
+        text, vectors = workspace.open_part(self._shortlisted()), workspace.open_part(Vectors(of=self._shortlisted()))
+        return Shortlister(self.shortlist, text, vectors, self.t_max, self.rrf_k)
+
+
+class Paths(Griever):
+    """GRIEVER with each path scored as one: how near the question is to all its triples together.
+
+    As Griever, with other defaults; which of them help, and how they were chosen, is in docs/methods/griever.md.
+    """
+
+    triples: TriplesField = Triples(entity_key="casefold")
+    base: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
+    base_k: int | None = Field(default=15, ge=1)
+    split: bool = False
+    numbers: bool = False
+    t_max: int = Field(default=60, ge=1)
+    extend_within: bool = True
+    path_score: Literal["mean", "cosine"] = "cosine"
+    passage_score: PassageScore = "path"
+    retrieval_weight: float = Field(default=1.0, ge=0)
+    rewrite: bool = False
+
+
+def _connectors(language: str) -> tuple[str, ...]:
+    return CONNECTORS if language == "english" else ()

@@ -1,0 +1,71 @@
+"""The state of a search: one line for each sub-query, and the passages of all lines as one ranking."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ragindex.filters import Filter
+from ragindex.interfaces import Floats
+from ragindex.types import Hit
+from ragindex_retrievers.griever.lookups import Aliases, Stated
+from ragindex_retrievers.griever.matching import Ngrams
+from ragindex_retrievers.griever.paths import PassageScore, Subgraph
+
+
+@dataclass(slots=True)
+class Line:
+    """A sub-query on its way: its text now, with the vector and n-grams of that, and what it has found.
+
+    `latest` are the hits of this iteration, `found` all so far, in the order found; `wanted` is the filter of the next.
+    It holds one of the entities `joins`. A line that is `over` asks no more.
+    """
+
+    text: str
+    vector: Floats
+    question: Ngrams
+    wanted: Filter | None
+    subgraph: Subgraph
+    found: dict[str, Hit] = field(default_factory=dict)
+    latest: tuple[Hit, ...] = ()
+    joins: tuple[str, ...] = ()
+    over: bool = False
+
+    def add(self, hits: tuple[Hit, ...]) -> None:
+        """The hits of one more iteration; without any the line is over."""
+        self.latest, self.over = hits, not hits
+        for hit in hits:
+            self.found.setdefault(hit.id, hit)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """What is kept of the triples of a line's latest passages, the entities to go on from, and the aliases of all.
+
+    `found` are the records that the triples were chosen by.
+    """
+
+    kept: tuple[Stated, ...]
+    joins: tuple[str, ...]
+    aliases: Aliases
+    found: tuple[str, ...] = ()
+
+
+def rank(
+    lines: Sequence[Line], by: PassageScore, added: Mapping[str, float], otherwise: Mapping[str, float]
+) -> list[tuple[str, float]]:
+    """The passages of all lines, best first, equal ones by id: a passage has its best score of all lines.
+
+    `added` goes to the scores; those without a scored triple have that of `otherwise`. Where there is none, they follow
+    in the order in which they were found, with scores of at most -1 (reading V10).
+    """
+    scores: dict[str, float] = {}
+    places: dict[str, int] = {}
+    for line in lines:
+        triples = line.subgraph.passage_scores(by)
+        for place, id in enumerate(line.found):
+            places[id] = min(place, places.get(id, place))
+            own = triples.get(id, otherwise.get(id))
+            if own is not None:
+                value = own + added.get(id, 0.0)
+                scores[id] = max(value, scores.get(id, value))
+    rest = {id: 1 / (place + 1) - 2 for id, place in places.items() if id not in scores}
+    return sorted((scores | rest).items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,0 +1,94 @@
+"""Triples shortlisting (GRIEVER, section 4.2.4 and Algorithm 2, repaired as in reading V4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ragindex.filters import Filter, Ids, both
+from ragindex.interfaces import Collection, Match, Nearest
+from ragindex.parts.triples.triples import triple_id
+from ragindex.retrieval.fusion import reciprocal_rank_fusion
+from ragindex.stores.multi_search import together
+from ragindex_retrievers.griever.lookups import Aliases, Index, Stated, aliases_in
+from ragindex_retrievers.griever.search_state import Line, Shortlist
+
+By: TypeAlias = Literal["partial", "full"]
+_DEPTH = 100
+"""Records of either ranking that are fused, at least: as in `hybrid`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlister:
+    """Chooses triples by their partial triples, or as they are: the `t_max` nearest by text and by vector, fused."""
+
+    by: By
+    text: Collection
+    vectors: Collection
+    t_max: int
+    rrf_k: float
+
+    def nearest(self, lines: Sequence[Line], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
+        """The ids of the records nearest each line's text, among those that pass its filter."""
+        depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
+        by_text, by_vector = together(
+            [
+                (self.text, [Match(line.text, depth, (), where) for line, where in asked]),
+                (self.vectors, [Nearest(line.vector, depth, (), where) for line, where in asked]),
+            ]
+        )
+        fused = [
+            reciprocal_rank_fusion([one.ids, other.ids], self.rrf_k)
+            for one, other in zip(by_text, by_vector, strict=True)
+        ]
+        return [tuple(id for id, _ in each[: self.t_max]) for each in fused]
+
+
+def shortlist(
+    lines: Sequence[Line], index: Index, shortlister: Shortlister | None, where: Filter | None
+) -> list[Shortlist]:
+    """What is kept of the triples of each line's latest passages; without a shortlister, all."""
+    triples, pairs = index.around(
+        [hit.id for line in lines for hit in line.latest], [list(line.found) for line in lines]
+    )
+    stated = [[one for hit in line.latest for one in triples.get(hit.id, ())] for line in lines]
+    entities = [entities_of(each) for each in stated]
+    aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]
+    if shortlister is None:
+        return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
+    found = shortlister.nearest(lines, [both(Ids(_records(shortlister.by, each)), where) for each in stated])
+    choose = _by_partials if shortlister.by == "partial" else _by_triples
+    return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
+
+
+def _records(by: By, stated: Sequence[Stated]) -> tuple[str, ...]:
+    """The records of the latest passages' triples, each once.
+
+    Algorithm 2 filters partial triples by passage and by their entities and aliases: it passes just these, for whatever
+    partial triple a passage has is one of an entity that its triples name.
+    """
+    if by == "full":
+        return tuple(triple_id(one.passage_id, one.number) for one in stated)
+    return tuple(dict.fromkeys(id for one in stated for id in one.partials))
+
+
+def _by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+    """Triples with a partial among those found; what that partial lacks is joined on."""
+    known, kept, joins = set(found), [], []
+    for one in stated:
+        lacking = [one.other(inverse) for id, (_, inverse) in zip(one.partials, one.sides, strict=True) if id in known]
+        if lacking:
+            kept.append(one)
+            joins += lacking
+    return Shortlist(tuple(kept), tuple(dict.fromkeys(joins)), aliases, found)
+
+
+def _by_triples(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+    """Triples found as they are; both their entities are joined on."""
+    known = set(found)
+    kept = [one for one in stated if triple_id(one.passage_id, one.number) in known]
+    return Shortlist(tuple(kept), entities_of(kept), aliases, found)
+
+
+def entities_of(stated: Sequence[Stated]) -> tuple[str, ...]:
+    """Their entities, each once."""
+    return tuple(dict.fromkeys(key for one in stated for key, _ in one.sides))

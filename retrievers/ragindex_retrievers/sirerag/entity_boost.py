@@ -1,0 +1,73 @@
+"""Passages that rise with what is said of an entity: no summary and no aggregate takes the place of a document."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ragindex.filters import Not, Terms, both
+from ragindex.interfaces import Collection, Found, Retriever
+from ragindex.parts.trees.summary_tree import SUMMARY_KIND
+from ragindex.parts.trees.tree_search import PASSAGE_KIND
+from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.types import Hit, Query, Retrieval, Step, Triple
+
+_LEAVES = Not(Terms("kind", (SUMMARY_KIND,)))
+_SHOWN = 10  # passages of which is said what lifted them
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """See SiReRAG: `base` searches the nodes of a pool, `source` is the method's label."""
+
+    base: Retriever
+    nodes: Collection
+    depth: int
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """One search of the base for all questions, among the leaves; passages."""
+        check(queries, k)
+        asked = [replace(query, filter=both(query.filter, _LEAVES)) for query in queries]
+        found = self.base.retrieve(asked, max(self.depth, k))
+        return [self._one(query, one, k) for query, one in zip(queries, found, strict=True)]
+
+    def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+        start = time.perf_counter()
+        raised = lifted(found.hits)
+        best = sorted(raised, key=lambda id: (-raised[id].score, id))[:k]
+        records = looked_up(self.nodes, best, FIELDS)
+        ids = records.column("id").to_pylist()
+        scores = np.array([raised[id].score for id in ids], np.float64)
+        by = {id: raised[id].by for id in ids[:_SHOWN]}
+        paths = tuple((Triple(name, "is made of", id),) for id, name in by.items() if name)
+        ms = (time.perf_counter() - start) * 1e3
+        step = Step(1, "passages by their aggregates", query.text, tuple(ids), paths=paths, ms=ms)
+        return Retrieval(hits(Found(ids, scores, records), self.source), (*found.trace, step), found.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A passage's score, and the node that lifted it; "" where none did."""
+
+    score: float
+    by: str = ""
+
+
+def lifted(leaves: Sequence[Hit]) -> Mapping[str, Raised]:
+    """Every passage among the leaves of a pool, or named by one: its own score, or where that is more, the mean of it
+    and the best of those that name it.
+
+    A passage that is not among the leaves itself counts as the last of them.
+    """
+    last = min((hit.score for hit in leaves), default=0.0)
+    found = {hit.id: Raised(hit.score) for hit in leaves if hit.kind == PASSAGE_KIND}
+    best: dict[str, Hit] = {}
+    for hit in leaves:
+        if hit.kind != PASSAGE_KIND:
+            best |= {id: hit for id in hit.passage_ids if id not in best}
+    for id, hit in best.items():
+        own = found.get(id, Raised(last)).score
+        found[id] = Raised((own + hit.score) / 2, f"{hit.kind} {hit.id}") if hit.score > own else Raised(own)
+    return found
