@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import ServiceError, UsageError
@@ -199,7 +201,7 @@ class Counting(Plugin):
     """Answers by rule and books the tokens that a model would have been sent and have answered."""
 
     version: ClassVar[int] = 1
-    model: str
+    model: str = Field(description="Model whose tokenizer counts the tokens.")
 
     def open(self, setting: Setting | None = None) -> "CountingRules":
         """Asks nobody."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import typer
 from command_line import TEXTS, build, failed, make_desk, ragindex, write
 
 from ragindex.cli import main
+from ragindex.cli.plugin_help import parameters
+from ragindex.plugins import registry
 from ragindex_eval.run import compare
 
 COMMANDS = (
@@ -79,16 +82,24 @@ def test_a_method_with_its_parameters() -> None:
     assert "\n\nDepth 100 and the constant 60 are the customary choices" in done.out
     rows = [line.split("  ") for line in done.out.splitlines()[-4:]]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
-        ["bases", "[method, …] | null", "null"],
-        ["over", "part", "passages"],
-        ["depth", "int, ≥ 1", "100"],
-        ["rrf_k", "float, ≥ 0", "60"],
+        ["bases", "[method, …] | null", "null", "Retrievers to fuse. null: BM25 and dense."],
+        ["over", "part", "passages", "Part whose records are searched."],
+        ["depth", "int, ≥ 1", "100", "Results of each base that are fused."],
+        ["rrf_k", "float, ≥ 0", "60", "Constant of reciprocal rank fusion (k in Cormack et al. 2009)."],
     ]
     value = ragindex("methods", "composed", "--json", "-").json
     assert value["parameters"][0]["default"] == {"name": "passages", "params": {}}
     kind = "cosine | sum | rrf | weighted"
-    assert value["parameters"][2] == {"name": "composed_score", "type": kind, "default": "cosine"}
-    assert value["parameters"][3] == {"name": "weight", "type": "float, ≥ 0, ≤ 1", "default": 0.5}
+    described = value["parameters"][2]
+    assert described.pop("description").startswith("Score of a candidate: its cosine, the sum of both scores")
+    assert described == {"name": "composed_score", "type": kind, "default": "cosine"}
+    says = "With composed_score=weighted: weight of the cosine."
+    assert value["parameters"][3] == {
+        "name": "weight",
+        "type": "float, ≥ 0, ≤ 1",
+        "default": 0.5,
+        "description": says,
+    }
 
 
 def test_encoders_stores_and_parts_are_described_too() -> None:
@@ -96,14 +107,25 @@ def test_encoders_stores_and_parts_are_described_too() -> None:
         "name": "model",
         "type": "str",
         "default": None,
+        "description": "Name of the model, as the endpoint knows it.",
     }
     for name, row in {
-        "sentence-transformers": "model str required",
-        "lancedb": "memory_gib float, ≥ 0 1.0",
-        "vectors": "of part passages",
+        "sentence-transformers": "model str required Folder of a model,",
+        "lancedb": "memory_gib float, ≥ 0 1.0 Memory for searching, in GiB,",
+        "vectors": "of part passages Part whose records are encoded.",
     }.items():
-        assert row in [" ".join(line.split()) for line in ragindex("methods", name).out.splitlines()]
+        lines = [" ".join(line.split()) for line in ragindex("methods", name).out.splitlines()]
+        assert [line for line in lines if line.startswith(row)]
     assert failed(2, "methods", "hibrid") == "No method is called 'hibrid'. Did you mean hybrid?"
+
+
+GROUPS: tuple[registry.Group, ...] = ("schemes", "parts", "encoders", "stores", "llms")
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in registry.names(group)])
+def test_every_parameter_of_every_plugin_is_described(group: registry.Group, name: str) -> None:
+    for one in parameters(registry.load(group, name)):
+        assert re.fullmatch(r"[A-Za-z-][^\n]{5,170}\.", one.description), (one.name, one.description)
 
 
 def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from ragindex.interfaces import Collection, Match, OpenIndex, Part, Request, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.base import Plugin
@@ -16,7 +18,7 @@ class BM25(Plugin):
     """The records of `over` that share words with the question, by Lucene's BM25 with k1 = 1.2 and b = 0.75."""
 
     version: ClassVar[int] = 1
-    over: PartField = Passages()
+    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
 
     def parts(self) -> tuple[Part[Any], ...]:
         """What is searched."""

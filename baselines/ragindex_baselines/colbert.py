@@ -39,12 +39,16 @@ class ColBERT(Plugin):
 
     version: ClassVar[int] = 1
     reads_k: ClassVar[bool] = True
-    over: PartField = Passages()
-    vectors: PartField | None = None
-    candidates: SchemeField | None = None
-    candidate_factor: int = Field(default=10, ge=1)
-    all_below: int = Field(default=2_000, ge=0)
-    query_tokens: int = Field(default=128, ge=1)
+    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
+    vectors: PartField | None = Field(
+        default=None, description="Token vectors: token_vectors (the index's encoder) or multi_vectors(model=NAME)."
+    )
+    candidates: SchemeField | None = Field(
+        default=None, description="Retriever of the candidates. null: hybrid over the same part."
+    )
+    candidate_factor: int = Field(default=10, ge=1, description="Candidates per result: candidate_factor * k.")
+    all_below: int = Field(default=2_000, ge=0, description="Collections with fewer records are scored whole.")
+    query_tokens: int = Field(default=128, ge=1, description="Tokens of a question that count.")
 
     @model_validator(mode="after")
     def _of_what_is_searched(self) -> "ColBERT":

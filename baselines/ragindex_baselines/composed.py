@@ -31,11 +31,15 @@ class Composed(Plugin):
     version: ClassVar[int] = 1
     reads_k: ClassVar[bool] = True
     relative: ClassVar[bool] = True
-    over: PartField = Passages()
-    candidate_factor: int = Field(default=10, ge=1)
-    composed_score: Literal["cosine", "sum", "rrf", "weighted"] = "cosine"
-    weight: float = Field(default=0.5, ge=0, le=1)
-    rrf_k: float = Field(default=60, ge=0)
+    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
+    candidate_factor: int = Field(default=10, ge=1, description="BM25 candidates per result: candidate_factor * k.")
+    composed_score: Literal["cosine", "sum", "rrf", "weighted"] = Field(
+        default="cosine",
+        description="Score of a candidate: its cosine, the sum of both scores, reciprocal rank fusion, or a "
+        "weighted sum (V5).",
+    )
+    weight: float = Field(default=0.5, ge=0, le=1, description="With composed_score=weighted: weight of the cosine.")
+    rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
     def parts(self) -> tuple[Part[Any], ...]:
         """The text and the vectors of what is searched."""

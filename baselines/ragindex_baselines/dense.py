@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from ragindex.interfaces import Collection, Encoder, Nearest, OpenIndex, Part, Request, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
@@ -17,7 +19,7 @@ class Dense(Plugin):
     """The records of `over` whose vectors are nearest the question's. A question the encoder knows no word of: none."""
 
     version: ClassVar[int] = 1
-    over: PartField = Passages()
+    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
 
     def parts(self) -> tuple[Part[Any], ...]:
         """The vectors of what is searched."""

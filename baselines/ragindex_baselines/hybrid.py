@@ -28,10 +28,12 @@ class Hybrid(Plugin):
 
     version: ClassVar[int] = 1
     relative: ClassVar[bool] = True
-    bases: tuple[SchemeField, ...] | None = Field(default=None, min_length=1)
-    over: PartField = Passages()
-    depth: int = Field(default=100, ge=1)
-    rrf_k: float = Field(default=60, ge=0)
+    bases: tuple[SchemeField, ...] | None = Field(
+        default=None, min_length=1, description="Retrievers to fuse. null: BM25 and dense."
+    )
+    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
+    depth: int = Field(default=100, ge=1, description="Results of each base that are fused.")
+    rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion (k in Cormack et al. 2009).")
 
     @property
     def reads_k_above(self) -> int:

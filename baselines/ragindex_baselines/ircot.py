@@ -95,13 +95,13 @@ class IRCoT(Plugin):
 
     version: ClassVar[int] = 1
     reads_k: ClassVar[bool] = False
-    base: SchemeField = Field(default_factory=lambda: registry.scheme("bm25"))
-    base_k: int = Field(default=10, ge=1)
-    iterations: int = Field(default=4, ge=1)
-    shown: int = Field(default=10, ge=1)
-    shown_tokens: int = Field(default=4_000, ge=1)
-    merge: Merge = "score"
-    rrf_k: float = Field(default=60, ge=0)
+    base: SchemeField = Field(default_factory=lambda: registry.scheme("bm25"), description="Retriever that is asked.")
+    base_k: int = Field(default=10, ge=1, description="Passages asked of the base in each round.")
+    iterations: int = Field(default=4, ge=1, description="Rounds of retrieval at most.")
+    shown: int = Field(default=10, ge=1, description="Passages that the LLM is shown.")
+    shown_tokens: int = Field(default=4_000, ge=1, description="Tokens of passages that the LLM is shown at most.")
+    merge: Merge = Field(default="score", description="How the rankings of the rounds are merged.")
+    rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Those of the base."""

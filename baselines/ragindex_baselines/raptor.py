@@ -27,10 +27,14 @@ class Raptor(Plugin):
     """
 
     version: ClassVar[int] = 1
-    base: FlatField = Field(default_factory=lambda: registry.scheme("dense"))
-    tree: Annotated[PartField, of_class(SummaryTree)] = SummaryTree()
-    mode: Literal["collapsed", "traversal"] = "collapsed"
-    per_level: int = Field(default=10, ge=1)
+    base: FlatField = Field(
+        default_factory=lambda: registry.scheme("dense"), description="Flat scheme that searches the nodes."
+    )
+    tree: Annotated[PartField, of_class(SummaryTree)] = Field(default=SummaryTree(), description="Tree of summaries.")
+    mode: Literal["collapsed", "traversal"] = Field(
+        default="collapsed", description="Search all nodes at once, or from the roots down."
+    )
+    per_level: int = Field(default=10, ge=1, description="With mode=traversal: nodes followed per level.")
 
     @property
     def reads_k(self) -> bool | None:

@@ -97,14 +97,14 @@ class SelfAsk(Plugin):
 
     version: ClassVar[int] = 1
     reads_k: ClassVar[bool] = False
-    base: SchemeField = Field(default_factory=lambda: registry.scheme("dense"))
-    candidates: int = Field(default=10, ge=1)
-    most_follow_ups: int = Field(default=4, ge=1)
-    shown_tokens: int = Field(default=4_000, ge=1)
-    answers: bool = False
-    searches: bool = False
-    merge: Merge = "interleave"
-    rrf_k: float = Field(default=60, ge=0)
+    base: SchemeField = Field(default_factory=lambda: registry.scheme("dense"), description="Retriever that is asked.")
+    candidates: int = Field(default=10, ge=1, description="Passages asked of the base.")
+    most_follow_ups: int = Field(default=4, ge=1, description="Follow-up questions at most.")
+    shown_tokens: int = Field(default=4_000, ge=1, description="Tokens of passages that the LLM is shown at most.")
+    answers: bool = Field(default=False, description="Answer the question here, and give the answer as a note.")
+    searches: bool = Field(default=False, description="Search for each follow-up question with its answer too.")
+    merge: Merge = Field(default="interleave", description="How the rankings of several searches are merged.")
+    rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Those of the base."""

@@ -83,9 +83,11 @@ def methods(
 
     def show() -> None:
         out().print(f"[bold]{plain(name)}[/]: {plain(description(plugin))}\n")
-        out().print(table(("parameter", "type", "default"), [_parameter_row(one) for one in found]))
+        out().print(table(("parameter", "type", "default", "description"), [_parameter_row(one) for one in found]))
 
-    as_json = [{"name": one.name, "type": one.type, "default": one.value} for one in found]
+    as_json = [
+        {"name": one.name, "type": one.type, "default": one.value, "description": one.description} for one in found
+    ]
     emit({"name": name, "doc": description(plugin), "parameters": as_json}, json, show)
 
 
@@ -320,8 +322,8 @@ def _group(name: str) -> registry.Group:
     return next((group for group in groups if name in registry.names(group)), "schemes")
 
 
-def _parameter_row(one: Parameter) -> tuple[str, str, str]:
-    return one.name, one.type, "required" if one.default is None else one.default
+def _parameter_row(one: Parameter) -> tuple[str, str, str, str]:
+    return one.name, one.type, "required" if one.default is None else one.default, one.description
 
 
 def _quoted(value: Path | str) -> str:

@@ -23,6 +23,7 @@ class Parameter:
     type: str
     default: str | None
     value: Any
+    description: str
 
 
 def description(plugin: type[BaseModel]) -> str:
@@ -36,11 +37,11 @@ def parameters(plugin: type[BaseModel]) -> list[Parameter]:
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:
-    kind = _kind(field.annotation, field.metadata)
+    kind, says = _kind(field.annotation, field.metadata), field.description or ""
     if field.is_required():
-        return Parameter(name, kind, None, None)
+        return Parameter(name, kind, None, None, says)
     default = field.get_default(call_default_factory=True)
-    return Parameter(name, kind, _written(default), _value(default))
+    return Parameter(name, kind, _written(default), _value(default), says)
 
 
 def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:

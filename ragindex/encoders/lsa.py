@@ -41,7 +41,9 @@ class Lsa(Plugin):
     argument: ClassVar[str] = "dimensions"
     version: ClassVar[int] = 1
 
-    dimensions: Annotated[int, Field(ge=1)] = 1024
+    dimensions: Annotated[int, Field(ge=1)] = Field(
+        default=1024, description="Dimensions of the vectors; at most half the number of passages."
+    )
 
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
         """Learn from `texts` and write to `folder`: the same bytes for the same texts (up to 50,000: in any order)."""

@@ -53,12 +53,18 @@ class OpenAICompatible(Plugin):
     keys_from: ClassVar[str] = "Set EMBEDDING_API_KEY or OPENAI_API_KEY to the key."
     version: ClassVar[int] = 1
 
-    model: str
-    dimensions: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=128, ge=1, le=2048)
-    retries: int = Field(default=5, ge=0)
-    timeout: float = Field(default=60.0, gt=0)
-    price: float | None = Field(default=None, ge=0)
+    model: str = Field(description="Name of the model, as the endpoint knows it.")
+    dimensions: int | None = Field(default=None, ge=1, description="Dimensions to ask for. null: the model's own.")
+    batch_size: int = Field(default=128, ge=1, le=2048, description="Texts per request.")
+    retries: int = Field(
+        default=5,
+        ge=0,
+        description="Times a request is sent again after a timeout, a lost connection or status 408, 409, 429 or 5xx.",
+    )
+    timeout: float = Field(default=60.0, gt=0, description="Seconds until a request times out.")
+    price: float | None = Field(
+        default=None, ge=0, description="Dollars per million tokens. null: the price in the price list."
+    )
 
     def price_missing(self, prices: Prices) -> str | None:
         """What to say where neither `price` nor the list names one."""

@@ -35,11 +35,15 @@ class SentenceTransformers(Plugin):
     argument: ClassVar[str] = "model"
     version: ClassVar[int] = 1
 
-    model: str
-    batch_size: int = Field(default=64, ge=1)
-    device: str = "cpu"
-    query_prompt: str | None = None
-    document_prompt: str | None = None
+    model: str = Field(description="Folder of a model, or its name on the Hugging Face hub.")
+    batch_size: int = Field(default=64, ge=1, description="Texts encoded at once.")
+    device: str = Field(default="cpu", description="Device that the model runs on, as cpu or cuda.")
+    query_prompt: str | None = Field(
+        default=None, description="Text put before each query. null: the model's own prompt."
+    )
+    document_prompt: str | None = Field(
+        default=None, description="Text put before each document. null: the model's own prompt."
+    )
 
     def open(self, setting: Setting | None = None) -> "SentenceTransformerEncoder":
         """The model, loaded. Raises MissingExtraError without the extra, UsageError where there is no such model."""

@@ -23,20 +23,38 @@ class ChatParameters(Plugin):
     )
     version: ClassVar[int] = 1
 
-    model: str
-    base_url: str | None = None
-    key_variable: str = "OPENAI_API_KEY"
-    temperature: float | None = Field(default=0.0, ge=0)
-    seed: int | None = 0
-    structure: Literal["auto", "schema", "json", "text"] = "auto"
-    extra: dict[str, JsonValue] = Field(default_factory=dict)
-    max_tokens: int | None = Field(default=None, ge=1)
-    reasoning_tokens: int = Field(default=0, ge=0)
-    timeout: float = Field(default=120.0, gt=0)
-    retries: int = Field(default=6, ge=0)
-    concurrency: int = Field(default=16, ge=1, le=1024)
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    tokens_per_minute: int | None = Field(default=None, ge=1)
+    model: str = Field(description="Name of the model, as the endpoint knows it.")
+    base_url: str | None = Field(
+        default=None, description="Address of the endpoint. Default: OPENAI_BASE_URL, or OpenAI's own."
+    )
+    key_variable: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    temperature: float | None = Field(
+        default=0.0, ge=0, description="Sampling temperature. null: the endpoint's default."
+    )
+    seed: int | None = Field(default=0, description="Sampling seed. null: none is sent.")
+    structure: Literal["auto", "schema", "json", "text"] = Field(
+        default="auto",
+        description="How JSON is asked for: by JSON schema, in JSON mode or as plain text. auto: the first "
+        "that the endpoint accepts.",
+    )
+    extra: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Further parameters, sent with every request."
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Upper limit of the tokens of an answer, where a task allows more."
+    )
+    reasoning_tokens: int = Field(
+        default=0, ge=0, description="Tokens added to the limit of each answer, for models that reason first."
+    )
+    timeout: float = Field(default=120.0, gt=0, description="Seconds until a request times out.")
+    retries: int = Field(
+        default=6,
+        ge=0,
+        description="Times a request is sent again after a timeout, a lost connection or status 408, 409, 429 or 5xx.",
+    )
+    concurrency: int = Field(default=16, ge=1, le=1024, description="Requests in flight at once.")
+    requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit in requests. null: none.")
+    tokens_per_minute: int | None = Field(default=None, ge=1, description="Rate limit in tokens. null: none.")
 
     @field_validator("base_url")
     @classmethod

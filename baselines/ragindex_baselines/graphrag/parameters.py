@@ -12,8 +12,12 @@ from ragindex_baselines.graphrag.parts.communities import Communities
 class Parameters(Plugin):
     """See GraphRAG."""
 
-    communities: Annotated[PartField, of_class(Communities)] = Communities()
-    entities: int = Field(default=10, ge=1)
-    relations: int = Field(default=10, ge=0, le=50)
-    note_tokens: int = Field(default=300, ge=0)
-    relation_tokens: int = Field(default=700, ge=0)
+    communities: Annotated[PartField, of_class(Communities)] = Field(
+        default=Communities(), description="Communities of entities, with reports."
+    )
+    entities: int = Field(default=10, ge=1, description="Entities nearest the question.")
+    relations: int = Field(default=10, ge=0, le=50, description="Relations per entity.")
+    note_tokens: int = Field(default=300, ge=0, description="Tokens of reports in the notes (estimated).")
+    relation_tokens: int = Field(
+        default=700, ge=0, description="Tokens of relations in the notes (estimated). 0: none."
+    )

@@ -16,10 +16,20 @@ GraphField = Annotated[
 class Parameters(Plugin):
     """See HippoRAG."""
 
-    mode: Literal["entities", "facts"] = "entities"
-    graph: GraphField = PhraseGraph()
-    facts: int = Field(default=5, ge=1)
-    passage_weight: float = Field(default=0.05, ge=0)
-    damping: float = Field(default=0.5, ge=0, lt=1)
-    walk: Literal["push", "power"] = "push"
-    tolerance: float = Field(default=3e-7, gt=0, lt=1)
+    mode: Literal["entities", "facts"] = Field(
+        default="entities",
+        description="Start at entities of the question (HippoRAG), or at triples near it (HippoRAG 2).",
+    )
+    graph: GraphField = Field(default=PhraseGraph(), description="Graph of phrases and passages.")
+    facts: int = Field(default=5, ge=1, description="With mode=facts: triples nearest the question.")
+    passage_weight: float = Field(
+        default=0.05, ge=0, description="With mode=facts: weight of passages in the reset distribution."
+    )
+    damping: float = Field(
+        default=0.5, ge=0, lt=1, description="Probability of following an edge instead of resetting."
+    )
+    walk: Literal["push", "power"] = Field(
+        default="push",
+        description="How PageRank is computed: by local push, or by power iteration over the whole graph.",
+    )
+    tolerance: float = Field(default=3e-7, gt=0, lt=1, description="Residual at which the walk stops.")

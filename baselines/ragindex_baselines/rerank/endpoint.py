@@ -71,13 +71,20 @@ class Endpoint(Plugin):
     argument: ClassVar[str] = "model"
     keys_from: ClassVar[str] = f"Set {_KEY} to the key; an address with a user and a password goes into {_URL}."
     version: ClassVar[int] = 1
-    model: str
-    base_url: str = Field(default_factory=_from_environment)
-    search_price: float | None = Field(default=None, ge=0)
-    timeout: float = Field(default=60.0, gt=0)
-    retries: int = Field(default=5, ge=0)
-    concurrency: int = Field(default=8, ge=1, le=1024)
-    requests_per_minute: int | None = Field(default=None, ge=1)
+    model: str = Field(description="Name of the model, as the endpoint knows it.")
+    base_url: str = Field(
+        default_factory=_from_environment,
+        description="Address of the endpoint. Default: RERANK_BASE_URL, or OPENAI_BASE_URL.",
+    )
+    search_price: float | None = Field(
+        default=None,
+        ge=0,
+        description="Dollars per thousand searches of up to 100 passages. null: the model's price per token.",
+    )
+    timeout: float = Field(default=60.0, gt=0, description="Seconds until a request times out.")
+    retries: int = Field(default=5, ge=0, description="Times a request is sent again after a passing failure.")
+    concurrency: int = Field(default=8, ge=1, le=1024, description="Requests in flight at once.")
+    requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit in requests. null: none.")
 
     @field_validator("base_url")
     @classmethod

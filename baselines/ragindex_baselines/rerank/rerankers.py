@@ -60,10 +60,10 @@ class CrossEncoder(Plugin):
 
     argument: ClassVar[str] = "model"
     version: ClassVar[int] = 1
-    model: str
-    revision: str = ""
-    device: str = "cpu"
-    batch_size: int = Field(default=32, ge=1)
+    model: str = Field(description="Folder of a model, or its name on the Hugging Face hub.")
+    revision: str = Field(default="", description="Hash of the model's files. Default: computed from the folder.")
+    device: str = Field(default="cpu", description="Device that the model runs on, as cpu or cuda.")
+    batch_size: int = Field(default=32, ge=1, description="Pairs scored at once.")
 
     @model_validator(mode="before")
     @classmethod
@@ -163,7 +163,7 @@ class LanguageModel(Plugin):
     """
 
     version: ClassVar[int] = 1
-    characters: int = Field(default=2_000, ge=1)
+    characters: int = Field(default=2_000, ge=1, description="Characters of each passage that the LLM is shown.")
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """One list."""

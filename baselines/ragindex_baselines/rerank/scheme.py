@@ -27,9 +27,14 @@ class Rerank(Plugin):
     """
 
     version: ClassVar[int] = 1
-    base: SchemeField = Field(default_factory=lambda: registry.scheme("hybrid"))
-    reranker: RerankerField | None = None
-    depth: int = Field(default=50, ge=1)
+    base: SchemeField = Field(
+        default_factory=lambda: registry.scheme("hybrid"), description="Retriever whose results are reranked."
+    )
+    reranker: RerankerField | None = Field(
+        default=None,
+        description="language-model, cross-encoder(model=NAME) or endpoint(model=NAME). null: language-model.",
+    )
+    depth: int = Field(default=50, ge=1, description="Results that are reranked.")
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Those of the base."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 
 from ragindex.canonical import encodable
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
@@ -147,7 +147,11 @@ class Propositions(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts"})
-    entities: Literal["listed", "all"] = "listed"
+    entities: Literal["listed", "all"] = Field(
+        default="listed",
+        description="Entities of a proposition: those of the passage's list that its triplets name, or all "
+        "that they name (S1).",
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The corpus, with the order of each document's passages."""

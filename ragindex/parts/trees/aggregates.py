@@ -41,11 +41,22 @@ class Aggregates(Plugin):
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
     has_vectors: ClassVar[bool] = True
-    of: Annotated[PartField, of_class(Propositions)] = Propositions()
-    singles: Literal["unshared", "drop", "keep"] = "unshared"
-    dedupe: bool = True
-    entity_key: Literal["casefold", "exact"] = "casefold"
-    tokens: int = Field(default=3_500, ge=20)
+    of: Annotated[PartField, of_class(Propositions)] = Field(
+        default=Propositions(), description="Propositions to aggregate by entity."
+    )
+    singles: Literal["unshared", "drop", "keep"] = Field(
+        default="unshared",
+        description="Entities that one proposition names: unshared keeps those whose proposition names no "
+        "other entity (S2).",
+    )
+    dedupe: bool = Field(
+        default=True, description="State each line once per aggregate, and merge aggregates that state the same."
+    )
+    entity_key: Literal["casefold", "exact"] = Field(
+        default="casefold",
+        description="When two names are one entity: equal in folded case with single spaces, or equal (S3).",
+    )
+    tokens: int = Field(default=3_500, ge=20, description="Tokens of an aggregate (estimated); longer ones are split.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The propositions."""

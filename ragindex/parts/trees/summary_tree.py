@@ -83,17 +83,34 @@ class SummaryTree(Plugin):
     version: ClassVar[int] = 2
     uses: ClassVar[Uses] = frozenset({"encoder", "model", "prompts", "seed"})
     has_vectors: ClassVar[bool] = True
-    over: PartField = Passages()
-    levels: int = Field(default=4, ge=1)
-    stop_at: int = Field(default=11, ge=1)
-    cluster_tokens: int = Field(default=3_500, ge=100)
-    summary_tokens: int | None = Field(default=None, ge=10)
-    threshold: float = Field(default=0.1, ge=0, lt=1)
-    dimensions: int = Field(default=10, ge=1)
-    reduction: Reduction = "pca"
-    partition: int = Field(default=25_000, ge=100)
-    dual: Annotated[PartField, of_class(Propositions)] | None = None
-    hierarchical: bool = False
+    over: PartField = Field(default=Passages(), description="Part whose records are the leaves.")
+    levels: int = Field(default=4, ge=1, description="Levels of nodes, leaves included.")
+    stop_at: int = Field(default=11, ge=1, description="Stop when a level has no more than this many different texts.")
+    cluster_tokens: int = Field(
+        default=3_500, ge=100, description="Tokens of a cluster (estimated); larger ones are clustered again."
+    )
+    summary_tokens: int | None = Field(
+        default=None, ge=10, description="Upper limit of the tokens of a summary. null: none."
+    )
+    threshold: float = Field(
+        default=0.1, ge=0, lt=1, description="Membership probability from which a text belongs to a cluster."
+    )
+    dimensions: int = Field(default=10, ge=1, description="Dimensions that vectors are reduced to before clustering.")
+    reduction: Reduction = Field(
+        default="pca", description="How vectors are reduced: pca, or umap (needs the extra umap)."
+    )
+    partition: int = Field(
+        default=25_000,
+        ge=100,
+        description="Records that are clustered in one mixture at most; more are partitioned first.",
+    )
+    dual: Annotated[PartField, of_class(Propositions)] | None = Field(
+        default=None,
+        description="Propositions whose entities cluster the leaves a second time (ablation E). null: none.",
+    )
+    hierarchical: bool = Field(
+        default=False, description="Place leaves of high abstractness on the second level, beside summaries."
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The part that the leaves come from; the propositions, where they count."""

@@ -43,12 +43,21 @@ class TreePool(Plugin):
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
     has_vectors: ClassVar[bool] = True
-    aggregates: bool = True
-    relatedness_summaries: bool = True
-    propositions: bool = False
-    cross_tree: bool = False
+    aggregates: bool = Field(
+        default=True, description="Include the leaves of the trees over aggregates; false is ablation (C)."
+    )
+    relatedness_summaries: bool = Field(
+        default=True, description="Include the summaries of the trees over aggregates; false is ablation (A)."
+    )
+    propositions: bool = Field(default=False, description="Include all single propositions; true is ablation (B).")
+    cross_tree: bool = Field(
+        default=False,
+        description="Cluster the nodes of all trees together on every level, and summarise these clusters too.",
+    )
     trees: tuple[Annotated[PartField, of_class(SummaryTree)], ...] = Field(
-        default=(SummaryTree(), SummaryTree(over=Aggregates())), min_length=1
+        default=(SummaryTree(), SummaryTree(over=Aggregates())),
+        min_length=1,
+        description="Trees whose nodes are searched: by default one over passages and one over aggregates.",
     )
 
     @field_validator("trees")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ragindex.errors import DataError
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
@@ -76,7 +76,7 @@ class Extractions(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "import"})
-    numbers_as_entities: bool = False
+    numbers_as_entities: bool = Field(default=False, description="Rules only: count dates and numbers as entities.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """Made from the corpus."""

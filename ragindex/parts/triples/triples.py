@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import regex
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
 from ragindex.parts.support.records import TEXTS, held, unit_columns
@@ -32,9 +32,15 @@ class Triples(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
-    of: PartField = Extractions()
-    entity_key: Literal["exact", "casefold"] = "exact"
-    template: str = "{subject} {predicate} {object}"
+    of: PartField = Field(default=Extractions(), description="Extractions that the triples are read from.")
+    entity_key: Literal["exact", "casefold"] = Field(
+        default="exact",
+        description="When two names are one entity: equal, or equal in folded case with single spaces (G3).",
+    )
+    template: str = Field(
+        default="{subject} {predicate} {object}",
+        description="Text of a triple, with {subject}, {predicate} and {object} (G4).",
+    )
 
     @field_validator("template")
     @classmethod

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ragindex import durable_files
 from ragindex.canonical import digest
@@ -46,7 +46,7 @@ class TokenVectors(Plugin):
     version: ClassVar[int] = 2
     uses: ClassVar[Uses] = frozenset({"encoder"})
     finishes_changes: ClassVar[bool] = True
-    of: PartField = Passages()
+    of: PartField = Field(default=Passages(), description="Part whose records are encoded, token by token.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The part whose records are encoded."""
@@ -96,9 +96,9 @@ class MultiVectors(TokenVectors):
 
     argument: ClassVar[str] = "model"
     uses: ClassVar[Uses] = frozenset()
-    model: str
-    revision: str = ""
-    device: str = "cpu"
+    model: str = Field(description="Late-interaction model: a folder, or a name on the Hugging Face hub.")
+    revision: str = Field(default="", description="Hash of the model's files. Default: computed from the folder.")
+    device: str = Field(default="cpu", description="Device that the model runs on, as cpu or cuda.")
 
     @model_validator(mode="before")
     @classmethod

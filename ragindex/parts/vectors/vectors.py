@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from ragindex.corpus import passage_text
 from ragindex.filters import Filter, Terms
@@ -44,7 +44,9 @@ class Vectors(Plugin):
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
     has_vectors: ClassVar[bool] = True
-    of: Annotated[PartField, AfterValidator(_without_vectors)] = Passages()
+    of: Annotated[PartField, AfterValidator(_without_vectors)] = Field(
+        default=Passages(), description="Part whose records are encoded."
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The part whose records are encoded."""

@@ -17,19 +17,44 @@ class Parameters(Plugin):
     argument: ClassVar[str] = "url"
     keys_from: ClassVar[str] = f"Set {client.API_KEY}, or {client.USER} and {client.PASSWORD}."
 
-    url: str | None = None
-    prefix: str = Field(default="ragindex", pattern=f"^{NAME}$")
-    workspace: str | None = Field(default=None, pattern=f"^{NAME}$")
-    shards: int = Field(default=1, ge=1, le=1024)
-    replicas: int | None = Field(default=None, ge=0)
-    refresh: str = Field(default="-1", pattern=r"^(-1|\d+(ms|s|m))$")
-    exact_up_to: int = Field(default=100_000, ge=0)
-    candidates: int = Field(default=500, ge=1, le=10_000)
-    analyser: str | None = None
-    writers: int = Field(default=4, ge=1, le=64)
-    timeout: float = Field(default=60.0, gt=0)
-    retries: int = Field(default=5, ge=0)
-    lease_seconds: float = Field(default=60.0, ge=1)
+    url: str | None = Field(
+        default=None, description="Address of the cluster, or several separated by commas. Default: ELASTICSEARCH_URL."
+    )
+    prefix: str = Field(default="ragindex", pattern=f"^{NAME}$", description="First part of the names of all indices.")
+    workspace: str | None = Field(
+        default=None,
+        pattern=f"^{NAME}$",
+        description="Second part of the names of the indices. Default: a name that is stored in the "
+        "workspace's folder.",
+    )
+    shards: int = Field(default=1, ge=1, le=1024, description="Shards of an index created from now on.")
+    replicas: int | None = Field(
+        default=None,
+        ge=0,
+        description="Replicas of an index created from now on. Default: one where the cluster has a second node.",
+    )
+    refresh: str = Field(
+        default="-1",
+        pattern=r"^(-1|\d+(ms|s|m))$",
+        description="Refresh interval of an index, as 1s. -1: searches see finished syncs only.",
+    )
+    exact_up_to: int = Field(
+        default=100_000,
+        ge=0,
+        description="Records up to which vectors are compared one by one; larger collections use an HNSW graph.",
+    )
+    candidates: int = Field(
+        default=500, ge=1, le=10_000, description="Candidates per shard of a search through the HNSW graph."
+    )
+    analyser: str | None = Field(
+        default=None, description="Analyser of the server to use in place of ragindex's own text analysis."
+    )
+    writers: int = Field(default=4, ge=1, le=64, description="Bulk requests sent at once.")
+    timeout: float = Field(default=60.0, gt=0, description="Seconds until a request times out.")
+    retries: int = Field(default=5, ge=0, description="Times a request is sent again after a passing failure.")
+    lease_seconds: float = Field(
+        default=60.0, ge=1, description="Seconds after which a writer's lease that is not renewed can be taken over."
+    )
 
     @field_validator("url")
     @classmethod

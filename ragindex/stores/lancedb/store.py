@@ -53,9 +53,16 @@ class LanceDB(Plugin):
     `float16` halves the memory of vectors, `mmap` leaves them in a file that the system pages in and out.
     """
 
-    memory_gib: float = Field(default=1.0, ge=0)
-    float16: bool = False
-    mmap: bool = False
+    memory_gib: float = Field(
+        default=1.0,
+        ge=0,
+        description="Memory for searching, in GiB, shared by all collections. What does not fit is searched "
+        "through on-disk indexes.",
+    )
+    float16: bool = Field(default=False, description="Keep vectors in memory as 16-bit floats: half the memory.")
+    mmap: bool = Field(
+        default=False, description="Leave vectors in a memory-mapped file that the system pages in and out."
+    )
 
     @property
     def finishes_by(self) -> Mapping[str, float]:

@@ -36,22 +36,43 @@ class Expanding(Plugin):
     """
 
     version: ClassVar[int] = 1
-    base: SchemeField = Field(default_factory=lambda: registry.scheme("hybrid"))
-    base_k: int | None = Field(default=None, ge=1)
-    graph: PartField = TripleGraph()
-    beam_width: int = Field(default=10, ge=1)
-    beam_length: int = Field(default=2, ge=1)
-    neighbours_per_beam: int = Field(default=100, ge=1)
-    gamma: float | None = Field(default=None, gt=0)
-    diversity: bool = True
-    scoring: Scoring = "refined"
-    survivors: int | None = Field(default=None, ge=1)
-    neighbour_order: Literal["nearest", "index"] = "nearest"
-    flatten: Literal["level", "beam"] = "level"
-    dead_end: Literal["drop", "keep"] = "drop"
-    visited: Literal["last", "all"] = "last"
-    triple_identity: Literal["record", "spo"] = "record"
-    rrf_k: float = Field(default=60, ge=0)
+    base: SchemeField = Field(
+        default_factory=lambda: registry.scheme("hybrid"), description="Retriever that is expanded (C in the paper)."
+    )
+    base_k: int | None = Field(default=None, ge=1, description="Passages asked of the base. null: k.")
+    graph: PartField = Field(default=TripleGraph(), description="Triples and their neighbours (T in the paper).")
+    beam_width: int = Field(default=10, ge=1, description="Beam width (b in Algorithm 1).")
+    beam_length: int = Field(default=2, ge=1, description="Triples per chain (l in Algorithm 1).")
+    neighbours_per_beam: int = Field(default=100, ge=1, description="Neighbours considered per beam.")
+    gamma: float | None = Field(default=None, gt=0, description="Diversity discount (γ in Algorithm 1). null: 2b.")
+    diversity: bool = Field(default=True, description="Discount candidates that extend the same beam.")
+    scoring: Scoring = Field(
+        default="refined",
+        description="How chains are scored: each one encoded, from stored vectors, or by stored vectors first "
+        "and then encoded.",
+    )
+    survivors: int | None = Field(
+        default=None, ge=1, description="With scoring=refined: chains that are encoded. null: 2b."
+    )
+    neighbour_order: Literal["nearest", "index"] = Field(
+        default="nearest",
+        description="Which neighbours are considered where there are more: the nearest, or the first of the "
+        "index (G3).",
+    )
+    flatten: Literal["level", "beam"] = Field(
+        default="level", description="Order in which chains become one ranking: level by level, or beam by beam (G2)."
+    )
+    dead_end: Literal["drop", "keep"] = Field(
+        default="drop", description="Chains that nothing extends are dropped, or kept as they are (G8)."
+    )
+    visited: Literal["last", "all"] = Field(
+        default="last", description="Triples that may not come again: those of the current beams, or all seen (G8)."
+    )
+    triple_identity: Literal["record", "spo"] = Field(
+        default="record",
+        description="When two triples are the same: the same record, or the same subject, predicate and object (G1).",
+    )
+    rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
     @field_validator("graph")
     @classmethod
@@ -101,7 +122,10 @@ class Naive(Expanding):
 class Reading(Expanding):
     """What SyncGE and the agent share: `link_base` is any flat scheme; it searches the triples, whatever its `over`."""
 
-    link_base: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
+    link_base: FlatField = Field(
+        default_factory=lambda: registry.scheme("hybrid"),
+        description="Flat scheme that links the triples that were read to triples of the graph.",
+    )
 
     def link(self) -> IndexingScheme:
         """`link_base` over the triples."""
@@ -138,14 +162,25 @@ class Gear(Reading):
     ends the rounds, or is asked again (G9).
     """
 
-    base_k: int = Field(default=10, ge=1)
-    iterations: int = Field(default=4, ge=1)
-    passage_link_k: int = Field(default=10, ge=1)
-    gist_read_k: int | None = Field(default=None, ge=1)
-    sync_query: Literal["current", "original"] = "current"
-    sync_memory: bool = False
-    gist_source: Literal["fused", "expanded"] = "fused"
-    repeated: Literal["stop", "ask"] = "stop"
+    base_k: int = Field(default=10, ge=1, description="Passages asked of the base in each round.")
+    iterations: int = Field(default=4, ge=1, description="Rounds at most (n in section 5).")
+    passage_link_k: int = Field(default=10, ge=1, description="Passages linked to each triple of the memory (G6).")
+    gist_read_k: int | None = Field(
+        default=None, ge=1, description="Passages that are read for triples. null: all (G7)."
+    )
+    sync_query: Literal["current", "original"] = Field(
+        default="current", description="Question that later rounds search with: the current one, or the original (G5)."
+    )
+    sync_memory: bool = Field(
+        default=False, description="Give base, first read and beams the memory besides the question (G5)."
+    )
+    gist_source: Literal["fused", "expanded"] = Field(
+        default="fused", description="Passages that are read: after fusion, or after expansion (G5)."
+    )
+    repeated: Literal["stop", "ask"] = Field(
+        default="stop",
+        description="A rewritten question that was asked before ends the rounds, or is asked again (G9).",
+    )
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """Two reads, a reason and a rewrite an iteration."""

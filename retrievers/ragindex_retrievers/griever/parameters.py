@@ -18,36 +18,77 @@ TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
 class Parameters(Plugin):
     """See Griever."""
 
-    triples: TriplesField = Triples()
-    base: FlatField = Field(default_factory=lambda: registry.scheme("composed"))
-    base_k: int | None = Field(default=None, ge=1)
-    follow: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
-    same_as: Literal["evidence", "embedding", "llm", "none"] = "evidence"
-    split: bool = True
-    connectors: tuple[str, ...] | None = None
-    clauses: int = Field(default=8, ge=1)
-    fire_full: bool = True
-    combine: Literal["union", "rrf"] = "union"
-    iterations: int = Field(default=2, ge=1)
-    exclude: Literal["all", "last"] = "all"
-    join: Literal["shortlist", "all"] = "shortlist"
-    numbers: bool = True
-    shortlist: Literal["partial", "full", "none"] = "partial"
-    partial_scope: Literal["corpus", "passage"] = "corpus"
-    t_max: int = Field(default=30, ge=1)
-    ngrams: Literal["tokens", "texts"] = "tokens"
-    pool: Pool = "mean"
-    max_ngram: int = Field(default=6, ge=1)
-    predicate_score: Literal["matcher", "query"] = "matcher"
-    frequency: Literal["triples", "objects", "passages"] = "triples"
-    extend_any: bool = False
-    extend_within: bool = False
-    keep_prefixes: bool = True
-    path_score: Literal["mean", "cosine"] = "mean"
-    passage_score: PassageScore = "product"
-    retrieval_weight: float = Field(default=0.0, ge=0)
-    rewrite: bool = True
-    rewrites: int = Field(default=1, ge=1)
-    entity_threshold: float = 0.7
-    predicate_threshold: float = 0.5
-    rrf_k: float = Field(default=60, ge=0)
+    triples: TriplesField = Field(default=Triples(), description="Triples that paths are made of.")
+    base: FlatField = Field(
+        default_factory=lambda: registry.scheme("composed"), description="Flat scheme that finds the first passages."
+    )
+    base_k: int | None = Field(default=None, ge=1, description="Passages asked for in each iteration. null: k.")
+    follow: FlatField = Field(
+        default_factory=lambda: registry.scheme("hybrid"),
+        description="Flat scheme that finds the passages of later iterations.",
+    )
+    same_as: Literal["evidence", "embedding", "llm", "none"] = Field(
+        default="evidence",
+        description="How aliases were found: by evidence, by embedding, by an LLM that judges both, or not at "
+        "all (V2).",
+    )
+    split: bool = Field(default=True, description="Split a question into sub-queries (V3).")
+    connectors: tuple[str, ...] | None = Field(
+        default=None, description="Words that a question is split at. null: those of the corpus's language."
+    )
+    clauses: int = Field(default=8, ge=1, description="Sub-queries per question at most.")
+    fire_full: bool = Field(default=True, description="Search with the whole question besides its sub-queries (V3).")
+    combine: Literal["union", "rrf"] = Field(
+        default="union",
+        description="How the rankings of sub-queries are combined: union, or reciprocal rank fusion (V3).",
+    )
+    iterations: int = Field(default=2, ge=1, description="Iterations of search (Algorithm 1).")
+    exclude: Literal["all", "last"] = Field(
+        default="all",
+        description="Passages that a later iteration excludes: all found before, or those of the last iteration (V4).",
+    )
+    join: Literal["shortlist", "all"] = Field(
+        default="shortlist",
+        description="Entities that a later iteration must share: those of the shortlist, or of all its triples (V4).",
+    )
+    numbers: bool = Field(default=True, description="Let dates and numbers join passages.")
+    shortlist: Literal["partial", "full", "none"] = Field(
+        default="partial", description="Search triples by partial triples, by full triples, or not at all (V6)."
+    )
+    partial_scope: Literal["corpus", "passage"] = Field(
+        default="corpus", description="Partial triples over the corpus, or per passage (V1)."
+    )
+    t_max: int = Field(default=30, ge=1, description="Triples per shortlist at most (T_max).")
+    ngrams: Literal["tokens", "texts"] = Field(
+        default="tokens", description="N-grams of a question: pooled token vectors, or encoded texts."
+    )
+    pool: Pool = Field(default="mean", description="How token vectors of an n-gram are pooled.")
+    max_ngram: int = Field(default=6, ge=1, description="Longest n-gram, in tokens or words.")
+    predicate_score: Literal["matcher", "query"] = Field(
+        default="matcher", description="Predicates are scored by the matcher, or by the whole query (V7)."
+    )
+    frequency: Literal["triples", "objects", "passages"] = Field(
+        default="triples", description="What discounts common partial triples: triples, objects or passages (V8)."
+    )
+    extend_any: bool = Field(default=False, description="Extend a path at any of its triples, not only the last (V9).")
+    extend_within: bool = Field(default=False, description="Extend a path with triples of the same iteration (V9).")
+    keep_prefixes: bool = Field(default=True, description="Keep a path beside its extensions (V9).")
+    path_score: Literal["mean", "cosine"] = Field(
+        default="mean",
+        description="Score of a path: the mean of its triples, or the cosine of all of them with the question.",
+    )
+    passage_score: PassageScore = Field(
+        default="product", description="How the paths of a passage become its score (V10)."
+    )
+    retrieval_weight: float = Field(
+        default=0.0, ge=0, description="Weight of the base's score in a passage's score (V10)."
+    )
+    rewrite: bool = Field(
+        default=True, description="Replace parts of the question by the entities that were found (V11)."
+    )
+    rewrites: int = Field(default=1, ge=1, description="Rewritten questions per iteration at most.")
+    entity_threshold: float = Field(default=0.7, description="Score from which an entity is put into the question.")
+    predicate_threshold: float = Field(
+        default=0.5, description="Score from which a predicate counts as matched in rewriting."
+    )
+    rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")

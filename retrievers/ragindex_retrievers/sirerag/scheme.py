@@ -23,10 +23,17 @@ class SiReRAG(Plugin):
     """
 
     version: ClassVar[int] = 1
-    base: FlatField = Field(default_factory=lambda: registry.scheme("dense"))
-    pool: Annotated[PartField, of_class(TreePool)] = TreePool()
-    ranking: Literal["pool", "lifted"] = "pool"
-    depth: int = Field(default=200, ge=1)
+    base: FlatField = Field(
+        default_factory=lambda: registry.scheme("dense"), description="Flat scheme that searches the pool."
+    )
+    pool: Annotated[PartField, of_class(TreePool)] = Field(
+        default=TreePool(), description="Trees, and which of their nodes are searched."
+    )
+    ranking: Literal["pool", "lifted"] = Field(
+        default="pool",
+        description="Rank all nodes of the pool (as in the paper), or passages, each with the best node that names it.",
+    )
+    depth: int = Field(default=200, ge=1, description="With ranking=lifted: leaves considered.")
 
     @property
     def reads_k(self) -> bool | None:

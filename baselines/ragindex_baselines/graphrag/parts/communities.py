@@ -98,11 +98,15 @@ class Communities(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "seed"})
-    of: Annotated[PartField, of_class(EntityGraph)] = EntityGraph()
-    max_size: int = Field(default=10, ge=2)
-    level: int = Field(default=2, ge=0)
-    largest_component: bool = True
-    input_tokens: int = Field(default=4000, ge=100)
+    of: Annotated[PartField, of_class(EntityGraph)] = Field(default=EntityGraph(), description="Graph of entities.")
+    max_size: int = Field(default=10, ge=2, description="Entities of a community; larger ones are split.")
+    level: int = Field(default=2, ge=0, description="Times a community is split at most.")
+    largest_component: bool = Field(
+        default=True, description="Only entities of the largest connected component belong to communities."
+    )
+    input_tokens: int = Field(
+        default=4000, ge=100, description="Tokens that the LLM is shown for a report (estimated)."
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The graph."""

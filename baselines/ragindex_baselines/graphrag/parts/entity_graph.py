@@ -47,9 +47,11 @@ class EntityGraph(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
-    of: Annotated[PartField, of_class(Triples)] = Triples()
-    numbers: bool = False
-    description_tokens: int = Field(default=200, ge=1)
+    of: Annotated[PartField, of_class(Triples)] = Field(
+        default=Triples(), description="Triples that the graph is made of."
+    )
+    numbers: bool = Field(default=False, description="Let dates and numbers be entities.")
+    description_tokens: int = Field(default=200, ge=1, description="Tokens of an entity's description (estimated).")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The triples, and the extractions that they and the lists of names come from."""
@@ -80,7 +82,7 @@ class EntityVectors(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
-    of: PartField = EntityGraph()
+    of: PartField = Field(default=EntityGraph(), description="Entities that are encoded.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The graph."""

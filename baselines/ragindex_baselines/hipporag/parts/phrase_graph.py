@@ -46,10 +46,12 @@ class PhraseGraph(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder", "seed"})
-    over: PartField = Triples()
-    synonym_cosine: float = Field(default=0.8, gt=0, le=1)
-    synonyms: int = Field(default=20, ge=0)
-    numbers: bool = True
+    over: PartField = Field(default=Triples(), description="Triples whose subjects and objects are the phrases.")
+    synonym_cosine: float = Field(
+        default=0.8, gt=0, le=1, description="Cosine from which two phrases are synonyms (τ in the paper)."
+    )
+    synonyms: int = Field(default=20, ge=0, description="Synonyms per phrase at most.")
+    numbers: bool = Field(default=True, description="Let dates, years, numbers and measures be phrases.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The triples, and the passages: those without triples are nodes too."""

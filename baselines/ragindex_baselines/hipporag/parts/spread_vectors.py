@@ -39,8 +39,10 @@ class SpreadVectors(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
-    graph: PartField = PhraseGraph()
-    damping: float = Field(default=0.5, ge=0, lt=1)
+    graph: PartField = Field(default=PhraseGraph(), description="Graph that is walked.")
+    damping: float = Field(
+        default=0.5, ge=0, lt=1, description="Probability of following an edge instead of resetting."
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The graph and the vectors of its passages."""

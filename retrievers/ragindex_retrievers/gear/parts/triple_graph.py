@@ -55,9 +55,14 @@ class TripleGraph(Plugin):
 
     version: ClassVar[int] = 2
     uses: ClassVar[Uses] = frozenset()
-    over: PartField = Triples()
-    memory_gib: float = Field(default=1.0, ge=0)
-    numbers: bool = True
+    over: PartField = Field(default=Triples(), description="Triples of the graph.")
+    memory_gib: float = Field(
+        default=1.0,
+        ge=0,
+        description="Memory for building the graph, in GiB. Beyond it the store is searched for each triple: "
+        "slower, same results.",
+    )
+    numbers: bool = Field(default=True, description="Let dates, years, numbers and measures join triples.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The triples."""

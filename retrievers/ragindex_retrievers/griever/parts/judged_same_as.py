@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ragindex.interfaces import Change, Collection, Part, Site, Uses
 from ragindex.llm.offline import OfflineRules
@@ -56,7 +56,7 @@ class JudgedSameAs(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts"})
-    of: Annotated[PartField, of_class(SameAs)] = SameAs()
+    of: Annotated[PartField, of_class(SameAs)] = Field(default=SameAs(), description="Pairs of names to judge.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """Both kinds of pairs, and the triples that the names stand in."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
 from ragindex.interfaces import Change, Collection, Part, Site, Uses
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.encoded_names import distinct, keep
@@ -29,7 +31,9 @@ class NameVectors(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
-    over: Annotated[PartField, of_class(Triples)] = Triples()
+    over: Annotated[PartField, of_class(Triples)] = Field(
+        default=Triples(), description="Triples whose entities and predicates are encoded."
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The triples."""

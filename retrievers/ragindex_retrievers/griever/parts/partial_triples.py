@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
 from ragindex.canonical import digest
 from ragindex.filters import Filter, Ids, Terms
@@ -56,8 +57,10 @@ class PartialTriples(Plugin):
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
     finishes_changes: ClassVar[bool] = True
-    over: Annotated[PartField, of_class(Triples)] = Triples()
-    scope: Literal["corpus", "passage"] = "corpus"
+    over: Annotated[PartField, of_class(Triples)] = Field(default=Triples(), description="Triples to take apart.")
+    scope: Literal["corpus", "passage"] = Field(
+        default="corpus", description="One record per partial triple of the corpus, or of each passage (V1)."
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The triples, and the extractions that they come from: those of a passage are found at once."""

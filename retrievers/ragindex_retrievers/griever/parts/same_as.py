@@ -61,13 +61,20 @@ class SameAs(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"seed"})
-    of: Annotated[PartField, of_class(NameVectors)] = NameVectors()
-    by: Literal["evidence", "embedding"] = "evidence"
-    cosine: float = Field(default=0.8, gt=0, le=1)
-    neighbours: int = Field(default=20, ge=0)
-    common: float = Field(default=0.02, ge=0, le=1)
-    passage_cosine: float = Field(default=0.5, gt=0, le=1)
-    most_passages: int = Field(default=256, ge=1)
+    of: Annotated[PartField, of_class(NameVectors)] = Field(default=NameVectors(), description="Vectors of the names.")
+    by: Literal["evidence", "embedding"] = Field(
+        default="evidence", description="Evidence of statements and spelling, or cosine alone (V2)."
+    )
+    cosine: float = Field(default=0.8, gt=0, le=1, description="Cosine from which two names are a candidate pair.")
+    neighbours: int = Field(default=20, ge=0, description="Candidate pairs by cosine per name at most.")
+    common: float = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="Share of all passages above which an entity is too common to support a pair.",
+    )
+    passage_cosine: float = Field(default=0.5, gt=0, le=1, description="Cosine from which two passages support a pair.")
+    most_passages: int = Field(default=256, ge=1, description="Passages of a name that are compared at most.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The names, the triples that they stand in, and the passages' vectors."""

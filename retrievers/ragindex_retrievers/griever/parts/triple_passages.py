@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
+from pydantic import Field
 
 from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
 from ragindex.parts.support.records import TEXTS
@@ -27,8 +28,10 @@ class TriplePassages(Plugin):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset()
-    of: Annotated[PartField, of_class(Passages)] = Passages()
-    over: Annotated[PartField, of_class(Triples)] = Triples()
+    of: Annotated[PartField, of_class(Passages)] = Field(default=Passages(), description="Passages.")
+    over: Annotated[PartField, of_class(Triples)] = Field(
+        default=Triples(), description="Triples that are added to the passages that state them."
+    )
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """The passages, and the extractions that the triples come from: those of a passage are found at once."""
