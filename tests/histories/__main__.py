@@ -47,11 +47,12 @@ def main() -> None:
     known, end = _known(given.state, given.engine), time.monotonic() + given.minutes * 60
     place = room("ragindex-fresh-")
     try:
-        with _store(given.engine) as store, PLANTED[given.plant]() if given.plant else nullcontext():
+        with PLANTED[given.plant]() if given.plant else nullcontext():
             for seed in _seeds(given.seed, given.step, given.histories, known):
                 if time.monotonic() > end:
                     break
-                _keep(given.state, one(seed, given.engine, store, Fresh(place / str(seed)), given.skip))
+                with _store(given.engine) as store:  # each has its own: a server holds a bounded number of shards
+                    _keep(given.state, one(seed, given.engine, store, Fresh(place / str(seed)), given.skip))
                 shutil.rmtree(place / str(seed), ignore_errors=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
