@@ -117,7 +117,7 @@ def client(base_url: str, key: str, timeout: float) -> "OpenAI":
     login = base64.b64encode(unquote(user).encode()).decode()
     headers = {"Authorization": f"Basic {login}"} if user else None
     bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    sender = DefaultHttpxClient(timeout=timeout)
+    sender = DefaultHttpxClient()
     made = OpenAI(
         base_url=bare, api_key=key, max_retries=0, timeout=timeout, default_headers=headers, http_client=sender
     )

@@ -11,7 +11,7 @@ import pytest
 from letters import Letters
 from test_workspace import Words, contents
 
-from ragindex import durable_files as durable
+from ragindex import durable_files
 from ragindex.corpus import Cutting
 from ragindex.errors import StoreError
 from ragindex.parts.vectors.vectors import Vectors
@@ -347,7 +347,7 @@ def test_the_engine_is_written_to_a_few_times_however_many_batches_there_are(
 @contextmanager
 def dying_at(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Die before the file `name` of the workspace is replaced."""
-    real = durable.write
+    real = durable_files.write
 
     def write(path: Path, content: bytes) -> None:
         if path.name == name:
@@ -355,7 +355,7 @@ def dying_at(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         real(path, content)
 
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr(durable, "write", write)
+        patch.setattr(durable_files, "write", write)
         yield
     gc.collect()  # what died here holds its lease no more
 
@@ -377,7 +377,7 @@ def test_the_copy_of_the_manifest_is_as_new_before_anything_is_removed(
         opened(tmp_path, store=small).sync(ALL)
     assert manifest.read_bytes() == copy.read_bytes()
     manifest.write_bytes(b"")
-    with pytest.warns(durable.MendedWarning, match="read from its copy"):
+    with pytest.warns(durable_files.MendedWarning, match="read from its copy"):
         found = [method.open(opened(tmp_path, store=small)).retrieve(ASKED, 10) for method in METHODS]
     for method, one, wanted in zip(METHODS, found, expected, strict=True):
         assert_same(one, wanted, repr(method))

@@ -1,10 +1,12 @@
 """The layout of the packages: what import-linter's contracts in pyproject.toml do not hold."""
 
+import re
 import zipfile
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 PACKAGES = ("ragindex", "ragindex_retrievers", "ragindex_baselines", "ragindex_eval")
@@ -26,7 +28,15 @@ def test_a_wheel_has_no_other_top_level_names(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
-    for folder in ("ragindex", "retrievers", "baselines", "eval"):
-        for kind in ("jinja", "html", "yaml", "txt"):
-            held = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob(f"*.{kind}")}
-            assert {name.removeprefix(f"{folder}/") if folder != "ragindex" else name for name in held} <= set(names)
+    for package in PACKAGES:
+        parent = ROOT / package.removeprefix("ragindex_") if package != "ragindex" else ROOT
+        data = {path for path in (parent / package).rglob("*.*") if path.suffix in {".jinja", ".html", ".yaml", ".txt"}}
+        assert {str(path.relative_to(parent)) for path in data} <= set(names)
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
+def test_files_that_pages_name_are_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"\b(?:tests|docs|eval|baselines|retrievers|ragindex|benchmarks)/[\w./-]+\w", text))
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

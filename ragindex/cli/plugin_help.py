@@ -33,11 +33,17 @@ def description(plugin: type[BaseModel]) -> str:
 
 def parameters(plugin: type[BaseModel]) -> list[Parameter]:
     """The parameters in the order of the class."""
-    return [_parameter(name, field) for name, field in plugin.model_fields.items()]
+    return [_parameter(name, field, _says(plugin, name)) for name, field in plugin.model_fields.items()]
 
 
-def _parameter(name: str, field: FieldInfo) -> Parameter:
-    kind, says = _kind(field.annotation, field.metadata), field.description or ""
+def _says(plugin: type[BaseModel], name: str) -> str:
+    """The description of a field: its own, or of the class whose default it changes."""
+    fields = (one.model_fields.get(name) for one in plugin.__mro__ if issubclass(one, BaseModel))
+    return next((field.description for field in fields if field and field.description), "")
+
+
+def _parameter(name: str, field: FieldInfo, says: str) -> Parameter:
+    kind = _kind(field.annotation, field.metadata)
     if field.is_required():
         return Parameter(name, kind, None, None, says)
     default = field.get_default(call_default_factory=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ragindex import text_analysis as analysis
+from ragindex import text_analysis
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import StoreError
 from ragindex.interfaces import Floats, TokenVectors
@@ -47,7 +47,7 @@ class Lsa(Plugin):
 
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
         """Learn from `texts` and write to `folder`: the same bytes for the same texts (up to 50,000: in any order)."""
-        tokens = analysis.analyse_many(sorted(_sampled(texts, seed)), _WORDS)
+        tokens = text_analysis.analyse_many(sorted(_sampled(texts, seed)), _WORDS)
         vocabulary = _vocabulary(tokens, _stop_words(language))
         counts = _counts(tokens, vocabulary)
         idf = _idf(counts)
@@ -90,7 +90,7 @@ class LsaEncoder:
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """(len(texts), dimensions), rows of length one; zero for a text without a word that the fit knows."""
-        counts = _counts(analysis.analyse_many(texts, _WORDS), self._vocabulary)
+        counts = _counts(text_analysis.analyse_many(texts, _WORDS), self._vocabulary)
         return of_length_one(_tf_idf(counts, self._idf) @ self._projection, _SMALLEST_LENGTH)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
@@ -108,7 +108,7 @@ class LsaEncoder:
     def _token_vectors(self, text: str) -> TokenVectors:
         found = [
             (self._vocabulary[token], (start, end))
-            for token, start, end in analysis.token_spans(text, _WORDS)
+            for token, start, end in text_analysis.token_spans(text, _WORDS)
             if token in self._vocabulary
         ]
         rows = np.array([row for row, _ in found], dtype=np.intp)
@@ -131,7 +131,7 @@ def _sampled(texts: Sequence[str], seed: int) -> list[str]:
 def _stop_words(language: str) -> frozenset[str]:
     """Scikit-learn's for English, those of the package stop-words for other languages."""
     if language != "english":
-        return analysis.listed_stop_words(language)
+        return text_analysis.listed_stop_words(language)
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS)
@@ -200,7 +200,7 @@ def _write(folder: Path, language: str, vocabulary: Mapping[str, int], idf: Floa
 
 
 def _id(folder: Path, language: str) -> str:
-    digest = hashlib.sha256(f"{analysis.VERSION} {language}".encode())
+    digest = hashlib.sha256(f"{text_analysis.VERSION} {language}".encode())
     for name in _FILES:
         with (folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

@@ -95,15 +95,15 @@ class CachedEncoder:
         """Passed on, kept no longer than `shared_questions` says."""
         held = _questions.get()
         if held is None:
-            return self._rows(self._asked(self._encoder.encode_queries, texts), len(texts))
+            return self._vectors(self._encoder.encode_queries, texts)
         missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in held]
-        made = self._rows(self._asked(self._encoder.encode_queries, missing), len(missing)) if missing else self._none()
+        made = self._vectors(self._encoder.encode_queries, missing)
         held.update({(self.id, text): vector for text, vector in zip(missing, made, strict=True)})
         return np.stack([held[self.id, text] for text in texts]) if texts else self._none()
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
         """Texts that are compared with a question and are not of the index (chains of triples): never kept."""
-        return self._rows(self._asked(self._encoder.encode_documents, texts), len(texts)) if texts else self._none()
+        return self._vectors(self._encoder.encode_documents, texts)
 
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenVectors]], texts: Sequence[str]
@@ -121,6 +121,9 @@ class CachedEncoder:
         if held is not None:
             held.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})
         return vectors, tokens
+
+    def _vectors(self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
+        return self._rows(self._asked(encode, texts), len(texts)) if texts else self._none()
 
     def _asked(self, encode: Callable[[Sequence[str]], _Made], texts: Sequence[str]) -> _Made:
         """Seconds are booked on `ragindex.accounting.timing`; what it costs is booked by who pays."""
@@ -201,9 +204,7 @@ class CachedEncoder:
         while left:
             start = time.perf_counter()
             with ledger.recording() as asked:
-                answer = next(answers, None)
-            made = self._none() if answer is None else answer
-            vectors = self._rows(made, min(len(made), len(left)) or len(left))
+                vectors = next(answers)
             paid = replace(asked.spent, seconds=time.perf_counter() - start)
             texts = [left.popleft() for _ in vectors]
             whole = sum(len(text) + 1 for _, text in texts)
@@ -226,9 +227,16 @@ class CachedEncoder:
         )
 
     def _answers(self, texts: Sequence[str]) -> Iterator[Floats]:
-        if isinstance(self._encoder, PayingEncoder):
-            return self._encoder.encode_by_request(texts)
-        return iter([self._rows(self._encoder.encode_documents(texts), len(texts))])
+        """The rows of `texts`, in as many arrays as there are requests."""
+        if not isinstance(self._encoder, PayingEncoder):
+            yield self._rows(self._encoder.encode_documents(texts), len(texts))
+            return
+        left = len(texts)
+        for made in self._encoder.encode_by_request(texts):
+            yield self._rows(made, min(len(made), left) or left)
+            left -= len(made)
+        if left:
+            self._rows(self._none(), left)
 
     def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:

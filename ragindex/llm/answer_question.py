@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import regex
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -15,9 +15,6 @@ from ragindex.llm import rules
 from ragindex.llm.tasks import Language, Task
 from ragindex.llm.tokens import in_text
 from ragindex.types import Hit, Retrieval
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_TOKENS = 2_000
 _LONGEST_TITLE = 200  # characters

@@ -9,7 +9,7 @@ from ragindex.plugins.registry import PartField, of_class
 from ragindex_baselines.graphrag.parts.communities import Communities
 
 
-class Parameters(Plugin):
+class GraphRAGParameters(Plugin):
     """See GraphRAG."""
 
     communities: Annotated[PartField, of_class(Communities)] = Field(

@@ -11,7 +11,7 @@ from ragindex.interfaces import Collection, Encoder, Found, Nearest
 from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag import steps
-from ragindex_baselines.graphrag.parameters import Parameters
+from ragindex_baselines.graphrag.parameters import GraphRAGParameters
 from ragindex_baselines.graphrag.parts.communities import Reports
 from ragindex_baselines.graphrag.parts.entity_graph import Graph
 from ragindex_baselines.graphrag.steps import Nearby
@@ -26,7 +26,7 @@ class GraphRAGRetriever:
     graph: Graph
     communities: Reports
     encoder: Encoder
-    settings: Parameters
+    settings: GraphRAGParameters
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 from ragindex.interfaces import OpenIndex, Part, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import label
-from ragindex_baselines.graphrag.parameters import Parameters
+from ragindex_baselines.graphrag.parameters import GraphRAGParameters
 from ragindex_baselines.graphrag.parts.entity_graph import EntityVectors
 from ragindex_baselines.graphrag.retriever import GraphRAGRetriever
 
 
-class GraphRAG(Parameters):
+class GraphRAG(GraphRAGParameters):
     """Passages that the `entities` nearest the question come from, and in notes what else surrounds these.
 
     Passages come entity by entity, the nearest first, and within an entity by how many of its triples they state. Notes

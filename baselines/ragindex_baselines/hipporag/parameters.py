@@ -13,7 +13,7 @@ GraphField = Annotated[
 ]
 
 
-class Parameters(Plugin):
+class HippoRAGParameters(Plugin):
     """See HippoRAG."""
 
     mode: Literal["entities", "facts"] = Field(

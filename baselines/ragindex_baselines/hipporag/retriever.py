@@ -18,7 +18,7 @@ from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import steps
-from ragindex_baselines.hipporag.parameters import Parameters
+from ragindex_baselines.hipporag.parameters import HippoRAGParameters
 from ragindex_baselines.hipporag.parts.phrase_graph import WeightedGraph
 from ragindex_baselines.hipporag.parts.spread_vectors import Spread
 from ragindex_baselines.hipporag.steps import Values
@@ -36,7 +36,7 @@ class Walked:
 
     graph: WeightedGraph
     passages: Collection
-    settings: Parameters
+    settings: HippoRAGParameters
     source: str
 
     @cached_property

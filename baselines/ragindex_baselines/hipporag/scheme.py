@@ -8,13 +8,13 @@ from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex_baselines.hipporag.parameters import Parameters
+from ragindex_baselines.hipporag.parameters import HippoRAGParameters
 from ragindex_baselines.hipporag.parts.spread_vectors import SpreadVectors
 from ragindex_baselines.hipporag.retriever import EntityRetriever, FactRetriever, Walked
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
 
 
-class HippoRAG(Parameters):
+class HippoRAG(HippoRAGParameters):
     """Passages by the walk of a personalised PageRank over a phrase graph.
 
     `mode`: `entities` (Gutiérrez et al., NeurIPS 2024) begins at the phrase nearest each entity that a language model

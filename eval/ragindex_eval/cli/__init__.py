@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/cli"""
+"""The commands compare, demo, report, estimate and questions."""

@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/data"""
+"""Data sets: corpora, questions and gold; made-up worlds; drafted questions."""

@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/files"""
+"""The files of a study: written, and read back."""

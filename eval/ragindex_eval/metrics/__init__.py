@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/metrics"""
+"""Metrics of rankings, answers and trees, and the scores of a method."""

@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/report"""
+"""The report of a study: one HTML file with tables and plots."""

@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/results"""
+"""The results of a comparison: frozen values."""

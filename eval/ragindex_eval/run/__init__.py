@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/run"""
+"""Running comparisons: ask, time, score, and put together."""

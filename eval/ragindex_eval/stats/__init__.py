@@ -1,1 +1,1 @@
-"""eval/ragindex_eval/stats"""
+"""Statistics: intervals, paired tests, seeds, and the sentences that follow from them."""

@@ -18,7 +18,7 @@ from ragindex.stores.elasticsearch.bulk import Action, send
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.indices import Generation
 from ragindex.stores.elasticsearch.lease import Lease
-from ragindex.stores.elasticsearch.parameters import Parameters
+from ragindex.stores.elasticsearch.parameters import ElasticsearchParameters
 from ragindex.stores.elasticsearch.records import batch, check_fields, documents, key, sources, vector_mapping
 
 _GOT = 1000
@@ -31,7 +31,7 @@ class Owner(Protocol):
     """What a collection uses of the store that it belongs to."""
 
     @property
-    def settings(self) -> Parameters:
+    def settings(self) -> ElasticsearchParameters:
         """The store's parameters."""
         ...
 

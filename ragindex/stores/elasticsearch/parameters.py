@@ -11,7 +11,7 @@ from ragindex.stores.elasticsearch import client
 NAME = r"[a-z0-9][a-z0-9_.]{0,60}"
 
 
-class Parameters(Plugin):
+class ElasticsearchParameters(Plugin):
     """See Elasticsearch."""
 
     argument: ClassVar[str] = "url"

@@ -24,14 +24,14 @@ from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
 from ragindex.stores.elasticsearch.indices import Generation, Layout
 from ragindex.stores.elasticsearch.lease import Lease
-from ragindex.stores.elasticsearch.parameters import NAME, Parameters
+from ragindex.stores.elasticsearch.parameters import NAME, ElasticsearchParameters
 
 _KEEP = 86_400.0
 """Seconds that a replaced state stays: a copy of the workspace's folder on another machine may still name it."""
 _FILE = "elasticsearch.json"
 
 
-class Elasticsearch(Parameters):
+class Elasticsearch(ElasticsearchParameters):
     """Collections on a cluster, as indices PREFIX-WORKSPACE-PART-FINGERPRINT. Keys come from the environment.
 
     `workspace` names the indices' workspace (default: a name that is kept in the workspace's folder). `shards`,

@@ -15,7 +15,7 @@ from ragindex_retrievers.griever.paths import PassageScore
 TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
 
 
-class Parameters(Plugin):
+class GrieverParameters(Plugin):
     """See Griever."""
 
     triples: TriplesField = Field(default=Triples(), description="Triples that paths are made of.")

@@ -15,7 +15,7 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.griever.lookups import Index, joined
 from ragindex_retrievers.griever.matching import Ngrams, ngrams, ngrams_as_texts
-from ragindex_retrievers.griever.parameters import Parameters
+from ragindex_retrievers.griever.parameters import GrieverParameters
 from ragindex_retrievers.griever.paths import Doubles, Subgraph, cosine_with, running_average
 from ragindex_retrievers.griever.rewriting import rewrite
 from ragindex_retrievers.griever.scoring import Asked, Scored, said_of, score_all
@@ -40,7 +40,7 @@ class GrieverRetriever:
     index: Index
     encoder: QueryEncoder
     connectors: Sequence[str]
-    settings: Parameters
+    settings: GrieverParameters
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:

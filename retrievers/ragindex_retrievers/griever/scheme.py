@@ -13,7 +13,7 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.plugins.registry import label
 from ragindex_retrievers.griever.lookups import Index
-from ragindex_retrievers.griever.parameters import Parameters, TriplesField
+from ragindex_retrievers.griever.parameters import GrieverParameters, TriplesField
 from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples
@@ -25,7 +25,7 @@ from ragindex_retrievers.griever.shortlisting import Shortlister
 from ragindex_retrievers.griever.splitting import CONNECTORS
 
 
-class Griever(Parameters):
+class Griever(GrieverParameters):
     """Passages by paths of triples that a question was matched to, in a few searches and without a language model.
 
     `base` gives the first passages and `follow` those of the later `iterations`, among passages not seen that share an
@@ -113,28 +113,17 @@ class Paths(Griever):
     As Griever, with other defaults; which of them help, and how they were chosen, is in docs/methods/griever.md.
     """
 
-    triples: TriplesField = Field(default=Triples(entity_key="casefold"), description="Triples that paths are made of.")
-    base: FlatField = Field(
-        default_factory=lambda: registry.scheme("hybrid"), description="Flat scheme that finds the first passages."
-    )
-    base_k: int | None = Field(default=15, ge=1, description="Passages asked for in each iteration. null: k.")
-    split: bool = Field(default=False, description="Split a question into sub-queries (V3).")
-    numbers: bool = Field(default=False, description="Let dates and numbers join passages.")
-    t_max: int = Field(default=60, ge=1, description="Triples per shortlist at most (T_max).")
-    extend_within: bool = Field(default=True, description="Extend a path with triples of the same iteration (V9).")
-    path_score: Literal["mean", "cosine"] = Field(
-        default="cosine",
-        description="Score of a path: the mean of its triples, or the cosine of all of them with the question.",
-    )
-    passage_score: PassageScore = Field(
-        default="path", description="How the paths of a passage become its score (V10)."
-    )
-    retrieval_weight: float = Field(
-        default=1.0, ge=0, description="Weight of the base's score in a passage's score (V10)."
-    )
-    rewrite: bool = Field(
-        default=False, description="Replace parts of the question by the entities that were found (V11)."
-    )
+    triples: TriplesField = Triples(entity_key="casefold")
+    base: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
+    base_k: int | None = Field(default=15, ge=1)
+    split: bool = False
+    numbers: bool = False
+    t_max: int = Field(default=60, ge=1)
+    extend_within: bool = True
+    path_score: Literal["mean", "cosine"] = "cosine"
+    passage_score: PassageScore = "path"
+    retrieval_weight: float = Field(default=1.0, ge=0)
+    rewrite: bool = False
 
 
 def _connectors(language: str) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""baselines/ragindex_baselines/graphrag/parts"""
+"""The parts of GraphRAG: the entity graph, and communities with reports."""

@@ -1,1 +1,1 @@
-"""baselines/ragindex_baselines/hipporag/parts"""
+"""The parts of HippoRAG: the graph of phrases and passages, and vectors spread over it."""

@@ -1,1 +1,1 @@
-"""retrievers/ragindex_retrievers/gear/parts"""
+"""The part of GeAR: the graph of triples."""

@@ -1,1 +1,1 @@
-"""retrievers/ragindex_retrievers/griever/parts"""
+"""The parts of GRIEVER: partial triples, vectors of names, aliases, passages with their triples."""
