@@ -37,11 +37,11 @@ faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as
 	@$(BIN)/python -m pytest -q -m faults
 
 histories: $(VENV)/.all  ## random histories of a workspace for MINUTES, on two processes, into histories.jsonl; goes on where it stopped
-	@for part in 0 1; do PYTHONPATH=tests OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore -m histories \
+	@for part in 0 1; do PYTHONPATH=tests/support OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore -m histories \
 		--engine "$(ENGINE)" --seed $$(($(SEED) + $$part)) --step 2 --minutes $(MINUTES) --state histories.jsonl & done; wait
 
 elasticsearch: $(VENV)/.all  ## a real Elasticsearch on this machine, until it is interrupted; the tests start their own
-	@$(BIN)/python tests/elasticsearch_node/node.py
+	@$(BIN)/python tests/support/elasticsearch_node/node.py
 
 clean:
 	rm -rf $(VENV)

@@ -1,0 +1,90 @@
+"""The plugin of docs/writing-a-retriever.md, taken from the page, installed with pip, listed, checked and compared."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "writing-a-retriever.md"
+FILES = {"toml": "pyproject.toml", "python": "shared_names.py"}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on the import path with the plugin in it, put there by pip."""
+    source, target = tmp_path_factory.mktemp("ragindex-shared-names"), tmp_path_factory.mktemp("site")
+    for language, name in FILES.items():
+        (source / name).write_text(blocks(language)[0], encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--disable-pip-version-check", "--target", str(target), str(source)], check=True)
+    return target
+
+
+def run(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+
+
+def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from ragindex.plugins import registry;"
+        "print('shared-names' in registry.names('schemes'), 'shared_names' in sys.modules)"
+    )
+    assert run(site, "-c", code, cwd=tmp_path).stdout.split() == ["True", "False"]
+
+
+def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test_shared_names.py"
+    test.write_text(blocks("python")[1], encoding="utf-8")
+    done = run(site, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_the_contract_finds_out_that_it_reads_k(site: Path, tmp_path: Path) -> None:
+    said = "    reads_k: ClassVar[bool] = True\n"
+    assert said in blocks("python")[0]
+    silent = blocks("python")[0].replace(said, "").replace("SharedNames(Plugin)", "Silent(Plugin)")
+    (tmp_path / "silent_names.py").write_text(silent.replace("settings: SharedNames", "settings: Any"))
+    test = tmp_path / "test_silent.py"
+    test.write_text(
+        "from ragindex.testing import check_cutoffs\nfrom silent_names import Silent\n\n\n"
+        "def test_cutoffs(tmp_path):\n    check_cutoffs(Silent(), tmp_path, 'lsa')\n"
+    )
+    done = run(site, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test), cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "it reads k, and must say reads_k = True" in done.stdout
+
+
+def test_it_is_compared(site: Path, tmp_path: Path) -> None:
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "lindau.md").write_text("# Lindau\nThe old lighthouse of Lindau was built in 1856.\n")
+    (documents / "miller.md").write_text("# Ada Miller\nThe painter Ada Miller was born in Lindau.\n")
+    (documents / "bread.md").write_text("# Bread\nRye bread keeps for a week.\n")
+    (tmp_path / "questions.csv").write_text(
+        "question,answer,documents\nWhere was Ada Miller born?,Lindau,miller.md\n"
+        "Which lighthouse stands in the town where Ada Miller was born?,,miller.md;lindau.md\n"
+    )
+    methods = "bm25,shared-names,shared-names(seeds=1)"
+    command = ["-m", "ragindex.cli.main", "compare", "documents", "--questions", "questions.csv", "--methods", methods]
+    done = run(site, *command, "--k", "2", "--json", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [method["label"] for method in found["methods"]] == ["bm25", "shared-names", "shared-names(seeds=1)"]
+    assert [method["metrics"]["R@2"] for method in found["methods"]] == [1.0, 1.0, 1.0]
+    assert found["methods"][1]["index"]["parts"].keys() == {"passages", "names"}
+    again = run(site, *command, "--k", "1,2", "--json", "-", cwd=tmp_path)
+    told = json.loads(again.stdout)["notes"][0]
+    assert re.search(r"bm25, shared-names, shared-names\(seeds=1\): 2 answers each read from \d\d:\d\d; --fresh", told)
+    answered = {path.name for path in tmp_path.rglob("answers-*.jsonl")}
+    assert answered == {"answers-1.jsonl", "answers-2.jsonl"}  # shared-names reads k, and is asked for each

