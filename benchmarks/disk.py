@@ -25,7 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.synthetic import RandomVectors
-from ragindex.interfaces import Match, Schema
+from ragindex.interfaces import Schema, TextQuery
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document
@@ -98,7 +98,7 @@ def wide(count: int, folder: Path) -> None:
     collection.finish()
     reader = LanceDB(memory_gib=16).open(folder).open("some", collection.version)
     start_at = time.perf_counter()
-    asked = [Match(f"own{number}", 3, ("text",)) for number in (0, count // 2, count - 1)]
+    asked = [TextQuery(f"own{number}", 3, ("text",)) for number in (0, count // 2, count - 1)]
     found = reader.search(asked)
     size = sum(len(one) for batch in reader.scan(("text",)) for one in batch.column("text").to_pylist())
     print(
@@ -109,7 +109,7 @@ def wide(count: int, folder: Path) -> None:
 
 
 def opened(folder: Path, memory: float) -> Workspace:
-    return Workspace.open(folder, encoder=RandomVectors(), cutting=None, store=LanceDB(memory_gib=memory))
+    return Workspace.open(folder, encoder=RandomVectors(), chunking=None, store=LanceDB(memory_gib=memory))
 
 
 def sync(workspace: Workspace, methods: Sequence[str]) -> None:

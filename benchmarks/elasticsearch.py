@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from ragindex.accounting.timing import recording
 from ragindex.filters import Ids, Terms
-from ragindex.interfaces import Collection, Match, Nearest, Store, Where
+from ragindex.interfaces import Collection, FilterQuery, Store, TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
@@ -77,7 +77,7 @@ def agreement(data: str, triples: str, caches: str = "", *methods: str) -> None:
 def _indexed(
     engine: str, caches: Path | None, dataset: Dataset, triples: Path, folder: Path, schemes: Sequence[Any]
 ) -> Workspace:
-    space = Workspace.open(folder / engine, store=engine, encoder=f"sentence-transformers:{MODEL}", cutting=None)
+    space = Workspace.open(folder / engine, store=engine, encoder=f"sentence-transformers:{MODEL}", chunking=None)
     if caches is not None:  # no text is encoded twice, and both engines get the same vectors
         shutil.copytree(caches, folder / engine / "caches", dirs_exist_ok=True)
     start = time.perf_counter()
@@ -127,7 +127,7 @@ def speed(sizes: Sequence[int]) -> None:
 
 def _measure(engine: str, size: int, folder: Path) -> Workspace:
     new = not (folder / "done").exists()
-    space = Workspace.open(folder / "w", store=engine, encoder="lsa:384", cutting=None)
+    space = Workspace.open(folder / "w", store=engine, encoder="lsa:384", chunking=None)
     print(f"\n{engine}, world:{size}, lsa:384")
     if new:
         with _timed("passages added", size):
@@ -190,12 +190,14 @@ def _operations(space: Workspace, texts: Sequence[str]) -> None:
     ids = pa.concat_arrays([batch.column("id") for batch in passages.scan(())]).to_pylist()
     some = [ids[number::97][:100] for number in range(len(texts))]
     operations: dict[str, Callable[[int], object]] = {
-        "Match": lambda n: passages.search([Match(texts[n], DEPTH, FIELDS)]),
+        "TextQuery": lambda n: passages.search([TextQuery(texts[n], DEPTH, FIELDS)]),
         "Match, 10 requests": lambda n: passages.search(
-            [Match(text, DEPTH, FIELDS) for text in (*texts[n:], *texts[:n])[:10]]
+            [TextQuery(text, DEPTH, FIELDS) for text in (*texts[n:], *texts[:n])[:10]]
         ),
-        "Nearest": lambda n: vectors.search([Nearest(encoded[n], DEPTH, FIELDS)]),
-        "Nearest within 100 ids": lambda n: vectors.search([Nearest(encoded[n], DEPTH, FIELDS, Ids(tuple(some[n])))]),
+        "VectorQuery": lambda n: vectors.search([VectorQuery(encoded[n], DEPTH, FIELDS)]),
+        "Nearest within 100 ids": lambda n: vectors.search(
+            [VectorQuery(encoded[n], DEPTH, FIELDS, Ids(tuple(some[n])))]
+        ),
         "get of 100 records": lambda n: passages.get(some[n], FIELDS),
     }
     _print_operations(operations, len(texts))
@@ -205,7 +207,7 @@ def _lookups(space: Workspace, count: int) -> None:
     triples: Collection = space.open_part(Triples())
     keys = next(batch.column("entity_keys") for batch in triples.scan(("entity_keys",))).to_pylist()
     of_entities = {
-        "Where on entities": lambda n: triples.search([Where(Terms("entity_keys", tuple(keys[n])), 100)]),
+        "Where on entities": lambda n: triples.search([FilterQuery(Terms("entity_keys", tuple(keys[n])), 100)]),
     }
     _print_operations(of_entities, count)
 

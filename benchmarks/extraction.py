@@ -109,7 +109,7 @@ def _contains(longer: tuple[str, ...], shorter: tuple[str, ...]) -> bool:
 def recall(dataset: Dataset, sets: dict[str, Held]) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("all-MiniLM-L6-v2").symlink_to(MODEL)
-        workspace = Workspace.open("index", encoder="sentence-transformers:all-MiniLM-L6-v2", cutting=None)
+        workspace = Workspace.open("index", encoder="sentence-transformers:all-MiniLM-L6-v2", chunking=None)
         workspace.add(dataset.corpus.documents)
         scheme = registry.scheme("hybrid")
         workspace.sync([scheme])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.peers import K, peers, times
 from benchmarks.synthetic import RandomVectors, documents, questions
-from ragindex.interfaces import Match, Nearest
+from ragindex.interfaces import TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
@@ -33,7 +33,7 @@ def main(data: str | None) -> None:
 def measure(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> None:
     encoder = RandomVectors()
     schemes = {name: registry.scheme(name) for name in ("bm25", "dense", "hybrid", "composed")}
-    workspace = Workspace.open(folder / "workspace", encoder=encoder, cutting=None)
+    workspace = Workspace.open(folder / "workspace", encoder=encoder, chunking=None)
     workspace.add(corpus)
     workspace.sync(schemes.values())
     retrievers = {name: scheme.open(workspace) for name, scheme in schemes.items()}
@@ -42,10 +42,10 @@ def measure(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> N
     encode = workspace.encoder.encode_queries
     rows: dict[str, tuple[float, float]] = {}
     rows["bm25"] = times(lambda n: retrievers["bm25"].retrieve(queries[n], K), len(asked))
-    rows["Collection.search, Match"] = times(lambda n: text.search([Match(asked[n], K, FIELDS)]), len(asked))
+    rows["Collection.search, TextQuery"] = times(lambda n: text.search([TextQuery(asked[n], K, FIELDS)]), len(asked))
     rows["dense, encoder included"] = times(lambda n: retrievers["dense"].retrieve(queries[n], K), len(asked))
     rows["encoder and Collection.search, Nearest"] = times(
-        lambda n: near.search([Nearest(encode([asked[n]])[0], K, FIELDS)]), len(asked)
+        lambda n: near.search([VectorQuery(encode([asked[n]])[0], K, FIELDS)]), len(asked)
     )
     for name in ("hybrid", "composed"):
         rows[name] = times(lambda n, name=name: retrievers[name].retrieve(queries[n], K), len(asked))  # type: ignore[misc]

@@ -190,7 +190,7 @@ def speed(data: Path, triples: Path, folder: Path) -> None:
     dataset = datasets.load(data)
     asked = [query.text for query in dataset.queries]
     with beside_the_model(folder):
-        workspace = Workspace.open("index", encoder=ENCODER, cutting=None)
+        workspace = Workspace.open("index", encoder=ENCODER, chunking=None)
         workspace.replace(dataset.corpus)
         workspace.import_part("extractions", triples)
         for scoring in ("composed", "refined"):
@@ -227,7 +227,7 @@ def one_size(size: int, folder: Path) -> dict[str, float]:
     """The figures of one world; run in a process of its own."""
     triples = openie(size, folder / "triples.json")
     store = LanceDB(memory_gib=8)
-    workspace = Workspace.open(folder / "index", encoder=RandomVectors(), cutting=None, store=store)
+    workspace = Workspace.open(folder / "index", encoder=RandomVectors(), chunking=None, store=store)
     workspace.add(worlds.documents(size))
     workspace.import_part("extractions", folder / "triples.json")
     written = "gear.naive(scoring=composed, graph=triple_graph(memory_gib=4))"

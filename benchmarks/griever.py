@@ -33,7 +33,7 @@ from benchmarks import alone
 from benchmarks.gear import ENCODER, beside_the_model, openie
 from ragindex.accounting.timing import recording
 from ragindex.filters import Terms
-from ragindex.interfaces import Where
+from ragindex.interfaces import FilterQuery
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Hit, Query
@@ -257,7 +257,7 @@ def _counted(opened: GrieverRetriever, query: Query, of: Gold, k: int) -> list[i
 
 
 def _entities(opened: GrieverRetriever, doc: str) -> set[str]:
-    [found] = opened.index.passages.search([Where(Terms("doc_ids", (doc,)), 100, ("subjects", "objects"))])
+    [found] = opened.index.passages.search([FilterQuery(Terms("doc_ids", (doc,)), 100, ("subjects", "objects"))])
     return {key for row in found.records.to_pylist() for side in ("subjects", "objects") for key in row[side]}
 
 
@@ -267,7 +267,7 @@ def _entities(opened: GrieverRetriever, doc: str) -> set[str]:
 def asking(data: Path, triples: Path | None) -> Asking:
     """The data set and a workspace with its documents."""
     dataset = datasets.load(data)
-    workspace = Workspace.open("index", encoder=ENCODER, cutting=None)
+    workspace = Workspace.open("index", encoder=ENCODER, chunking=None)
     workspace.replace(dataset.corpus)
     if triples is not None:
         workspace.import_part("extractions", triples)
@@ -314,7 +314,7 @@ def one_size(size: int, folder: Path) -> Iterator[dict[str, object]]:
     methods = ("griever", "griever.paths")
     for memory in (8, 0):
         start = time.perf_counter()
-        workspace = Workspace.open(folder / "index", encoder="lsa:384", cutting=None, store=LanceDB(memory_gib=memory))
+        workspace = Workspace.open(folder / "index", encoder="lsa:384", chunking=None, store=LanceDB(memory_gib=memory))
         if memory:
             workspace.add(worlds.documents(size))
             workspace.import_part("extractions", folder / "triples.json")

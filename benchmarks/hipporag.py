@@ -114,7 +114,7 @@ def quality(data: str, triples: str) -> None:
     assert dataset.gold is not None
     golds = [(query.id, dataset.gold[query.id]) for query in dataset.queries]
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace.open(folder, encoder=f"sentence-transformers:{MODEL}", cutting=None)
+        workspace = Workspace.open(folder, encoder=f"sentence-transformers:{MODEL}", chunking=None)
         workspace.import_part("extractions", Path(triples))
         workspace.add(dataset.corpus.documents)
         for written in METHODS:
@@ -155,7 +155,7 @@ def curve(size: int) -> None:
     documents = list(worlds.documents(size))
     queries = [Query(str(number), one.text) for number, one in enumerate(worlds.questions(size, per_kind=10))]
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace.open(folder, encoder="lsa:128", cutting=None)
+        workspace = Workspace.open(folder, encoder="lsa:128", chunking=None)
         workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
         workspace.add(documents)
         for written in ON_WORLDS:
@@ -205,7 +205,7 @@ def memory(size: int) -> None:
 def prepare(size: int, folder: str) -> None:
     """A workspace with all that the graphs are made from."""
     documents = list(worlds.documents(size))
-    workspace = Workspace.open(folder, encoder="lsa:384", cutting=None)
+    workspace = Workspace.open(folder, encoder="lsa:384", chunking=None)
     workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
     workspace.add(documents)
     workspace.sync([Triples(), Vectors(of=Passages())])

@@ -23,8 +23,8 @@ from pydantic import BaseModel
 from ragindex.accounting import ledger
 from ragindex.llm.cache import Cache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
-from ragindex.llm.tasks import Language, Task
+from ragindex.llm.settings import LLMSettings
+from ragindex.llm.tasks import LLM, Task
 
 MESSAGE = {"role": "assistant", "content": '{"triples": [["a", "is", "b"], ["b", "is", "c"]]}'}
 BODY = json.dumps(
@@ -52,7 +52,7 @@ def main(calls: int, connections: int, seconds: float) -> None:
         plugin = OpenAICompatibleChat(
             model="any", base_url=f"http://127.0.0.1:{here.recv()}/v1", concurrency=connections
         )
-        language = plugin.open(Setting(cache=Cache(Path(folder) / "calls.sqlite")))
+        language = plugin.open(LLMSettings(cache=Cache(Path(folder) / "calls.sqlite")))
         timed(language, task, range(-connections, 0))  # every connection is open
         paid = timed(language, task, range(calls))
         replayed = timed(language, task, range(calls))
@@ -63,7 +63,7 @@ def main(calls: int, connections: int, seconds: float) -> None:
     print(f"  replayed  {calls / replayed:8.0f} answers a second")
 
 
-def timed(language: Language, task: Task[Triples], numbers: Sequence[int]) -> float:
+def timed(language: LLM, task: Task[Triples], numbers: Sequence[int]) -> float:
     start = time.perf_counter()
     with ledger.recording() as tally:
         language.map(task, [{"passage": f"{number} {PASSAGE}"} for number in numbers])

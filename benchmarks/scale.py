@@ -31,7 +31,7 @@ METHODS = ("bm25", "dense", "hybrid", "composed")
 def one(method: str, size: int, folder: Path) -> dict[str, float]:
     """The figures of one method, from an empty folder; run in a process of its own."""
     scheme = registry.scheme(method)
-    workspace = Workspace.open(folder, encoder=RandomVectors(), cutting=None)
+    workspace = Workspace.open(folder, encoder=RandomVectors(), chunking=None)
     start = time.perf_counter()
     workspace.add(worlds.documents(size))
     added = time.perf_counter()

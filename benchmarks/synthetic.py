@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ragindex.interfaces import Floats
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Plugin
 from ragindex.types import Document
 
@@ -45,7 +45,7 @@ class RandomVectors(Plugin):
     argument: ClassVar[str] = "size"
     size: int = 384
 
-    def open(self, setting: Setting | None = None) -> "RandomEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "RandomEncoder":
         return RandomEncoder(self.size)
 
 

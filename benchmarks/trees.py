@@ -30,7 +30,7 @@ from rich.table import Table
 from benchmarks import alone
 from benchmarks.gear import ENCODER, KS, beside_the_model
 from ragindex.interfaces import Floats
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.plugins import registry
@@ -122,7 +122,7 @@ def changed(data: Path, folder: Path, share: float = 0.01, seed: int = 0) -> Non
     later = [documents[number] for number in late]
     first = [document for number, document in enumerate(documents) if number not in set(late.tolist())]
     with beside_the_model(folder):
-        workspace = Workspace.open("changing", encoder=ENCODER, cutting=None)
+        workspace = Workspace.open("changing", encoder=ENCODER, chunking=None)
         workspace.replace(first)
         workspace.sync([TreePool()])
         before = _asked_of(workspace)
@@ -160,7 +160,7 @@ class Gathered(Plugin):
     argument: ClassVar[str] = "topics"
     topics: int = 1_000
 
-    def open(self, setting: Setting | None = None) -> "GatheredVectors":
+    def open(self, setting: LLMSettings | None = None) -> "GatheredVectors":
         return GatheredVectors(self.topics)
 
 
@@ -189,7 +189,7 @@ class GatheredVectors:
 
 def one_size(size: int, folder: Path) -> dict[str, float]:
     """The figures of one world; run in a process of its own."""
-    workspace = Workspace.open(folder / "index", encoder=Gathered(topics=max(4, size // 12)), cutting=None)
+    workspace = Workspace.open(folder / "index", encoder=Gathered(topics=max(4, size // 12)), chunking=None)
     workspace.add(worlds.documents(size))
     workspace.sync([registry.part("passages")])
     start = time.perf_counter()

@@ -12,15 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ragindex.corpus import Corpus, Cutting, read
+    from ragindex.corpus import Chunking, Corpus, read
     from ragindex.errors import RagindexError
     from ragindex.types import Document, Hit, Query, Retrieval
     from ragindex.workspace.workspace import Workspace
 
-__all__ = ["Corpus", "Cutting", "Document", "Hit", "Query", "RagindexError", "Retrieval", "Workspace", "read"]
+__all__ = ["Chunking", "Corpus", "Document", "Hit", "Query", "RagindexError", "Retrieval", "Workspace", "read"]
 
 _FROM = {
-    **dict.fromkeys(("Corpus", "Cutting", "read"), "ragindex.corpus"),
+    **dict.fromkeys(("Corpus", "Chunking", "read"), "ragindex.corpus"),
     **dict.fromkeys(("Document", "Hit", "Query", "Retrieval"), "ragindex.types"),
     **{"RagindexError": "ragindex.errors", "Workspace": "ragindex.workspace.workspace"},
 }

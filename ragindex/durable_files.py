@@ -31,7 +31,7 @@ class MendedWarning(UserWarning):
 
 def advice(workspace: Path | str) -> str:
     """The command that looks at everything that a workspace keeps, and makes again what can be made again."""
-    return f"Run: ragindex repair --workspace {shlex.quote(str(workspace))}"
+    return f"Run: ragindex repair --index {shlex.quote(str(workspace))}"
 
 
 # ---------------------------------------------------------------- bringing files to the disk

@@ -116,7 +116,7 @@ class RequestError(ServiceError):
     """One request got no usable answer, however often it was sent; others may be answered."""
 
 
-class LanguageError(RequestError):
+class LLMError(RequestError):
     """A language model gave no usable answer to one input; others may still be answered.
 
     `kind` is refusal, empty, truncated, malformed, rejected (the endpoint took offence at the input) or unreachable.

@@ -18,12 +18,12 @@ from pydantic import Field
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import ServiceError, UsageError
-from ragindex.interfaces import IndexingScheme, LanguagePlugin, Part
+from ragindex.interfaces import IndexingScheme, LLMPlugin, Part
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.prices import Prices
-from ragindex.llm.settings import Setting
-from ragindex.llm.tasks import Language, Output, Task, render
+from ragindex.llm.settings import LLMSettings
+from ragindex.llm.tasks import LLM, Output, Task, render
 from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query
 from ragindex.workspace.part_keys import in_order
@@ -56,8 +56,8 @@ class _Counts:
 def estimate(
     corpus: Corpus,
     schemes: Sequence[IndexingScheme],
-    llm: LanguagePlugin,
-    setting: Setting,
+    llm: LLMPlugin,
+    setting: LLMSettings,
     *,
     sample: int = 0,
     seed: int = 0,
@@ -70,9 +70,9 @@ def estimate(
     """
     name, parts = _named(llm), _asking(schemes)
     counting = Counting(model=name)
-    whole = _asked(corpus.documents, corpus, parts, counting, Setting(), language)
+    whole = _asked(corpus.documents, corpus, parts, counting, LLMSettings(), language)
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
-    by_rules = _asked(chosen, corpus, parts, counting, Setting(), language) if chosen else {}
+    by_rules = _asked(chosen, corpus, parts, counting, LLMSettings(), language) if chosen else {}
     in_earnest = _asked(chosen, corpus, parts, llm, setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
@@ -88,8 +88,8 @@ def estimate(
 def estimate_reading(
     corpus: Corpus,
     schemes: Mapping[str, IndexingScheme],
-    llm: LanguagePlugin,
-    setting: Setting,
+    llm: LLMPlugin,
+    setting: LLMSettings,
     queries: Sequence[Query],
     *,
     reader_tokens: int = answer_question.DEFAULT_TOKENS,
@@ -110,7 +110,9 @@ def estimate_reading(
     found: list[Estimate] = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        Workspace.open(Path(folder), llm=Counting(model=name), language=language, cutting=corpus.cutting) as workspace,
+        Workspace.open(
+            Path(folder), llm=Counting(model=name), language=language, chunking=corpus.chunking
+        ) as workspace,
     ):
         workspace.add(corpus.documents)
         workspace.sync(schemes.values())
@@ -135,13 +137,13 @@ def estimate_reading(
     return found
 
 
-def _answered(llm: Language, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
+def _answered(llm: LLM, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
     with ledger.recording() as tally:
         llm.map(answer_question.ANSWER, asked)
     return dict(_by_task(tally))
 
 
-def _named(llm: LanguagePlugin) -> str:
+def _named(llm: LLMPlugin) -> str:
     name = getattr(llm, "model", None)
     if not isinstance(name, str):
         raise UsageError("An estimate needs a language model, as --llm openai:MODEL. Rules cost nothing.")
@@ -159,14 +161,14 @@ def _asked(
     corpus: Corpus,
     parts: Sequence[Part[Any]],
     llm: Any,
-    setting: Setting,
+    setting: LLMSettings,
     language: str | None,
 ) -> dict[str, _Counts]:
     """What every task was asked while the parts were built in a folder of their own."""
     with (
         tempfile.TemporaryDirectory() as folder,
         ledger.recording() as tally,
-        Workspace.open(Path(folder), llm=llm, language=language, cutting=corpus.cutting, asking=setting) as workspace,
+        Workspace.open(Path(folder), llm=llm, language=language, chunking=corpus.chunking, asking=setting) as workspace,
     ):
         workspace.add(documents)
         if parts:
@@ -203,7 +205,7 @@ class Counting(Plugin):
     version: ClassVar[int] = 1
     model: str = Field(description="Model whose tokenizer counts the tokens.")
 
-    def open(self, setting: Setting | None = None) -> "CountingRules":
+    def open(self, setting: LLMSettings | None = None) -> "CountingRules":
         """Asks nobody."""
         return CountingRules(self.model)
 

@@ -20,8 +20,8 @@ from ragindex.types import Query, Retrieval
 if TYPE_CHECKING:
     from ragindex.llm.cache import CallCache
     from ragindex.llm.prices import Prices
-    from ragindex.llm.settings import Setting
-    from ragindex.llm.tasks import Language, Task
+    from ragindex.llm.settings import LLMSettings
+    from ragindex.llm.tasks import LLM, Task
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 RecordBatch: TypeAlias = pa.RecordBatch
@@ -59,7 +59,7 @@ class OpenIndex(Protocol):
         ...
 
     @property
-    def llm(self) -> "Language":
+    def llm(self) -> "LLM":
         """The language model, or the rules; its calls are cached."""
         ...
 
@@ -69,7 +69,7 @@ class OpenIndex(Protocol):
         ...
 
     @property
-    def setting(self) -> "Setting":
+    def setting(self) -> "LLMSettings":
         """Prices, budget, seed and clock of whatever asks a remote service."""
         ...
 
@@ -134,7 +134,7 @@ class Site(Protocol):
         ...
 
     @property
-    def llm(self) -> "Language":
+    def llm(self) -> "LLM":
         """The workspace's language model, or the rules; it is asked through tasks."""
         ...
 
@@ -197,7 +197,7 @@ class Part(Protocol[Opened_co]):
 
 
 @runtime_checkable
-class AskingPart(Protocol):
+class PartWithTasks(Protocol):
     """What a part has besides when it asks a language model (`uses` names "model" and "prompts")."""
 
     def tasks(self) -> "tuple[Task[Any], ...]":
@@ -206,7 +206,7 @@ class AskingPart(Protocol):
 
 
 @runtime_checkable
-class ImportingPart(Protocol):
+class PartWithImport(Protocol):
     """What a part has besides when its content can come from a file (`uses` names "import")."""
 
     def check_import(self, file: Path) -> None:
@@ -215,7 +215,7 @@ class ImportingPart(Protocol):
 
 
 @runtime_checkable
-class SharingPart(Protocol):
+class PartWithSharedRecords(Protocol):
     """What a part has besides when its records can belong to several passages (merged triples, clusters)."""
 
     @property
@@ -249,7 +249,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class VectorQuery:
     """The `k` records whose vectors have the highest cosine with `vector`; a zero vector finds and is found by none."""
 
     vector: Floats
@@ -259,7 +259,7 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class TextQuery:
     """The `k` records with the highest BM25 score for `text`; records that share no token with it are not found."""
 
     text: str
@@ -269,7 +269,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class FilterQuery:
     """The first `k` records by id that pass `where`; their score is 0."""
 
     where: Filter | None
@@ -277,11 +277,11 @@ class Where:
     fields: tuple[str, ...] = ()
 
 
-Request: TypeAlias = Nearest | Match | Where
+SearchRequest: TypeAlias = VectorQuery | TextQuery | FilterQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The answer to one request: ids best first (equal scores by id), their scores, and the fields asked for."""
 
     ids: list[str]
@@ -290,7 +290,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class InMemoryVectors:
     """Vectors held in memory, (n, dimensions) in float32 or float16: row i is that of the record `ids[i]`."""
 
     ids: pa.Array
@@ -335,11 +335,11 @@ class Collection(Protocol):
         """All records that pass `where`, with `id` and `fields`, in bounded batches, in no stated order."""
         ...
 
-    def search(self, requests: Sequence[Request]) -> list[Found]:
+    def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Many requests in one round trip, answered in order."""
         ...
 
-    def resident(self) -> Resident | None:
+    def resident(self) -> InMemoryVectors | None:
         """All vectors, where the engine holds them in memory; None where it does not. Never to be written to."""
         ...
 
@@ -357,12 +357,14 @@ class Collection(Protocol):
 
 
 @runtime_checkable
-class JoiningCollection(Protocol):
+class MultiSearchCollection(Protocol):
     """What a collection has besides where its engine searches several in one round trip
     (ragindex.stores.multi_search).
     """
 
-    def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
+    def search_with(
+        self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
+    ) -> list[list[SearchResult]] | None:
         """As `Collection.search`, for each of `asked` in order; None where one of them is not of this engine."""
         ...
 
@@ -381,7 +383,7 @@ class SearchingRetriever(Retriever, Protocol):
         """The search's name in a trace."""
         ...
 
-    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
         """What `retrieve` asks, one request a question; the questions were checked."""
         ...
 
@@ -471,7 +473,7 @@ class QueryEncoder(Encoder, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenVectors:
+class TokenEmbeddings:
     """Token-level vectors of one text: `spans[i]` are the characters that row i of `vectors` stands for.
 
     Which spans may be given is in `ragindex.encoders.token_spans`, which holds every encoder to it.
@@ -485,17 +487,17 @@ class TokenVectors:
 class TokenEncoder(Protocol):
     """An encoder that also gives one vector a token. Optional: late interaction and entity matching need it."""
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """Token vectors of each text, in the space of the text vectors."""
         ...
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         """What `encode_queries` gives, and the token vectors of the same pass."""
         ...
 
 
 @runtime_checkable
-class PayingEncoder(Protocol):
+class PaidEncoder(Protocol):
     """An encoder whose requests cost money (remote services).
 
     It books each on the ledger when it is answered (ragindex.accounting.ledger), and sets money aside for it before it
@@ -534,7 +536,7 @@ class EncoderPlugin(Protocol):
 
     argument: ClassVar[str]
 
-    def open(self, setting: "Setting | None" = None) -> Encoder:
+    def open(self, setting: "LLMSettings | None" = None) -> Encoder:
         """The working encoder; raises MissingExtraError with the install line where a package is missing.
 
         `setting` holds prices and the budget, for encoders that pay.
@@ -561,9 +563,9 @@ class FittedEncoderPlugin(Protocol):
 
 
 @runtime_checkable
-class LanguagePlugin(Protocol):
+class LLMPlugin(Protocol):
     """A language model's parameters: a frozen pydantic model."""
 
-    def open(self, setting: "Setting | None" = None) -> "Language":
+    def open(self, setting: "LLMSettings | None" = None) -> "LLM":
         """Something that does tasks (ragindex.llm.tasks); asks nothing yet."""
         ...

@@ -89,7 +89,7 @@ def build(
     store: registry.Written = "lancedb",
 ) -> Workspace:
     """A workspace with the documents, whole, and the scheme's parts made."""
-    workspace = Workspace.open(folder, encoder=encoder, store=store, cutting=None)
+    workspace = Workspace.open(folder, encoder=encoder, store=store, chunking=None)
     workspace.add(documents)
     workspace.sync([scheme])
     return workspace

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ragindex.interfaces import Collection, Match, OpenIndex, Part, Request, Retriever
+from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, SearchRequest, TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, label
@@ -41,6 +41,6 @@ class BM25Retriever:
         """All questions in one call of the store."""
         return searched(self, queries, k, self.source)
 
-    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
         """The questions' texts."""
-        return [Match(query.text, k, fields, query.filter) for query in queries]
+        return [TextQuery(query.text, k, fields, query.filter) for query in queries]

@@ -14,7 +14,16 @@ from pydantic import Field, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids
-from ragindex.interfaces import Collection, Floats, Found, IndexingScheme, OpenIndex, Part, Retriever, Where
+from ragindex.interfaces import (
+    Collection,
+    FilterQuery,
+    Floats,
+    IndexingScheme,
+    OpenIndex,
+    Part,
+    Retriever,
+    SearchResult,
+)
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.quantized_tokens import Scores
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
@@ -106,13 +115,13 @@ class OverAll:
     def _passing(self, where: Filter) -> list[str]:
         return sorted(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist())
 
-    def _found(self, ranked: Sequence[Ranking]) -> list[Found]:
+    def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
         """The records, in one call of the store."""
-        wanted = [Where(Ids(tuple(ids)), max(1, len(ids)), FIELDS) for ids, _ in ranked]
+        wanted = [FilterQuery(Ids(tuple(ids)), max(1, len(ids)), FIELDS) for ids, _ in ranked]
         found = []
         for (ids, scores), one in zip(ranked, self.collection.search(wanted), strict=True):
             place = {id: row for row, id in enumerate(one.ids)}
-            found.append(Found(ids, scores, one.records.take(pa.array([place[id] for id in ids], pa.int64()))))
+            found.append(SearchResult(ids, scores, one.records.take(pa.array([place[id] for id in ids], pa.int64()))))
         return found
 
 

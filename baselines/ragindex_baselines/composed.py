@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.filters import Ids
-from ragindex.interfaces import Collection, Encoder, Found, Match, Nearest, OpenIndex, Part, Retriever
+from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, SearchResult, TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
 from ragindex.plugins.base import Plugin
@@ -67,12 +67,12 @@ class ComposedRetriever:
         depth = self.settings.candidate_factor * k
         encoded = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
-        candidates = self.text.search([Match(query.text, depth, (), query.filter) for query in queries])
+        candidates = self.text.search([TextQuery(query.text, depth, (), query.filter) for query in queries])
         between = time.perf_counter()
         wanted = k if self.settings.composed_score == "cosine" else depth
         found = self.vectors.search(
             [
-                Nearest(vector, wanted, FIELDS, Ids(tuple(matched.ids)))
+                VectorQuery(vector, wanted, FIELDS, Ids(tuple(matched.ids)))
                 for vector, matched in zip(encoded, candidates, strict=True)
             ]
         )
@@ -83,14 +83,16 @@ class ComposedRetriever:
             for query, matched, near in zip(queries, candidates, found, strict=True)
         ]
 
-    def _retrieval(self, query: Query, matched: Found, near: Found, k: int, times: tuple[float, float]) -> Retrieval:
+    def _retrieval(
+        self, query: Query, matched: SearchResult, near: SearchResult, k: int, times: tuple[float, float]
+    ) -> Retrieval:
         ranked = near if self.settings.composed_score == "cosine" else _ranked(self.settings, matched, near, k)
         first = Step(1, "text", query.text, tuple(matched.ids), ms=times[0])
         second = Step(1, "vectors", query.text, tuple(near.ids), ms=times[1])
         return Retrieval(hits(ranked, self.source), (first, second))
 
 
-def _ranked(settings: Composed, matched: Found, near: Found, k: int) -> Found:
+def _ranked(settings: Composed, matched: SearchResult, near: SearchResult, k: int) -> SearchResult:
     """The candidates with a vector score, in the order of the combined score."""
     if settings.composed_score == "rrf":
         scores = dict(reciprocal_rank_fusion([matched.ids, near.ids], settings.rrf_k))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ragindex.interfaces import Collection, Encoder, Nearest, OpenIndex, Part, Request, Retriever
+from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, SearchRequest, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
 from ragindex.plugins.base import Plugin
@@ -43,7 +43,7 @@ class DenseRetriever:
         """All questions in one batch of the encoder and one call of the store."""
         return searched(self, queries, k, self.source)
 
-    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[Request]:
+    def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
         """The questions' vectors."""
         vectors = self.encoder.encode_queries([query.text for query in queries])
-        return [Nearest(vector, k, fields, query.filter) for vector, query in zip(vectors, queries, strict=True)]
+        return [VectorQuery(vector, k, fields, query.filter) for vector, query in zip(vectors, queries, strict=True)]

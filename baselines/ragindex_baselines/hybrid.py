@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ragindex.filters import Ids
-from ragindex.interfaces import Found, IndexingScheme, OpenIndex, Part, Retriever, SearchingRetriever, Where
+from ragindex.interfaces import (
+    FilterQuery,
+    IndexingScheme,
+    OpenIndex,
+    Part,
+    Retriever,
+    SearchingRetriever,
+    SearchResult,
+)
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, SchemeField, label
@@ -88,14 +96,14 @@ class HybridRetriever:
         return answers
 
     def _read(
-        self, bases: Sequence[SearchingRetriever], found: Sequence[Sequence[Found]], wanted: Set[str]
+        self, bases: Sequence[SearchingRetriever], found: Sequence[Sequence[SearchResult]], wanted: Set[str]
     ) -> dict[str, Hit]:
         """The hits of these ids, each from the collection of the first base that found it."""
         place = {id: n for each in found for n in reversed(range(len(bases))) for id in each[n].ids if id in wanted}
         asked = []
         for n, base in enumerate(bases):
             ids = tuple(sorted(id for id, first in place.items() if first == n))
-            asked.append((base.collection, [Where(Ids(ids), len(ids), FIELDS)] if ids else []))
+            asked.append((base.collection, [FilterQuery(Ids(ids), len(ids), FIELDS)] if ids else []))
         return {hit.id: hit for answers in together(asked) for one in answers for hit in hits(one, self.source)}
 
     def _fuse(self, found: Sequence[Retrieval], k: int) -> Retrieval:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
 from ragindex.llm import answer_question, rules
 from ragindex.llm.rules.chains import facts_of, next_fact
-from ragindex.llm.tasks import Language, Task
+from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import SchemeField, label
@@ -124,7 +124,7 @@ class IRCoT(Plugin):
 class Thinker:
     """Who thinks, and how much of what was found it is shown; tokens are those of `model`."""
 
-    llm: Language
+    llm: LLM
     shown: int
     shown_tokens: int
     model: str

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
 from ragindex.llm import answer_question
 from ragindex.llm.rules.chains import Fact, facts_of, new_name, next_fact
-from ragindex.llm.tasks import Language, Task
+from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import SchemeField, label
@@ -127,7 +127,7 @@ class SelfAskRetriever:
     """See SelfAsk. Tokens are those of `model`."""
 
     base: Retriever
-    llm: Language
+    llm: LLM
     settings: SelfAsk
     model: str
     language: str

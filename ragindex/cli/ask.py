@@ -27,7 +27,7 @@ from ragindex.llm import answer_question
 from ragindex.llm.answer_question import Answered, Context
 from ragindex.llm.budget import limited
 from ragindex.llm.offline import called
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
@@ -54,12 +54,12 @@ def ask(
 ) -> None:
     """Answer a question in a few words, and name the passages that the answer rests on; or say that none holds it.
 
-    Example: ragindex ask "Who wrote the report?" --workspace my-index --method hybrid
+    Example: ragindex ask "Who wrote the report?" --index my-index --method hybrid
     """
     if not question.strip():
         raise UsageError("The question is empty. Ask something.")
     scheme, asked_seed = registry.scheme(method), seed_of(existing(workspace), seed)
-    asking = Setting(budget=limited(budget))
+    asking = LLMSettings(budget=limited(budget))
     with (
         Workspace.open(
             workspace,

@@ -32,7 +32,7 @@ def cache(
 
     Whoever imports the answers of a study replays it without a key and for nothing.
 
-    Example: ragindex cache --workspace my-index --export answers.jsonl
+    Example: ragindex cache --index my-index --export answers.jsonl
     """
     if (older_than is not None or task is not None) and not remove:
         raise UsageError("--older-than and --task say what --prune forgets. Add --prune.")

@@ -54,7 +54,7 @@ JsonOption = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE|-", callback=json_destination, help="Write the result as JSON; - is stdout."),
 ]
-WorkspaceOption = Annotated[Path, typer.Option("--workspace", metavar="DIR", help="The workspace's folder.")]
+WorkspaceOption = Annotated[Path, typer.Option("--index", metavar="DIR", help="The workspace's folder.")]
 EncoderOption = Annotated[
     str | None,
     typer.Option("--encoder", metavar="E", help="lsa, sentence-transformers:NAME_OR_PATH or openai:NAME."),
@@ -154,7 +154,7 @@ def filters_of(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
 def existing(folder: Path) -> Path:
     """`folder`, where a workspace is in it: looking into one must not make one. Raises WorkspaceError."""
     if manifest.read(folder) is None:
-        raise WorkspaceError(f"There is no workspace in {folder}. Run: ragindex index DATA --workspace {folder}")
+        raise WorkspaceError(f"There is no workspace in {folder}. Run: ragindex index DATA --index {folder}")
     return folder
 
 

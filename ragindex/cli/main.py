@@ -41,7 +41,7 @@ from ragindex.corpus import Corpus, read
 from ragindex.errors import RagindexError, UsageError
 from ragindex.interfaces import IndexingScheme
 from ragindex.llm.budget import limited
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.stores.metered import MeteredCollection
@@ -116,21 +116,21 @@ def index(
     What is gone from DATA is removed; documents from elsewhere stay. Without DATA, build over the documents that are
     there. A run that was stopped goes on where it was.
 
-    Example: ragindex index my-documents/ --workspace my-index --methods bm25,hybrid
+    Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if triples is not None:
         imported_files.require_reader(schemes)
     corpus = None if data is None else _read(data, workspace, format, skip_bad)
     folder = workspace if corpus is not None else existing(workspace)
-    asking = Setting(budget=limited(budget))
+    asking = LLMSettings(budget=limited(budget))
     with Workspace.open(
         folder,
         encoder=encoder,
         llm=llm,
         store=store,
         language=language,
-        cutting="default" if corpus is None else sources.cutting(manifest.read(folder), corpus),
+        chunking="default" if corpus is None else sources.chunking(manifest.read(folder), corpus),
         seed=seed_of(folder, seed),
         asking=asking,
         keep_calls=not no_cache,
@@ -153,7 +153,7 @@ def index(
         "spent": spending.as_json(paid),
     }
     rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in figures.items()]
-    flags = f"--workspace {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"  # type: ignore[arg-type]
+    flags = f"--index {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"  # type: ignore[arg-type]
 
     def show() -> None:
         out().print(f"{counts.documents} documents, {counts.passages} passages in {plain(str(workspace))}")
@@ -188,13 +188,13 @@ def search(
 ) -> None:
     """Ask one method one question.
 
-    Example: ragindex search "Who wrote the report?" --workspace my-index --method hybrid -k 3
+    Example: ragindex search "Who wrote the report?" --index my-index --method hybrid -k 3
     """
     wanted = filters_of(filter or [])
     scheme = registry.scheme(method)
     if not question.strip():
         raise UsageError("The question is empty. Ask something.")
-    chosen, asking = seed_of(workspace, seed), Setting(budget=limited(budget))
+    chosen, asking = seed_of(workspace, seed), LLMSettings(budget=limited(budget))
     with (
         Workspace.open(
             existing(workspace), encoder=encoder, llm=llm, store=store, seed=chosen, asking=asking
@@ -232,20 +232,20 @@ def add(
 
     The ids of files are relative to the folder that the workspace remembers; another folder needs a name.
 
-    Example: ragindex add new-documents/ --as new --workspace my-index
+    Example: ragindex add new-documents/ --as new --index my-index
     """
     corpora = [_read(one, workspace, format, skip_bad) for one in data]
-    cutting = sources.cutting(manifest.read(workspace), corpora[0], kept=True)
-    seed, asking = seed_of(workspace, None), Setting(budget=limited(budget))
+    chunking = sources.chunking(manifest.read(workspace), corpora[0], kept=True)
+    seed, asking = seed_of(workspace, None), LLMSettings(budget=limited(budget))
     with (
-        Workspace.open(workspace, encoder=encoder, store=store, cutting=cutting, seed=seed, asking=asking) as opened,
+        Workspace.open(workspace, encoder=encoder, store=store, chunking=chunking, seed=seed, asking=asking) as opened,
         ledger.recording() as paid,
     ):
         changed = opened.add(corpora, source=named)
         opened.sync()
         built = bool(opened.manifest.parts)
     if not built:
-        note(f"Nothing is built over them yet. Run: ragindex index --workspace {_quoted(workspace)} --methods hybrid")
+        note(f"Nothing is built over them yet. Run: ragindex index --index {_quoted(workspace)} --methods hybrid")
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
 
     def show() -> None:
@@ -269,11 +269,11 @@ def remove(
 ) -> None:
     """Remove documents from a workspace and from everything that was built over them.
 
-    Example: ragindex remove notes/old.md --workspace my-index
+    Example: ragindex remove notes/old.md --index my-index
     """
     if bool(ids) == bool(source):
         raise BadParameter("Missing argument 'IDS...' or --source NAME: one of them.")
-    seed, asking = seed_of(workspace, None), Setting(budget=limited(budget))
+    seed, asking = seed_of(workspace, None), LLMSettings(budget=limited(budget))
     with (
         Workspace.open(existing(workspace), encoder=encoder, store=store, seed=seed, asking=asking) as opened,
         ledger.recording() as paid,

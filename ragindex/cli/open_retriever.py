@@ -16,7 +16,7 @@ def opened(workspace: Workspace, scheme: IndexingScheme, given: Mapping[str, obj
     except MissingPartError as error:
         method, folder = registry.label(scheme), workspace.folder  # type: ignore[arg-type]  # a pydantic model
         flags = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
-        command = f"--workspace {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
+        command = f"--index {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
         encoder = given.get("--encoder")
         which = f" with {encoder}" if encoder else ""
         message = f"The workspace {folder} has not been built for {method}{which}. Run: ragindex index {command}"

@@ -64,7 +64,7 @@ def parts(
 ) -> None:
     """List the parts of a workspace, with records, bytes and seconds, and its sources; or look into one part.
 
-    Example: ragindex parts same_as --workspace my-index --audit --sample 20
+    Example: ragindex parts same_as --index my-index --audit --sample 20
     """
     view = _view(name, {"audit": audit, "show": show})
     if view is None and (limit, sample, seed) != (None, None, None):
@@ -134,7 +134,7 @@ def _sizes(taken: Disk) -> list[tuple[str, str]]:
     return [(name, f"{size / 1e6:.1f}") for name, size in [*lines, ("the whole folder", taken.whole)]]
 
 
-_NOTHING = "No part is built. Run: ragindex index --workspace DIR --methods METHOD"
+_NOTHING = "No part is built. Run: ragindex index --index DIR --methods METHOD"
 
 
 def _row(opened: Workspace, key: str, one: PartRecord) -> dict[str, Any]:
@@ -182,9 +182,7 @@ def _chosen(opened: Workspace, name: str) -> Part[Any]:
 def _missing(opened: Workspace, name: str) -> MissingPartError:
     wanted = registry.part(name)  # a name that no part has is a mistake of another kind
     methods = _methods_with(lambda part: part == wanted) or _methods_with(lambda part: isinstance(part, type(wanted)))
-    builds = (
-        f"Run: ragindex index --workspace {opened.folder} --methods {methods[0]}" if methods else "No method uses it."
-    )
+    builds = f"Run: ragindex index --index {opened.folder} --methods {methods[0]}" if methods else "No method uses it."
     return MissingPartError(f"The workspace {opened.folder} holds no part {name} for its encoder and seed. {builds}")
 
 

@@ -37,7 +37,7 @@ def repair(
 
     What cannot be made again is named, with the command that brings it back.
 
-    Example: ragindex repair --workspace my-index
+    Example: ragindex repair --index my-index
     """
     folder = existing(workspace)
     with Workspace.open(folder, encoder=encoder, llm=llm, seed=seed_of(folder, seed)) as opened:

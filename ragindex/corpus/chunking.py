@@ -1,4 +1,4 @@
-"""Cutting documents into passages."""
+"""Chunking documents into passages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SMALLEST_WINDOW = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Cutting:
+class Chunking:
     """At most `size` characters a passage, up to `overlap` of them shared with the one before.
 
     Raises UsageError unless 0 < size and 0 <= overlap < size.
@@ -40,17 +40,17 @@ def passage_text(title: str, text: str) -> str:
     return f"{title}\n{text}" if text.strip() else title
 
 
-def cut(document: Document, cutting: Cutting | None) -> list[Passage]:
+def chunk(document: Document, chunking: Chunking | None) -> list[Passage]:
     """The passages of a document, in order; `document.text[p.start:p.end] == p.text` for each.
 
-    Without `cutting` the document is one passage under the document's id; otherwise the ids are `ID#0`, `ID#1`, … and
+    Without `chunking` the document is one passage under the document's id; otherwise the ids are `ID#0`, `ID#1`, … and
     boundaries are, where possible, those of paragraphs, sentences and words. What no passage covers is white space.
     A blank text gives one passage, which the title stands for. Raises DataError for text that is not Unicode.
     """
     _require_unicode(document)
-    if cutting is None:
+    if chunking is None:
         return [_passage(document, document.id, 0, len(document.text))]
-    spans = list(_spans(document.text, cutting)) or [(0, 0)]
+    spans = list(_spans(document.text, chunking)) or [(0, 0)]
     return [_passage(document, f"{document.id}#{number}", *span) for number, span in enumerate(spans)]
 
 
@@ -69,9 +69,9 @@ def _passage(document: Document, id: str, start: int, end: int) -> Passage:
     return Passage(id, document.id, document.title, document.text[start:end], start, end, document.metadata)
 
 
-def _spans(text: str, cutting: Cutting) -> Iterator[tuple[int, int]]:
-    splitter = TextSplitter(cutting.size, overlap=cutting.overlap)
-    window = max(_PASSAGES_A_WINDOW * cutting.size, _SMALLEST_WINDOW)
+def _spans(text: str, chunking: Chunking) -> Iterator[tuple[int, int]]:
+    splitter = TextSplitter(chunking.size, overlap=chunking.overlap)
+    window = max(_PASSAGES_A_WINDOW * chunking.size, _SMALLEST_WINDOW)
     at = 0
     while at < len(text):
         found = splitter.chunk_indices(text[at : at + window])

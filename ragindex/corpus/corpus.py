@@ -34,7 +34,7 @@ class Corpus:
     only: str = ""
 
     @property
-    def cutting(self) -> Literal["default"] | None:
+    def chunking(self) -> Literal["default"] | None:
         """How a workspace cuts these documents into passages, where nothing else is asked for; None: not at all."""
         return None if self.whole else "default"
 

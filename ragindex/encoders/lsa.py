@@ -18,7 +18,7 @@ from pydantic import Field
 from ragindex import text_analysis
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import StoreError
-from ragindex.interfaces import Floats, TokenVectors
+from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.plugins.base import Plugin
 
 if TYPE_CHECKING:
@@ -97,15 +97,15 @@ class LsaEncoder:
         """As `encode_documents`."""
         return self.encode_documents(texts)
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """One vector a word, the one that the word alone would have; words that the fit does not know are left out."""
         return [self._token_vectors(text) for text in texts]
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         """Both; there is no pass to share."""
         return self.encode_queries(texts), self.encode_tokens(texts)
 
-    def _token_vectors(self, text: str) -> TokenVectors:
+    def _token_vectors(self, text: str) -> TokenEmbeddings:
         found = [
             (self._vocabulary[token], (start, end))
             for token, start, end in text_analysis.token_spans(text, _WORDS)
@@ -115,7 +115,7 @@ class LsaEncoder:
         vectors = of_length_one(self._projection[rows], _SMALLEST_LENGTH)
         known = np.flatnonzero(vectors.any(axis=1))
         spans = tuple(found[i][1] for i in known)
-        return TokenVectors(spans, vectors[known])
+        return TokenEmbeddings(spans, vectors[known])
 
 
 # ---------------------------------------------------------------- the fit

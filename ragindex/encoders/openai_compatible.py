@@ -21,7 +21,7 @@ from ragindex.interfaces import Floats
 from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
 from ragindex.llm.prices import Prices
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tokens import Count
 from ragindex.plugins.base import Plugin
 
@@ -71,12 +71,12 @@ class OpenAICompatible(Plugin):
         missing = None if self.price is not None else prices.missing(self.model)
         return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=0.00)"
 
-    def open(self, setting: Setting | None = None) -> "OpenAIEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "OpenAIEncoder":
         """A client; sends nothing yet.
 
         Raises UsageError where no key is set or the address is none, and with a budget for a model without a price.
         """
-        setting = setting or Setting()
+        setting = setting or LLMSettings()
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
@@ -101,7 +101,7 @@ class OpenAIEncoder:
     `truncated`, and logged. Blank texts are not sent: their vectors are zero.
     """
 
-    def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: Setting) -> None:
+    def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: LLMSettings) -> None:
         self._plugin, self._key, self._where = plugin, key, without_credentials(base_url)
         self._client, self._rng = client(base_url, key, plugin.timeout), Random()  # noqa: S311  # jitter, no result
         self._setting, self._lock = setting, Lock()

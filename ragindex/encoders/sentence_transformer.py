@@ -16,8 +16,8 @@ from pydantic import Field
 from ragindex.canonical import digest, encodable
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import UsageError
-from ragindex.interfaces import Floats, TokenVectors
-from ragindex.llm.settings import Setting
+from ragindex.interfaces import Floats, TokenEmbeddings
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import require
 
@@ -45,7 +45,7 @@ class SentenceTransformers(Plugin):
         default=None, description="Text put before each document. null: the model's own prompt."
     )
 
-    def open(self, setting: Setting | None = None) -> "SentenceTransformerEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "SentenceTransformerEncoder":
         """The model, loaded. Raises MissingExtraError without the extra, UsageError where there is no such model."""
         module = require("sentence_transformers", "neural", f"The encoder sentence-transformers:{self.model}")
         folder = Path(self.model).expanduser()
@@ -99,7 +99,7 @@ class SentenceTransformerEncoder:
             )
         return of_length_one(vectors)
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """One vector a word piece, without prompts and special tokens. Raises UsageError where it is another space."""
         if not texts:
             return []
@@ -115,7 +115,7 @@ class SentenceTransformerEncoder:
             pieces = self._pieces(stripped)
         return [self._token_vectors(*row, 0) for row in zip(texts, found, *pieces, strict=True)]
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         """As `encode_queries`, prompt and all, with the vectors of the text's word pieces in it: one pass.
 
         Raises UsageError where the model's tokens are of another space.
@@ -157,7 +157,7 @@ class SentenceTransformerEncoder:
 
     def _token_vectors(
         self, text: str, vectors: Any, offsets: Sequence[tuple[int, int]], special: Sequence[int], prompt: int
-    ) -> TokenVectors:
+    ) -> TokenEmbeddings:
         """`offsets` are places in what was encoded: a prompt of that length, and the text without outer blanks."""
         rows = vectors.float().cpu().numpy()
         if rows.shape != (len(offsets), self.dimensions):
@@ -168,7 +168,7 @@ class SentenceTransformerEncoder:
         kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
         moved = len(text) - len(text.lstrip()) - prompt
         spans = tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in kept)
-        return TokenVectors(spans, of_length_one(rows[kept]))
+        return TokenEmbeddings(spans, of_length_one(rows[kept]))
 
 
 @contextmanager

@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.errors import UsageError
-from ragindex.interfaces import TokenVectors
+from ragindex.interfaces import TokenEmbeddings
 
 _Spans = npt.NDArray[np.int64]
 
 
-def checked(encoder: str, dimensions: int, texts: Sequence[str], found: Sequence[TokenVectors]) -> list[TokenVectors]:
+def checked(
+    encoder: str, dimensions: int, texts: Sequence[str], found: Sequence[TokenEmbeddings]
+) -> list[TokenEmbeddings]:
     """The token vectors of each text, in the order of their spans, without those of no characters.
 
     Raises UsageError where they are not what the contract says, with the encoder's id and what is wrong.
@@ -27,7 +29,7 @@ def checked(encoder: str, dimensions: int, texts: Sequence[str], found: Sequence
     return [_checked(encoder, dimensions, text, tokens) for text, tokens in zip(texts, found, strict=True)]
 
 
-def _checked(encoder: str, dimensions: int, text: str, tokens: TokenVectors) -> TokenVectors:
+def _checked(encoder: str, dimensions: int, text: str, tokens: TokenEmbeddings) -> TokenEmbeddings:
     spans, vectors = _spans(encoder, tokens.spans), np.asarray(tokens.vectors)
     if vectors.shape != (len(spans), dimensions) and (len(spans) or vectors.size):
         shape = " x ".join(map(str, vectors.shape))
@@ -43,7 +45,7 @@ def _checked(encoder: str, dimensions: int, text: str, tokens: TokenVectors) -> 
     order = np.lexsort((spans[:, 1], spans[:, 0]))
     order = order[spans[order, 1] > spans[order, 0]]
     ordered = tuple((start, end) for start, end in spans[order].tolist())
-    return TokenVectors(ordered, vectors.reshape(len(spans), dimensions)[order])
+    return TokenEmbeddings(ordered, vectors.reshape(len(spans), dimensions)[order])
 
 
 def _spans(encoder: str, given: Any) -> _Spans:

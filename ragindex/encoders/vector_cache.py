@@ -23,7 +23,7 @@ from ragindex import durable_files
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning, token_spans
 from ragindex.errors import StoreError, UsageError
-from ragindex.interfaces import Encoder, Floats, PayingEncoder, TokenEncoder, TokenVectors
+from ragindex.interfaces import Encoder, Floats, PaidEncoder, TokenEmbeddings, TokenEncoder
 from ragindex.llm import key_locks
 from ragindex.types import Usage
 
@@ -72,8 +72,8 @@ class CachedEncoder:
     document is encoded, so questions need no writable folder.
     """
 
-    encode_tokens: Callable[[Sequence[str]], list[TokenVectors]]
-    encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]]
+    encode_tokens: Callable[[Sequence[str]], list[TokenEmbeddings]]
+    encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]]
 
     def __init__(self, encoder: Encoder, path: Path, id: str | None = None) -> None:
         self._encoder, self._path, self._id = encoder, path, id or encoder.id
@@ -106,13 +106,13 @@ class CachedEncoder:
         return self._vectors(self._encoder.encode_documents, texts)
 
     def _tokens(
-        self, encode: Callable[[Sequence[str]], list[TokenVectors]], texts: Sequence[str]
-    ) -> list[TokenVectors]:
+        self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
+    ) -> list[TokenEmbeddings]:
         return token_spans.checked(self.id, self.dimensions, texts, _metered(encode)(texts))
 
     def _with_tokens(
-        self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenVectors]]], texts: Sequence[str]
-    ) -> tuple[Floats, list[TokenVectors]]:
+        self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
+    ) -> tuple[Floats, list[TokenEmbeddings]]:
         """Inside `shared_questions`, the questions need not be encoded again."""
         made, found = self._asked(encode, texts)
         vectors = self._rows(made, len(texts))
@@ -145,7 +145,7 @@ class CachedEncoder:
             rows = self._held(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
             held = [row.cost for row in rows.values()]
-            size = self._encoder.texts_a_request if isinstance(self._encoder, PayingEncoder) else _BATCH
+            size = self._encoder.texts_a_request if isinstance(self._encoder, PaidEncoder) else _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
                 with key_locks.held(self._path, turn):
@@ -228,7 +228,7 @@ class CachedEncoder:
 
     def _answers(self, texts: Sequence[str]) -> Iterator[Floats]:
         """The rows of `texts`, in as many arrays as there are requests."""
-        if not isinstance(self._encoder, PayingEncoder):
+        if not isinstance(self._encoder, PaidEncoder):
             yield self._rows(self._encoder.encode_documents(texts), len(texts))
             return
         left = len(texts)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.llm import rules
-from ragindex.llm.tasks import Language, Task
+from ragindex.llm.tasks import LLM, Task
 from ragindex.llm.tokens import in_text
 from ragindex.types import Hit, Retrieval
 
@@ -167,7 +167,7 @@ def answered(said: Said, context: Context) -> Answered:
 
 
 def read(
-    llm: Language,
+    llm: LLM,
     question: str,
     retrieval: Retrieval,
     tokens: int = DEFAULT_TOKENS,

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from ragindex.accounting import ledger
-from ragindex.errors import LanguageError, ServiceError
+from ragindex.errors import LLMError, ServiceError
 from ragindex.http import Billed, Trouble, TroubleError, retrying
 from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
@@ -17,7 +17,7 @@ from ragindex.llm.cache import Answer, Origin
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import HINT, Chat, Reply, Request
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
 
 _CAUTION = 1.2  # an estimate of tokens may be this much too low before a call goes over what was set aside for it
@@ -26,7 +26,7 @@ _CAUTION = 1.2  # an estimate of tokens may be this much too low before a call g
 class Calls:
     """The calls of one model, with the parameters `given`. Thread-safe."""
 
-    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: Setting) -> None:
+    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
             setting.prices.require(chat.model)
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
@@ -138,12 +138,12 @@ class Calls:
             return ServiceError(f"{who} cannot be reached in {tries} tries; {trouble}. Check OPENAI_BASE_URL.")
         if trouble.passes:
             ledger.count(task.name, "unreachable")
-            return LanguageError(f"{task.name}: {who} gave no answer in {tries} tries; {trouble}.", "unreachable")
+            return LLMError(f"{task.name}: {who} gave no answer in {tries} tries; {trouble}.", "unreachable")
         if trouble.asks_to_wait:
             return ServiceError(f"{who} asks to come back in {trouble.retry_after:.0f} seconds, {trouble}.")
         kind = "refusal" if "content_filter" in trouble.code else "rejected"
         ledger.count(task.name, kind)
-        return LanguageError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
+        return LLMError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
 
     def _unusable(self, billed: Billed) -> Answer:
         """What was paid for and is no answer."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
-from ragindex.errors import LanguageError
+from ragindex.errors import LLMError
 from ragindex.llm.cache import Answer
 from ragindex.llm.cached_calls import Calls
 from ragindex.llm.chat_parameters import ChatParameters
@@ -15,16 +15,16 @@ from ragindex.llm.parallel import in_threads
 from ragindex.llm.parse_output import UnusableError, read_json
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.schema import schema_text
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Message, Output, Task, render
 
 _LONGEST_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
 
-class ModelLanguage:
+class LLMClient:
     """A Language that asks a model. Thread-safe."""
 
-    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: Setting) -> None:
+    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         self._chat, self._given = chat, given
         self._calls = Calls(chat, limits, given, setting)
 
@@ -43,7 +43,7 @@ class ModelLanguage:
         if not isinstance(output, UnusableError):
             return output
         ledger.count(task.name, "failed")
-        raise LanguageError(f"{task.name}: {self._chat.model} gave no usable answer: {output.reason}.", output.kind)
+        raise LLMError(f"{task.name}: {self._chat.model} gave no usable answer: {output.reason}.", output.kind)
 
     def map(
         self,

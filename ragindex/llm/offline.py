@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.llm.parallel import attempted
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
 from ragindex.plugins.base import Plugin
 
@@ -22,7 +22,7 @@ class Offline(Plugin):
 
     version: ClassVar[int] = 1
 
-    def open(self, setting: Setting | None = None) -> "OfflineRules":
+    def open(self, setting: LLMSettings | None = None) -> "OfflineRules":
         """The rules; they cost nothing, so no setting matters."""
         return OfflineRules()
 

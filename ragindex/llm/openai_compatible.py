@@ -2,11 +2,11 @@
 
 from ragindex.http import address
 from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.client import ModelLanguage
+from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_chat import OpenAIChat
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 
 _URL_VARIABLES = ("OPENAI_BASE_URL",)
 
@@ -24,12 +24,12 @@ class OpenAICompatibleChat(ChatParameters):
         """What to say where the list of prices does not name the model."""
         return prices.missing(self.model)
 
-    def open(self, setting: Setting | None = None) -> ModelLanguage:
+    def open(self, setting: LLMSettings | None = None) -> LLMClient:
         """Sends nothing yet, and needs no key before the first request.
 
         Raises UsageError for a wrong address, and with a budget for a model that has no price.
         """
-        setting = setting or Setting()
+        setting = setting or LLMSettings()
         chat = OpenAIChat(self, address(_URL_VARIABLES, self.base_url), setting.workspace)
         limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
-        return ModelLanguage(chat, limits, self, setting)
+        return LLMClient(chat, limits, self, setting)

@@ -7,7 +7,7 @@ from threading import Event
 from typing import Any
 
 from ragindex.accounting import ledger
-from ragindex.errors import LanguageError, ServiceError
+from ragindex.errors import LLMError, ServiceError
 from ragindex.llm.rate_limits import StoppedError, stopping
 from ragindex.llm.tasks import Failure, Output
 
@@ -61,7 +61,7 @@ def attempted(one: Callable[[Mapping[str, Any]], Output], name: str, each: Mappi
     """`one` of an input, its LanguageError as a Failure."""
     try:
         return one(each)
-    except LanguageError as error:
+    except LLMError as error:
         return Failure(name, str(error), error.kind)
 
 

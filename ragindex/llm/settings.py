@@ -10,7 +10,7 @@ from ragindex.llm.rate_limits import Clock
 
 
 @dataclass(frozen=True)
-class Setting:
+class LLMSettings:
     """Where calls are kept, prices, a budget, the folder under which no key may lie, seed and clock of all waits."""
 
     cache: CallCache = field(default_factory=NoCache)

@@ -80,7 +80,7 @@ class Task(Generic[Output]):
         return [self.name, self.version, self.hash, *([] if source is None else [source])]
 
 
-class Language(Protocol):
+class LLM(Protocol):
     """Something that does tasks: a language model or the rules. Thread-safe."""
 
     @property

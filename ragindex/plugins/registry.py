@@ -22,7 +22,7 @@ from ragindex.errors import (
     UnknownNameError,
     UsageError,
 )
-from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LanguagePlugin, Part, StorePlugin
+from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LLMPlugin, Part, StorePlugin
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse, render
@@ -296,9 +296,9 @@ def encoder(written: Written) -> EncoderPlugin | FittedEncoderPlugin:
     return cast("EncoderPlugin | FittedEncoderPlugin", create("encoders", written))
 
 
-def llm(written: Written) -> LanguagePlugin:
+def llm(written: Written) -> LLMPlugin:
     """A language model's parameters by its name or specification."""
-    return cast(LanguagePlugin, create("llms", written))
+    return cast(LLMPlugin, create("llms", written))
 
 
 def store(written: Written) -> StorePlugin:

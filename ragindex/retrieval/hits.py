@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ragindex.errors import UsageError
 from ragindex.filters import Ids, term
-from ragindex.interfaces import Collection, Found, Schema, SearchingRetriever, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema, SearchingRetriever, SearchResult
 from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 
 STORED = ("kind", "title", "text", "metadata")
@@ -24,7 +24,7 @@ def searchable(language: str) -> Schema:
     return Schema(stored=STORED, keywords=KEYWORDS, text=("title", "text"), language=language)
 
 
-def hits(found: Found, source: str) -> tuple[Hit, ...]:
+def hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
     """The hits of an answer that was asked for FIELDS."""
     records = found.records
     columns = [records.column(name).to_pylist() for name in FIELDS]
@@ -57,7 +57,7 @@ def looked_up(collection: Collection, ids: Sequence[str], fields: Sequence[str])
     By a search, which an engine may answer from memory; `Collection.get` may read the disk.
     """
     wanted = tuple(dict.fromkeys(ids))
-    (found,) = collection.search([Where(Ids(wanted), max(1, len(wanted)), tuple(fields))])
+    (found,) = collection.search([FilterQuery(Ids(wanted), max(1, len(wanted)), tuple(fields))])
     rows = {id: row for row, id in enumerate(found.ids)}
     return found.records.take(pa.array([rows[id] for id in wanted if id in rows], pa.int64()))
 

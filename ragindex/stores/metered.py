@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ragindex.accounting import timing
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, Found, Request, Resident, Schema
+from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class MeteredCollection:
         """Passed on."""
         return self.inner.scan(fields, where)
 
-    def search(self, requests: Sequence[Request]) -> list[Found]:
+    def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Timed."""
         start = time.perf_counter()
         found = self.inner.search(requests)
         timing.add("store", time.perf_counter() - start)
         return found
 
-    def resident(self) -> Resident | None:
+    def resident(self) -> InMemoryVectors | None:
         """Passed on: no engine works when memory is read."""
         return self.inner.resident()
 

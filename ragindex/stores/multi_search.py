@@ -4,11 +4,11 @@ import time
 from collections.abc import Sequence
 
 from ragindex.accounting import timing
-from ragindex.interfaces import Collection, Found, JoiningCollection, Request
+from ragindex.interfaces import Collection, MultiSearchCollection, SearchRequest, SearchResult
 from ragindex.stores.metered import MeteredCollection
 
 
-def together(asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]]:
+def together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """What `collection.search(requests)` gives for each of `asked`, in order: in one round trip where an engine can.
 
     Elasticsearch sends all as one `_msearch`; from memory one is answered after the other. Booked as the store's time.
@@ -16,7 +16,7 @@ def together(asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list
     bare = [(_bare(collection), requests) for collection, requests in asked]
     first: object = bare[0][0] if bare else None
     start = time.perf_counter()
-    found = first.search_with(bare) if isinstance(first, JoiningCollection) else None
+    found = first.search_with(bare) if isinstance(first, MultiSearchCollection) else None
     if found is None:
         return [collection.search(requests) for collection, requests in asked]
     timing.add("store", time.perf_counter() - start)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus import Cutting, cut
+from ragindex.corpus import Chunking, chunk
 from ragindex.interfaces import Collection, Schema
 from ragindex.types import Document
 from ragindex.workspace import revisions
@@ -43,10 +43,10 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The collection of documents. With `cutting` None every document is one passage, under the document's id."""
+    """The collection of documents. With `chunking` None every document is one passage, under the document's id."""
 
     collection: Collection
-    cutting: Cutting | None
+    chunking: Chunking | None
 
     def upsert(
         self, documents: Iterable[Document], source: str, advance: Callable[[int], None] = lambda done: None
@@ -56,7 +56,7 @@ class Documents:
         added, changed, unchanged = list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
             known = held.values([document.id for document in batch])
-            rows = [{**_row(document, self.cutting), "source": source} for document in batch]
+            rows = [{**_row(document, self.chunking), "source": source} for document in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROWS))
@@ -93,7 +93,7 @@ class Documents:
         spans = read.column("passages").combine_chunks()
         parents = pc.list_parent_indices(spans)
         ids = read.column("id").combine_chunks().take(parents)
-        if self.cutting is not None:
+        if self.chunking is not None:
             numbers = np.arange(len(parents)) - spans.offsets.to_numpy()[parents.to_numpy()] + spans.offsets[0].as_py()
             ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), "#")
         revision = pc.utf8_slice_codeunits(spans.flatten(), 0, 16)
@@ -101,14 +101,14 @@ class Documents:
 
     def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
         """Those of the passages `ids` that exist, in the order asked; columns as PASSAGES."""
-        owners = [id if self.cutting is None else id.rpartition("#")[0] for id in ids]
+        owners = [id if self.chunking is None else id.rpartition("#")[0] for id in ids]
         unique = list(dict.fromkeys(owners))
         found = self.collection.get(unique, ("title", "text", "metadata", "passages"))
         by_id = {row["id"]: row for row in found.to_pylist()}
         rows = []
         for id, owner in zip(ids, owners, strict=True):
             record = by_id.get(owner)
-            number = 0 if self.cutting is None else int(id.rpartition("#")[2])
+            number = 0 if self.chunking is None else int(id.rpartition("#")[2])
             if record is not None and number < len(record["passages"]):
                 start, end = map(int, record["passages"][number].split(":")[1:])
                 rows.append({**record, "id": id, "doc_id": owner, "text": record["text"][start:end]})
@@ -144,9 +144,9 @@ class _Held:
         return {id: value for batch in pairs for id, value in batch}
 
 
-def _row(document: Document, cutting: Cutting | None) -> dict[str, Any]:
+def _row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
     metadata = metadata_json(document.metadata)
-    passages = cut(document, cutting)
+    passages = chunk(document, chunking)
     spans = [f"{revisions.revision(p.title, p.text, metadata)}:{p.start}:{p.end}" for p in passages]
     return {
         "id": document.id,

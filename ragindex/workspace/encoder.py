@@ -19,7 +19,7 @@ from ragindex import canonical, durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, StoreError
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.code_fingerprint import sourced
 from ragindex.progress import bar
@@ -50,7 +50,7 @@ class Encoders:
     plugin: EncoderPlugin | FittedEncoderPlugin
     language: str
     seed: int
-    setting: Setting = field(default_factory=Setting)
+    setting: LLMSettings = field(default_factory=LLMSettings)
     _opened: dict[str, CachedEncoder] = field(default_factory=dict)
 
     @property

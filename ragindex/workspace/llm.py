@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex.interfaces import LanguagePlugin
+from ragindex.interfaces import LLMPlugin
 from ragindex.llm.cache import Cache, CallCache, NoCache
-from ragindex.llm.settings import Setting
-from ragindex.llm.tasks import Language
+from ragindex.llm.settings import LLMSettings
+from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry
 
 CALLS = "calls.sqlite"
@@ -20,8 +20,8 @@ class Model:
     """A language model's parameters and, once it is asked, the model. Its calls are kept in the workspace."""
 
     folder: Path
-    plugin: LanguagePlugin
-    setting: Setting
+    plugin: LLMPlugin
+    setting: LLMSettings
     keep_calls: bool = True
 
     @property
@@ -31,7 +31,7 @@ class Model:
         return registry.label(self.plugin)
 
     @cached_property
-    def language(self) -> Language:
+    def language(self) -> LLM:
         """Opened when it is first asked for; that asks nothing."""
         return self.plugin.open(replace(self.setting, cache=self.calls, workspace=self.folder))
 

@@ -30,7 +30,7 @@ _LIBRARIES = (
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
-    """Fixed when the workspace is made. `size` and `overlap` are of the cutting, None for whole documents."""
+    """Fixed when the workspace is made. `size` and `overlap` are of the chunking, None for whole documents."""
 
     language: str
     size: int | None
@@ -122,7 +122,7 @@ def read(folder: Path) -> Manifest | None:
         _require_format(folder, _without_hash(held[0]))
         raise WorkspaceError(
             f"{folder} is no readable workspace: {_FILE} is not as it was written, and neither is {_COPY}. "
-            "Run: ragindex index DATA --workspace OTHER"
+            "Run: ragindex index DATA --index OTHER"
         )
     if whole[0] is None:
         found = f"{folder / _FILE} is damaged or gone, and was read from its copy"
@@ -163,7 +163,7 @@ def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
         raise WorkspaceError(
             f"The workspace {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
             f"Build it in another folder. Run: ragindex index {_earlier_data(value)} "
-            f"--workspace {shlex.quote(f'{folder}-{FORMAT}')}"
+            f"--index {shlex.quote(f'{folder}-{FORMAT}')}"
         )
 
 

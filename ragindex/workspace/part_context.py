@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ragindex.errors import MissingPartError, StoreError
 from ragindex.interfaces import Collection, Encoder, Schema, Store
-from ragindex.llm.tasks import Language
+from ragindex.llm.tasks import LLM
 from ragindex.stores.metered import MeteredCollection
 from ragindex.workspace.documents import Documents
 from ragindex.workspace.reader_leases import Lease
@@ -31,7 +31,7 @@ class PartSite:
     seed: int
     open_inputs: Callable[[], tuple[Any, ...]]
     open_encoder: Callable[[], Encoder]
-    open_llm: Callable[[], Language]
+    open_llm: Callable[[], LLM]
     imported: Path | None = None
     pinned: Mapping[str, int] | None = None
     identities: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class PartSite:
         return self.open_encoder()
 
     @property
-    def llm(self) -> Language:
+    def llm(self) -> LLM:
         """The workspace's language model."""
         return self.open_llm()
 

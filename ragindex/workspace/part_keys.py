@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from ragindex import canonical
 from ragindex.errors import BrokenPluginError, RagindexError, UsageError
-from ragindex.interfaces import AskingPart, IndexingScheme, PaidPlugin, Part, SharingPart
+from ragindex.interfaces import IndexingScheme, PaidPlugin, Part, PartWithSharedRecords, PartWithTasks
 from ragindex.plugins import registry
 from ragindex.text_analysis import VERSION as ANALYSIS
 
@@ -48,7 +48,7 @@ def part_key(part: Part[Any], means: Means) -> str:
         own["import"] = imported
     elif "model" in part.uses:
         own["model"] = means.llm
-    if imported is None and isinstance(part, AskingPart):
+    if imported is None and isinstance(part, PartWithTasks):
         own["prompts"] = [task.identity for task in part.tasks()]
     return f"{regex.sub(r'[^A-Za-z0-9_-]', '-', registry.name_of(model(part)))}-{canonical.digest(own)}"
 
@@ -65,7 +65,7 @@ def tasks_of(scheme: IndexingScheme) -> tuple["Task[Any]", ...]:
 
     What its parts ask while they are built does not belong here.
     """
-    own = scheme.tasks() if isinstance(scheme, AskingPart) else ()
+    own = scheme.tasks() if isinstance(scheme, PartWithTasks) else ()
     return tuple(dict.fromkeys((*own, *(task for base in bases_of(scheme) for task in tasks_of(base)))))
 
 
@@ -130,7 +130,7 @@ def uses_encoder(part: Part[Any]) -> bool:
 
 def shares_records(part: Part[Any]) -> bool:
     """Whether the part's records can belong to several passages."""
-    return isinstance(part, SharingPart) and part.shares
+    return isinstance(part, PartWithSharedRecords) and part.shares
 
 
 def parts_of(plugin: IndexingScheme | Part[Any]) -> tuple[Part[Any], ...]:

@@ -137,7 +137,7 @@ def _collections(folder: Path, manifest: Manifest, store: Store, drop: Callable[
 def _indexing(folder: Path, manifest: Manifest) -> str:
     """The commands that bring the documents of all sources back."""
     roots = [shlex.quote(source.root) for source in manifest.sources.values() if source.root] or ["DATA"]
-    return ", then: ".join(f"ragindex index {root} --workspace {shlex.quote(str(folder))}" for root in roots)
+    return ", then: ".join(f"ragindex index {root} --index {shlex.quote(str(folder))}" for root in roots)
 
 
 def _names(manifest: Manifest, store: Store) -> Sequence[str]:
@@ -181,7 +181,7 @@ def _databases(folder: Path, found: Findings) -> None:
         aside = _moved(calls)
         found.removed.append(
             f"The cache of calls {calls} {wrong} and was moved to {aside}: its calls are paid again, except those of "
-            f"an export. To add one: ragindex cache --workspace {shlex.quote(str(folder))} --import FILE"
+            f"an export. To add one: ragindex cache --index {shlex.quote(str(folder))} --import FILE"
         )
 
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ragindex.corpus import Corpus, Cutting
+from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex.text_analysis import analyse
@@ -31,34 +31,34 @@ def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
         around = f"The documents {source} lie in the folder of their workspace, {folder}"
         raise UsageError(
             f"{inside if workspace.is_relative_to(documents) else around}: they must lie apart. "
-            "Name another folder with --workspace."
+            "Name another folder with --index."
         )
 
 
 def settled(
-    folder: Path, held: Manifest | None, language: str | None, cutting: Cutting | str | None, store: Any
+    folder: Path, held: Manifest | None, language: str | None, chunking: Chunking | str | None, store: Any
 ) -> Settings:
     """The settings asked for; those that the workspace has, where it is there and nothing else is asked for."""
     if language is not None:
         analyse("", language)  # an unknown language is answered with near ones
-    cut = Cutting() if cutting == "default" else cutting
+    cut = Chunking() if chunking == "default" else chunking
     described = registry.describe(store)
     if held is None:
-        size, overlap = (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
+        size, overlap = (cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None)
         return Settings(language=language or "english", size=size, overlap=overlap, store=described)
-    same_cut = cutting == "default" or (held.settings.size, held.settings.overlap) == (
-        (cut.size, cut.overlap) if isinstance(cut, Cutting) else (None, None)
+    same_cut = chunking == "default" or (held.settings.size, held.settings.overlap) == (
+        (cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None)
     )
     was = "whole documents" if held.settings.size is None else f"{held.settings.size} and {held.settings.overlap}"
     asked = (
         ("language", held.settings.language, language in (None, held.settings.language)),
-        ("cutting", was, same_cut),
+        ("chunking", was, same_cut),
         ("store", held.settings.store["name"], described["name"] == held.settings.store["name"]),
     )
     for name, value, same in asked:
         if not same:
             raise UsageError(
                 f"The workspace {folder} was made with {value} as its {name}, which cannot change. "
-                "Name another folder with --workspace."
+                "Name another folder with --index."
             )
     return held.settings

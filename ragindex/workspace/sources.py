@@ -50,11 +50,11 @@ class Asking:
     def command(self, root: str, name: str = "") -> str:
         """The whole command, for another name."""
         named = f" --as {shlex.quote(name)}" if name else ""
-        return f"ragindex {self.verb} {shlex.quote(root)}{named} --workspace {shlex.quote(str(self.folder))}"
+        return f"ragindex {self.verb} {shlex.quote(root)}{named} --index {shlex.quote(str(self.folder))}"
 
     def removal(self, name: str) -> str:
         """The command that removes a source with its documents."""
-        return f"ragindex remove --source {shlex.quote(name)} --workspace {shlex.quote(str(self.folder))}"
+        return f"ragindex remove --source {shlex.quote(name)} --index {shlex.quote(str(self.folder))}"
 
 
 Known = Mapping[str, Source]
@@ -130,14 +130,14 @@ def require_free(owners: Mapping[str, str], earlier: Known, known: Known, placed
             )
 
 
-def cutting(held: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
+def chunking(held: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
     """How a workspace is opened for a corpus: a new one cuts as suits it, one that remembers it as it does.
 
     With `kept`, as every one does that is there.
     """
     if held is not None and (kept or (corpus.root and _remembered(held.sources, corpus))):
         return "default"
-    return corpus.cutting
+    return corpus.chunking
 
 
 def describe(known: Known, owners: Mapping[str, int]) -> list[dict[str, str | int]]:
@@ -257,7 +257,7 @@ def _new(known: Known, corpus: Corpus, name: str, asking: Asking) -> str:
     lost = f", which is not there any more{moved}" if moved else ""
     raise WorkspaceError(
         f"The workspace {asking.folder} holds the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
-        f"which their ids begin with, or another --workspace. Nothing was written. "
+        f"which their ids begin with, or another --index. Nothing was written. "
         f"Run: {asking.command(corpus.root, free)}"
     )
 

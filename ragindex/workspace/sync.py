@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ragindex.accounting import ledger
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.interfaces import Change, Part, SharingPart, Store
+from ragindex.interfaces import Change, Part, PartWithSharedRecords, Store
 from ragindex.plugins.registry import describe, name_of
 from ragindex.progress import bar
 from ragindex.types import Usage
@@ -126,7 +126,7 @@ def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usag
 
 
 def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
-    if isinstance(task.part, SharingPart) and task.part.shares:
+    if isinstance(task.part, PartWithSharedRecords) and task.part.shares:
         task.coverage.touch(set(task.part.neighbours(ids, task.site)) - set(ids))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ragindex import canonical, durable_files, mlflow_tracing
-from ragindex.corpus import Corpus, Cutting, passage_text
+from ragindex.corpus import Chunking, Corpus, passage_text
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
     BrokenPluginError,
@@ -26,10 +26,10 @@ from ragindex.errors import (
     WorkspaceError,
     WriterBusyError,
 )
-from ragindex.interfaces import Encoder, ImportingPart, IndexingScheme, PaidPlugin, Part, Retriever, Store, StorePlugin
+from ragindex.interfaces import Encoder, IndexingScheme, PaidPlugin, Part, PartWithImport, Retriever, Store, StorePlugin
 from ragindex.llm.cache import CallCache
-from ragindex.llm.settings import Setting
-from ragindex.llm.tasks import Language
+from ragindex.llm.settings import LLMSettings
+from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.progress import bar
@@ -128,14 +128,14 @@ class Workspace:
         llm: Written | None = None,
         store: Written | None = None,
         language: str | None = None,
-        cutting: Cutting | Literal["default"] | None = "default",
+        chunking: Chunking | Literal["default"] | None = "default",
         seed: int | None = None,
-        asking: Setting | None = None,
+        asking: LLMSettings | None = None,
         keep_calls: bool = True,
     ) -> "Workspace":
         """Open the workspace in `folder`, or make one there.
 
-        Language, cutting and store are fixed when it is made; asking for others later raises UsageError. The encoder,
+        Language, chunking and store are fixed when it is made; asking for others later raises UsageError. The encoder,
         language model and the seed (default: those last used, `lsa`, `offline` and 0 at first) may change: other parts
         are then built beside. `asking` holds prices and budget; `keep_calls` keeps the answers of language models.
         Raises NewerFormatError, WorkspaceError, StoreError.
@@ -144,15 +144,15 @@ class Workspace:
         checked_seed(seed or 0)
         held = manifests.read(folder)
         plugin = registry.store(store or (held.settings.store if held else "lancedb"))
-        settings = settled(folder, held, language, cutting, plugin)
+        settings = settled(folder, held, language, chunking, plugin)
         _make(folder)
         opened = plugin.open(folder / "store")
         if held is None:
             held = _first(folder, opened, settings, seed or 0)
-            settings = settled(folder, held, language, cutting, plugin)  # somebody else may have made it meanwhile
+            settings = settled(folder, held, language, chunking, plugin)  # somebody else may have made it meanwhile
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
-        asked = replace(asking or Setting(), seed=seed)
+        asked = replace(asking or LLMSettings(), seed=seed)
         encoders = Encoders(folder, chosen, settings.language, seed, asked)
         asks = Model(folder, registry.llm(llm or held.llm or "offline"), asked, keep_calls)
         return cls(folder, held, plugin, opened, encoders, asks, seed)
@@ -178,10 +178,10 @@ class Workspace:
         return self.manifest.settings.language
 
     @property
-    def cutting(self) -> Cutting | None:
+    def chunking(self) -> Chunking | None:
         """How documents are cut into passages; None: not at all."""
         settings = self.manifest.settings
-        return None if settings.size is None else Cutting(settings.size, settings.overlap or 0)
+        return None if settings.size is None else Chunking(settings.size, settings.overlap or 0)
 
     @property
     def documents(self) -> Documents:
@@ -194,9 +194,9 @@ class Workspace:
         if version is None:
             raise StoreError(
                 f"The store of the workspace {self.folder} has lost its documents. "
-                f"Run: ragindex index DATA --workspace {self.folder}"
+                f"Run: ragindex index DATA --index {self.folder}"
             )
-        return Documents(MeteredCollection(self.store.open("documents", version), lease), self.cutting)
+        return Documents(MeteredCollection(self.store.open("documents", version), lease), self.chunking)
 
     @mending.advising
     def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
@@ -289,7 +289,7 @@ class Workspace:
             wanted = corpus.passage_revisions()
             if not len(wanted) and not self.manifest.parts:
                 raise WorkspaceError(
-                    f"The workspace {self.folder} has no documents. Run: ragindex add FILES --workspace {self.folder}"
+                    f"The workspace {self.folder} has no documents. Run: ragindex add FILES --index {self.folder}"
                 )
             if any("encoder" in part.uses for part in parts):
                 ids = sorted(wanted.column("id").to_pylist())
@@ -342,7 +342,7 @@ class Workspace:
         key, record = self._key(part, self._pinned_encoder(part)), self._record(part)
         if record.corpus != self.manifest.corpus or self._corpus_moved():
             warnings.warn(
-                f"The part {record.name} is older than the corpus. Run: ragindex index --workspace {self.folder}",
+                f"The part {record.name} is older than the corpus. Run: ragindex index --index {self.folder}",
                 StaleWarning,
                 stacklevel=2,
             )
@@ -374,7 +374,7 @@ class Workspace:
         return self.encoders.name
 
     @property
-    def llm(self) -> Language:
+    def llm(self) -> LLM:
         """The language model, for questions; its calls are kept."""
         return self.model.language
 
@@ -384,7 +384,7 @@ class Workspace:
         return str(getattr(self.model.plugin, "model", ""))
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> LLMSettings:
         """Prices, budget, seed and clock of whatever asks a remote service."""
         return self.model.setting
 
@@ -404,7 +404,7 @@ class Workspace:
         Raises DataError where it cannot be read, UsageError for a part that is not made from files.
         """
         made = registry.part(part)
-        if not isinstance(made, ImportingPart):
+        if not isinstance(made, PartWithImport):
             raise UsageError(f"The part {registry.label(model(made))} is not made from files.")
         made.check_import(file)
         name, digest = registry.name_of(model(made)), imported_files.taken(file, self.folder)
@@ -510,7 +510,7 @@ class Workspace:
             encoder = f" with the encoder {self.encoders.name}" if uses_encoder(part) else ""
             raise MissingPartError(
                 f"The part {registry.label(model(part))} has not been made{encoder} in {self.folder}. "
-                f"Run: ragindex index --workspace {self.folder} --methods METHOD"
+                f"Run: ragindex index --index {self.folder} --methods METHOD"
             )
         return record
 
@@ -522,12 +522,12 @@ class Workspace:
                 if owner != _INDEXING:  # an empty collection would be taken for a corpus without documents
                     raise self._lost()
                 self._save(documents_version=0)  # that of the collection to come may be the number of the lost one's
-            yield Documents(self.store.create("documents", SCHEMA), self.cutting)
+            yield Documents(self.store.create("documents", SCHEMA), self.chunking)
 
     def _lost(self) -> StoreError:
         return StoreError(
             f"The store of the workspace {self.folder} has lost its documents. "
-            f"Run: ragindex index DATA --workspace {shlex.quote(str(self.folder))}"
+            f"Run: ragindex index DATA --index {shlex.quote(str(self.folder))}"
         )
 
     def _save(self, **changes: Any) -> None:
@@ -626,7 +626,7 @@ class Workspace:
                 raise UsageError(f"The part {key} asks for an encoder, but its `uses` does not name it.")
             return encoder
 
-        def open_llm() -> Language:
+        def open_llm() -> LLM:
             if "model" not in part.uses:
                 raise UsageError(f"The part {key} asks for a language model, but its `uses` does not name it.")
             return self.llm
@@ -651,7 +651,7 @@ class Workspace:
             self.store,
             Documents(
                 open_pinned(self.store, "documents", self.manifest.documents_version, self.manifest.documents_identity),
-                self.cutting,
+                self.chunking,
             ),
             self.folder,
             self.language,

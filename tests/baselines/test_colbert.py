@@ -24,7 +24,7 @@ ALL, AMONG = "colbert", "colbert(all_below=0, candidates=bm25, candidate_factor=
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    opened = Workspace.open(tmp_path_factory.mktemp("w"), cutting=None)
+    opened = Workspace.open(tmp_path_factory.mktemp("w"), chunking=None)
     twins = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
     opened.add([*testing.DOCUMENTS, *twins])
     opened.sync([registry.scheme(written) for written in (ALL, AMONG)])
@@ -177,7 +177,7 @@ def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_pat
     from sentence_transformers import MultiVectorEncoder
 
     scheme = registry.scheme({"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}", "candidates": "bm25"}})
-    workspace = Workspace.open(tmp_path / "w", cutting=None)
+    workspace = Workspace.open(tmp_path / "w", chunking=None)
     workspace.add(testing.DOCUMENTS)
     workspace.sync([scheme])
     found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
@@ -197,7 +197,7 @@ def test_a_late_interaction_model_searches_a_pool_of_trees(tiny: Path, tmp_path:
 
     base = {"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}"}}
     scheme = registry.scheme({"name": "sirerag", "params": {"base": base}})
-    workspace = Workspace.open(tmp_path / "w", cutting=None)
+    workspace = Workspace.open(tmp_path / "w", chunking=None)
     workspace.add(testing.DOCUMENTS)
     workspace.sync([scheme])
     found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 200)
@@ -214,7 +214,7 @@ def test_a_model_goes_by_its_files(tiny: Path, tmp_path: Path) -> None:
     assert len(part.revision) == 8
     assert registry.part(registry.label(part)) == part
     other = MultiVectors(model=str(tiny), revision="deadbeef")
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add(testing.DOCUMENTS[:1])
     with pytest.raises(UsageError, match=f"revision deadbeef, now {part.revision}"):
         workspace.sync([other])

@@ -25,7 +25,7 @@ from openai_server import OpenAIServer
 from pydantic import ValidationError
 
 from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LanguageError, UsageError
+from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm.answer_question import ANSWER, Numbered
 from ragindex.plugins import registry
@@ -185,7 +185,7 @@ def test_a_thought_that_cannot_be_had_fails_the_question(
 ) -> None:
     script(server, *before, "{broken", {"thought": "\u200b"})
     with opened(tmp_path, server) as workspace:
-        with pytest.raises(LanguageError, match="a thought must be a sentence") as raised:
+        with pytest.raises(LLMError, match="a thought must be a sentence") as raised:
             asked(workspace, "ircot")
         assert raised.value.kind == "malformed"
     assert len(server.requests) == len(before) + 2

@@ -23,7 +23,7 @@ COLLAPSED = Raptor(tree=TREE)
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    made = Workspace.open(tmp_path_factory.mktemp("raptor"), cutting=None, encoder=Compass())
+    made = Workspace.open(tmp_path_factory.mktemp("raptor"), chunking=None, encoder=Compass())
     made.add([*BRIDGED, Document("x", "", "no direction", {"letter": "x"})])
     made.sync([COLLAPSED])
     return made
@@ -94,7 +94,7 @@ def test_the_way_down_from_a_summary_is_told(workspace: Workspace) -> None:
 
 def test_a_tree_of_leaves_is_the_passages(tmp_path: Path) -> None:
     scheme = Raptor(tree=SummaryTree())
-    with Workspace.open(tmp_path, cutting=None, encoder=Compass()) as workspace:
+    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
         workspace.add([at("a", 1, 0, 0), at("b", 0, 1, 0)])
         workspace.sync([scheme])
         for mode in ("collapsed", "traversal"):
@@ -104,7 +104,7 @@ def test_a_tree_of_leaves_is_the_passages(tmp_path: Path) -> None:
 
 
 def test_over_another_base(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, cutting=None, encoder=Compass()) as workspace:
+    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
         workspace.add(BRIDGED)
         scheme = Raptor(tree=TREE, base=registry.scheme("bm25"))
         workspace.sync([scheme])

@@ -18,10 +18,10 @@ from openai_server import KEY, OpenAIServer, drop, says, status
 from rerank_server import reranking, results, whole
 
 from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LanguageError, ServiceError, UsageError
+from ragindex.errors import BudgetError, LLMError, ServiceError, UsageError
 from ragindex.llm.budget import Budget
 from ragindex.llm.prices import Price, Prices
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
@@ -41,7 +41,7 @@ QUESTION = "barges slate harbour"
 
 
 def made(folder: Path, **how: Any) -> Workspace:
-    workspace = Workspace.open(folder, cutting=None, **how)
+    workspace = Workspace.open(folder, chunking=None, **how)
     workspace.add(Document(id, "", text) for id, text in TEXTS.items())
     workspace.sync([registry.scheme("bm25")])
     return workspace
@@ -163,7 +163,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def with_model(folder: Path, **how: Any) -> Workspace:
-    return made(folder, llm="openai:small", asking=Setting(clock=QUICK, **how))
+    return made(folder, llm="openai:small", asking=LLMSettings(clock=QUICK, **how))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_language_model_lists_numbers(
 
 def test_a_language_model_that_gives_no_usable_answer_is_an_error(server: OpenAIServer, tmp_path: Path) -> None:
     server.write = lambda body: "I would rather not."
-    with pytest.raises(LanguageError, match="rerank: small gave no usable answer"):
+    with pytest.raises(LLMError, match="rerank: small gave no usable answer"):
         asked(with_model(tmp_path), "rerank(base=bm25)")
 
 
@@ -325,7 +325,7 @@ def test_dialects(server: OpenAIServer, tmp_path: Path, change: Callable[[dict[s
 @pytest.mark.parametrize("fault", [status(429, retry_after="0"), status(503), drop, says("<html>"), says("{}")])
 def test_what_passes_is_sent_again(server: OpenAIServer, tmp_path: Path, fault: Any) -> None:
     server.faults.append(fault)
-    workspace = made(tmp_path, asking=Setting(clock=QUICK))
+    workspace = made(tmp_path, asking=LLMSettings(clock=QUICK))
     found, tally = asked(workspace, ENDPOINT)
     assert ids(found)[:2] == "cb"
     assert len(server.requests) == 2
@@ -352,7 +352,7 @@ def test_what_does_not_pass_is_an_error(
     server: OpenAIServer, tmp_path: Path, fault: Any, times: int, message: str
 ) -> None:
     server.faults.extend([fault] * times)
-    workspace = made(tmp_path, asking=Setting(clock=QUICK))
+    workspace = made(tmp_path, asking=LLMSettings(clock=QUICK))
     with pytest.raises(ServiceError, match="endpoint:ranker at http://127.0.0.1") as raised:
         asked(workspace, ENDPOINT)
     assert message in str(raised.value)
@@ -367,12 +367,12 @@ def test_money_is_unknown_without_a_price(server: OpenAIServer, tmp_path: Path) 
 
 def test_the_list_of_prices_and_a_budget(server: OpenAIServer, tmp_path: Path) -> None:
     prices = Prices({"ranker": Price(input=1000.0, output=0.0)})  # a thousandth a token
-    _, tally = asked(made(tmp_path / "a", asking=Setting(prices=prices, budget=Budget(1.0))), ENDPOINT)
+    _, tally = asked(made(tmp_path / "a", asking=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
     assert tally.first.money == pytest.approx(tally.first.input_tokens / 1000)
     with pytest.raises(BudgetError, match="used up"):
-        asked(made(tmp_path / "b", asking=Setting(prices=prices, budget=Budget(0.01))), ENDPOINT)
+        asked(made(tmp_path / "b", asking=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
     with pytest.raises(UsageError, match="A budget needs the price of ranker"):
-        asked(made(tmp_path / "c", asking=Setting(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
+        asked(made(tmp_path / "c", asking=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
     assert len(server.requests) == 1
 
 

@@ -21,7 +21,7 @@ from made_language import answering
 from openai_server import OpenAIServer
 
 from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LanguageError, UsageError
+from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, Numbered
@@ -152,14 +152,14 @@ def test_filters_hold_for_follow_ups(server: OpenAIServer, tmp_path: Path) -> No
 @pytest.mark.parametrize("broken", ['{"follow_ups": [{"question":', '{"follow_ups": "none"}'])
 def test_follow_ups_that_cannot_be_had_fail_the_question(server: OpenAIServer, tmp_path: Path, broken: str) -> None:
     script(server, "nothing of the kind", broken)
-    with opened(tmp_path, server) as workspace, pytest.raises(LanguageError, match="follow-ups: small gave no usable"):
+    with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="follow-ups: small gave no usable"):
         asked(workspace, "self-ask(base=bm25)")
     assert len(server.requests) == 2
 
 
 def test_a_failed_answer_fails_the_question(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, {"follow_ups": [WHO]}, "no", "no")
-    with opened(tmp_path, server) as workspace, pytest.raises(LanguageError, match="answer: small gave no usable"):
+    with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="answer: small gave no usable"):
         asked(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 3
 

@@ -12,7 +12,7 @@ import pytest
 
 from ragindex.accounting import ledger
 from ragindex.encoders.lsa import Lsa
-from ragindex.interfaces import Encoder, EncoderPlugin, PayingEncoder, TokenEncoder
+from ragindex.interfaces import Encoder, EncoderPlugin, PaidEncoder, TokenEncoder
 from ragindex.plugins import registry
 
 CORPUS = [
@@ -184,7 +184,7 @@ def test_what_is_paid_is_booked_once(encoder: Encoder) -> None:
     with ledger.recording() as asked:
         encoder.encode_documents(CORPUS)
         encoder.encode_queries(CORPUS)
-    if not isinstance(encoder, PayingEncoder):
+    if not isinstance(encoder, PaidEncoder):
         assert asked.entries == ()
         return
     assert {entry.task for entry in asked.entries} == {ledger.EMBEDDING}

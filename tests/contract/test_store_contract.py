@@ -10,7 +10,7 @@ from made_records import SCHEMA, STORES, TEXT_ONLY, filled, pinned, text_records
 
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids
-from ragindex.interfaces import Collection, Match, Nearest, Request, Schema, Store, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, Store, TextQuery, VectorQuery
 from ragindex.plugins import registry
 from ragindex.stores.multi_search import together
 
@@ -20,7 +20,7 @@ def test_every_registered_store_is_here() -> None:
 
 
 def test_nearest_gives_the_cosines_best_first(store: Store) -> None:
-    found = filled(store).search([Nearest(np.array([2, 0, 0], np.float32), 5, ("title",))])[0]
+    found = filled(store).search([VectorQuery(np.array([2, 0, 0], np.float32), 5, ("title",))])[0]
     assert found.ids == ["a", "b", "c", "e"]  # d has a zero vector: it is near nothing
     precision = 1e-3 if "float16=True" in str(store) else 1e-6
     assert found.scores.tolist() == pytest.approx([1, 0.6, 0, -1], abs=precision)
@@ -29,15 +29,15 @@ def test_nearest_gives_the_cosines_best_first(store: Store) -> None:
 
 def test_a_zero_vector_finds_nothing_and_a_wrong_one_is_refused(store: Store) -> None:
     collection = filled(store)
-    assert collection.search([Nearest(np.zeros(3, np.float32), 5)])[0].ids == []
+    assert collection.search([VectorQuery(np.zeros(3, np.float32), 5)])[0].ids == []
     with pytest.raises((UsageError, StoreError)):
-        collection.search([Nearest(np.ones(4, np.float32), 5)])
+        collection.search([VectorQuery(np.ones(4, np.float32), 5)])
 
 
 def test_match_scores_are_lucenes_bm25(store: Store) -> None:
     """Two of the four records with words hold "vienna"; with their titles each has 4 tokens, of 15 in all."""
     collection = filled(store)
-    found = collection.search([Match("VIENNA", 5, ("text",))])[0]
+    found = collection.search([TextQuery("VIENNA", 5, ("text",))])[0]
     assert sorted(found.ids) == ["a", "b"]
     expected = np.log(1 + (4 - 2 + 0.5) / (2 + 0.5)) / (1 + 1.2 * (1 - 0.75 + 0.75 * 4 / (15 / 4)))
     assert found.scores.tolist() == pytest.approx([expected] * 2, rel=1e-4)
@@ -46,7 +46,13 @@ def test_match_scores_are_lucenes_bm25(store: Store) -> None:
 def test_many_requests_are_answered_in_order(store: Store) -> None:
     vector = np.array([1, 0, 0], np.float32)
     found = filled(store).search(
-        [Match("sand", 3), Nearest(vector, 1), Where(None, 2), Match("capital", 3), Nearest(-vector, 1)]
+        [
+            TextQuery("sand", 3),
+            VectorQuery(vector, 1),
+            FilterQuery(None, 2),
+            TextQuery("capital", 3),
+            VectorQuery(-vector, 1),
+        ]
     )
     assert [sorted(one.ids) for one in found] == [["c"], ["a"], ["a", "b"], ["b", "e"], ["e"]]
 
@@ -57,11 +63,11 @@ def test_several_collections_searched_together_answer_as_alone(store: Store) -> 
     texts.upsert(text_records({"a": "vienna", "z": "sand sand vienna", "y": "sand"}))
     first, second = filled(store), pinned(store, texts, "texts")
     vector = np.array([1, 0, 0], np.float32)
-    asked: list[tuple[Collection, list[Request]]] = [
-        (first, [Match("vienna sand", 3, ("title",)), Nearest(vector, 2)]),
-        (second, [Match("vienna sand", 3, ("text",)), Where(None, 2)]),
+    asked: list[tuple[Collection, list[SearchRequest]]] = [
+        (first, [TextQuery("vienna sand", 3, ("title",)), VectorQuery(vector, 2)]),
+        (second, [TextQuery("vienna sand", 3, ("text",)), FilterQuery(None, 2)]),
         (second, []),
-        (first, [Match("vienna", 1, (), Ids(("b",)))]),
+        (first, [TextQuery("vienna", 1, (), Ids(("b",)))]),
     ]
     found = together(asked)
     alone = [collection.search(requests) for collection, requests in asked]
@@ -75,7 +81,9 @@ def test_several_collections_searched_together_answer_as_alone(store: Store) -> 
 
 
 def test_words_unknown_and_words_left_out_find_nothing(store: Store) -> None:
-    assert [one.ids for one in filled(store).search([Match("xylophone", 3), Match("", 3), Match("\0 \t", 3)])] == [
+    assert [
+        one.ids for one in filled(store).search([TextQuery("xylophone", 3), TextQuery("", 3), TextQuery("\0 \t", 3)])
+    ] == [
         [],
         [],
         [],
@@ -93,7 +101,7 @@ def test_statistics_forget_what_was_deleted(written: str, tmp_path: Path) -> Non
     fresh = registry.store(written).open(tmp_path / "fresh")
     undisturbed = fresh.create("texts", TEXT_ONLY)
     undisturbed.upsert(text_records(texts))
-    asked = [Match("common word3 number10", 60)]
+    asked = [TextQuery("common word3 number10", 60)]
     first = pinned(disturbed, collection, "texts").search(asked)[0]
     second = pinned(fresh, undisturbed, "texts").search(asked)[0]
     assert first.ids == second.ids
@@ -106,7 +114,7 @@ def test_equal_scores_come_by_id_among_ten_thousand_identical_records(store: Sto
     vectors = pa.array([[0.1, 0.2, 0.3]] * 10_000, pa.list_(pa.float32(), 3))
     collection.upsert(pa.RecordBatch.from_pydict({"id": ids, "text": ["same words"] * 10_000, "vector": vectors}))
     reader = pinned(store, collection, "same")
-    best = reader.search([Match("same", 5), Where(None, 5), Nearest(np.array([3, 2, 1], np.float32), 5)])
+    best = reader.search([TextQuery("same", 5), FilterQuery(None, 5), VectorQuery(np.array([3, 2, 1], np.float32), 5)])
     expected = ["00000", "00001", "00002", "00003", "00004"]
     if "memory_gib=0.0" in str(store):  # an engine's own index cuts ties where it likes
         assert all(len(one.ids) == 5 for one in best)
@@ -125,7 +133,7 @@ def test_ten_thousand_records_agree_with_arithmetic(store: Store) -> None:
     query = rng.standard_normal(8).astype(np.float32)
     cosines = (vectors @ query) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
     expected = [ids[row] for row in np.argsort(-cosines)[:10]]
-    found = pinned(store, collection, "many").search([Nearest(query, 10)])[0]
+    found = pinned(store, collection, "many").search([VectorQuery(query, 10)])[0]
     overlap = len(set(found.ids) & set(expected))
     assert overlap >= 8 if "memory_gib=0.0" in str(store) or "float16=True" in str(store) else found.ids == expected
 
@@ -133,16 +141,20 @@ def test_ten_thousand_records_agree_with_arithmetic(store: Store) -> None:
 def test_an_empty_collection_answers(store: Store) -> None:
     reader = pinned(store, store.create("things", SCHEMA))
     vector = np.array([1, 0, 0], np.float32)
-    assert [one.ids for one in reader.search([Match("x", 3), Nearest(vector, 3), Where(None, 3)])] == [[], [], []]
+    assert [one.ids for one in reader.search([TextQuery("x", 3), VectorQuery(vector, 3), FilterQuery(None, 3)])] == [
+        [],
+        [],
+        [],
+    ]
     assert reader.get(["a"], ("text",)).num_rows == 0
     assert reader.count() == 0
 
 
 def test_a_huge_k(store: Store) -> None:
-    found = filled(store).search([Match("vienna", 10**12), Nearest(np.array([1, 0, 0], np.float32), 10**12)])
+    found = filled(store).search([TextQuery("vienna", 10**12), VectorQuery(np.array([1, 0, 0], np.float32), 10**12)])
     assert [len(one.ids) for one in found] == [2, 4]
 
 
 def test_vectors_that_are_not_finite_are_no_query(store: Store) -> None:
     with pytest.raises(UsageError, match="finite"):
-        filled(store).search([Nearest(np.array([np.nan, 0, 0], np.float32), 3)])
+        filled(store).search([VectorQuery(np.array([np.nan, 0, 0], np.float32), 3)])

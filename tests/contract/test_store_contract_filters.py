@@ -7,7 +7,7 @@ from made_records import TEXT_ONLY, filled, passing, pinned, text_records
 
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms, meta
-from ragindex.interfaces import Match, Nearest, Schema, Store
+from ragindex.interfaces import Schema, Store, TextQuery, VectorQuery
 
 FILTERS: list[tuple[Filter, list[str]]] = [
     (Ids(("e", "a", "nobody")), ["a", "e"]),
@@ -40,9 +40,9 @@ def test_filters(where: Filter, expected: list[str], store: Store) -> None:
     assert passing(collection, where) == expected
     scanned = [id for batch in collection.scan(("title",), where) for id in batch.column("id").to_pylist()]
     assert sorted(scanned) == expected
-    near = collection.search([Nearest(np.array([1, 0, 0], np.float32), 5, (), where)])[0].ids
+    near = collection.search([VectorQuery(np.array([1, 0, 0], np.float32), 5, (), where)])[0].ids
     assert near == [id for id in ("a", "b", "c", "e") if id in expected]
-    matched = collection.search([Match("capital vienna sand", 5, (), where)])[0].ids
+    matched = collection.search([TextQuery("capital vienna sand", 5, (), where)])[0].ids
     assert set(matched) == {"a", "b", "c", "e"} & set(expected)
 
 
@@ -90,9 +90,9 @@ def test_an_empty_value_is_a_value_and_an_absent_one_is_none(store: Store) -> No
 def test_fields_that_are_not_there(store: Store) -> None:
     collection = filled(store)
     vector = np.array([1, 0, 0], np.float32)
-    assert collection.search([Nearest(vector, 1, ("meta.no",))])[0].records.column("meta.no").to_pylist() == [None]
+    assert collection.search([VectorQuery(vector, 1, ("meta.no",))])[0].records.column("meta.no").to_pylist() == [None]
     assert collection.get(["a"], ("meta.no",)).column("meta.no").to_pylist() == [None]
     with pytest.raises((UsageError, StoreError), match="no"):
-        collection.search([Nearest(vector, 1, ("no",))])
+        collection.search([VectorQuery(vector, 1, ("no",))])
     with pytest.raises((UsageError, StoreError), match="no"):
         list(collection.scan(("no",)))

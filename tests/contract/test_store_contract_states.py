@@ -9,7 +9,7 @@ from made_records import SCHEMA, TEXT_ONLY, filled, passing, pinned, records, te
 
 from ragindex.errors import StoreError, UsageError, WriterBusyError
 from ragindex.filters import Terms
-from ragindex.interfaces import Match, Nearest, Schema, Store
+from ragindex.interfaces import Schema, Store, TextQuery, VectorQuery
 from ragindex.plugins import registry
 
 
@@ -32,7 +32,9 @@ def test_an_upsert_replaces_and_a_delete_forgets(store: Store) -> None:
     collection.delete(["b", "nobody"])
     reader = pinned(store, collection, "texts")
     assert reader.count() == 2
-    assert [one.ids for one in reader.search([Match("words", 5), Match("sentence", 5), Match("third", 5)])] == [
+    assert [
+        one.ids for one in reader.search([TextQuery("words", 5), TextQuery("sentence", 5), TextQuery("third", 5)])
+    ] == [
         [],
         ["a"],
         ["c"],
@@ -104,7 +106,7 @@ def test_dropping(store: Store) -> None:
 
 
 def test_a_collection_made_again_under_its_name_is_another(store: Store) -> None:
-    schema, query = Schema(dimensions=2), [Nearest(np.array([1, 0], np.float32), 2)]
+    schema, query = Schema(dimensions=2), [VectorQuery(np.array([1, 0], np.float32), 2)]
 
     def vectors(**of: list[float]) -> pa.RecordBatch:
         column = pa.array(list(of.values()), pa.list_(pa.float32(), 2))

@@ -65,7 +65,7 @@ def test_examples(page: Path, desk: Path) -> None:
         elif language == "yaml":
             (desk / "config.yaml").write_text(code)
             named = "" if "corpora:" in code else "my-documents/ --questions questions.csv "
-            run(f"ragindex compare {named}--config config.yaml --workspace w --out o")
+            run(f"ragindex compare {named}--config config.yaml --index w --out o")
         else:
             for line in filter(None, code.splitlines()):
                 assert line.startswith((*INSTALLS, "ragindex "))

@@ -17,7 +17,7 @@ from ragindex.errors import UsageError
 from ragindex.estimate import Estimate, estimate, estimate_reading
 from ragindex.llm import endpoint_features, tokens
 from ragindex.llm.cache import Cache
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
@@ -61,8 +61,8 @@ def corpus() -> Corpus:
     return Corpus("world", "world", tuple(worlds.documents(120)), 0, (), True)
 
 
-def used(corpus: Corpus, folder: Path, setting: Setting) -> Any:
-    with recording() as tally, Workspace.open(folder, llm=LLM, cutting=None, asking=setting) as workspace:
+def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
+    with recording() as tally, Workspace.open(folder, llm=LLM, chunking=None, asking=setting) as workspace:
         workspace.add(corpus.documents)
         workspace.sync(SCHEMES)
     return tally
@@ -71,10 +71,10 @@ def used(corpus: Corpus, folder: Path, setting: Setting) -> Any:
 def test_without_a_sample_nothing_is_asked_and_input_is_near(
     server: OpenAIServer, corpus: Corpus, tmp_path: Path
 ) -> None:
-    (one,) = estimate(corpus, SCHEMES, LLM, Setting())
+    (one,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     assert server.requests == []
     assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 120, False, True)
-    real = used(corpus, tmp_path / "w", Setting()).first
+    real = used(corpus, tmp_path / "w", LLMSettings()).first
     assert one.input_tokens == pytest.approx(real.input_tokens, rel=0.05)
     assert one.money == pytest.approx(one.input_tokens / 1e6 + 4 * one.output_tokens / 1e6)
 
@@ -82,7 +82,7 @@ def test_without_a_sample_nothing_is_asked_and_input_is_near(
 def test_a_sample_measures_the_answers_and_is_not_paid_twice(
     server: OpenAIServer, corpus: Corpus, tmp_path: Path
 ) -> None:
-    setting = Setting(cache=Cache(tmp_path / "calls.sqlite"))
+    setting = LLMSettings(cache=Cache(tmp_path / "calls.sqlite"))
     (one,) = estimate(corpus, SCHEMES, LLM, setting, sample=20)
     assert one.sampled
     assert len(server.requests) == 20
@@ -96,7 +96,7 @@ def test_a_sample_measures_the_answers_and_is_not_paid_twice(
 def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Path) -> None:
     data = datasets.load("world:100", limit=40)
     server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
-    setting = Setting(cache=Cache(tmp_path / "calls.sqlite"))
+    setting = LLMSettings(cache=Cache(tmp_path / "calls.sqlite"))
     schemes = {"bm25": registry.scheme("bm25")}
     (one,) = estimate_reading(data.corpus, schemes, LLM, setting, data.queries, sample=20)
     assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
@@ -111,12 +111,12 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
 
 def test_what_cannot_be_estimated(corpus: Corpus) -> None:
     with pytest.raises(UsageError, match="An estimate needs a language model, as --llm openai:MODEL"):
-        estimate(corpus, SCHEMES, registry.llm("offline"), Setting())
-    assert estimate(corpus, [registry.scheme("bm25")], LLM, Setting()) == []
+        estimate(corpus, SCHEMES, registry.llm("offline"), LLMSettings())
+    assert estimate(corpus, [registry.scheme("bm25")], LLM, LLMSettings()) == []
 
 
 def test_money_is_unknown_without_a_price(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "vocabulary", lambda model: None)
-    (one,) = estimate(corpus, SCHEMES, registry.llm("openai:nobody-knows"), Setting())
+    (one,) = estimate(corpus, SCHEMES, registry.llm("openai:nobody-knows"), LLMSettings())
     assert isinstance(one, Estimate)
     assert (one.money, one.counted) == (None, False)

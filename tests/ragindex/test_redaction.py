@@ -134,16 +134,16 @@ def test_nothing_that_is_written_or_told_holds_it(server: OpenAIServer, desk: Pa
     server.write = write
     told = [
         ragindex("doctor"),
-        ragindex("index", "notes", "--workspace", "w", "--methods", "hybrid", "--encoder", "openai:small",
+        ragindex("index", "notes", "--index", "w", "--methods", "hybrid", "--encoder", "openai:small",
                  "--llm", "openai:small"),
         ragindex("compare", "notes", "--questions", "questions.csv", "--methods", f"bm25,dense,ircot,{rerank}",
-                 "--encoder", "openai:small", "--llm", "openai:small", "--workspace", "c", "--out", "results",
+                 "--encoder", "openai:small", "--llm", "openai:small", "--index", "c", "--out", "results",
                  "--read", "--trace", "--json", "result.json"),
         ragindex("report", "results"),
-        ragindex("search", "slate?", "--workspace", "w", "--method", rerank, "--explain"),
-        ragindex("ask", "slate?", "--workspace", "w"),
-        ragindex("cache", "--workspace", "c"),
-        ragindex("cache", "--workspace", "c", "--export", "calls.jsonl"),
+        ragindex("search", "slate?", "--index", "w", "--method", rerank, "--explain"),
+        ragindex("ask", "slate?", "--index", "w"),
+        ragindex("cache", "--index", "c"),
+        ragindex("cache", "--index", "c", "--export", "calls.jsonl"),
     ]  # fmt: skip
     assert [done.code for done in told] == [0] * 8, [done.err for done in told]
     assert len(server.requests) > 5
@@ -158,8 +158,8 @@ def test_a_server_that_repeats_what_it_was_sent(number: int, server: OpenAIServe
     )
     quick = "timeout=2, retries=0"
     told = [
-        ragindex("index", "notes", "--workspace", "w", "--encoder", f"openai(model=small, {quick})"),
-        ragindex("compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--out", "results",
+        ragindex("index", "notes", "--index", "w", "--encoder", f"openai(model=small, {quick})"),
+        ragindex("compare", "notes", "--questions", "questions.csv", "--index", "c", "--out", "results",
                  "--methods", f"ircot,rerank(base=bm25, reranker=endpoint(model=small, {quick}))", "--trace",
                  "--llm", f"openai(model=small, {quick})", "--json", "result.json"),
     ]  # fmt: skip
@@ -176,8 +176,8 @@ def test_a_proxy_that_is_not_there(desk: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     told = [
-        ragindex("index", "notes", "--workspace", "w", "--encoder", "openai(model=small, retries=0)"),
-        ragindex("compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--methods", "bm25"),
+        ragindex("index", "notes", "--index", "w", "--encoder", "openai(model=small, retries=0)"),
+        ragindex("compare", "notes", "--questions", "questions.csv", "--index", "c", "--methods", "bm25"),
     ]
     assert [done.code for done in told] == [6, 0]
     assert leaks(desk, *told) == []
@@ -207,10 +207,10 @@ def test_an_address_among_parameters_is_refused(how: str, kind: str, desk: Path)
     methods = [] if flag == "--methods" else ["--methods", "bm25"]
     Path("study.yaml").write_text(yaml.safe_dump({"data": "notes", flag[2:]: [written] if methods == [] else written}))
     told = [
-        ragindex("index", "notes", "--workspace", "w", flag, written, *methods),
-        ragindex("compare", "notes", "--questions", "questions.csv", "--workspace", "c", flag, written, *methods),
+        ragindex("index", "notes", "--index", "w", flag, written, *methods),
+        ragindex("compare", "notes", "--questions", "questions.csv", "--index", "c", flag, written, *methods),
         ragindex("compare", "--config", "study.yaml", "--questions", "questions.csv", *methods),
-        ragindex("search", "slate?", "--workspace", "none", flag.replace("methods", "method"), written),
+        ragindex("search", "slate?", "--index", "none", flag.replace("methods", "method"), written),
     ]
     Path("study.yaml").unlink()
     assert [done.code for done in told[:3]] == [2, 2, 2]
@@ -257,13 +257,13 @@ def test_a_plugin_of_anybody_refuses_it() -> None:
     ],
 )
 def test_what_cannot_be_read_is_not_repeated(written: str, desk: Path) -> None:
-    done = ragindex("index", "notes", "--workspace", "w", "--llm", written)
+    done = ragindex("index", "notes", "--index", "w", "--llm", written)
     assert (done.code, "cannot be read" in done.err) == (2, True)
     assert leaks(desk, done) == []
 
 
 def test_documents_at_an_address(desk: Path) -> None:
-    done = ragindex("index", ADDRESSES["a user and a password"], "--workspace", "w")
+    done = ragindex("index", ADDRESSES["a user and a password"], "--index", "w")
     assert done.code != 0
     assert leaks(desk, done) == []
 
@@ -281,7 +281,7 @@ def test_an_address_of_the_environment(name: str, how: str, desk: Path, monkeypa
         "RERANK_BASE_URL": ["--methods", "rerank(base=bm25, reranker=endpoint(model=small, retries=0))"],
         "ELASTICSEARCH_URL": ["--methods", "bm25", "--store", "elasticsearch(retries=0)"],
     }
-    told = ragindex("compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--out", "r", *flags[name])
+    told = ragindex("compare", "notes", "--questions", "questions.csv", "--index", "c", "--out", "r", *flags[name])
     assert leaks(desk, told) == []
 
 
@@ -303,7 +303,7 @@ def test_a_tracker_with_a_password(how: str, desk: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("MLFLOW_TRACKING_URI", TRACKERS[how])
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     done = ragindex(
-        "compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--methods", "bm25", "--trace",
+        "compare", "notes", "--questions", "questions.csv", "--index", "c", "--methods", "bm25", "--trace",
         "--out", "results", "--json", "result.json",
     )  # fmt: skip
     assert done.code == 0
@@ -314,7 +314,7 @@ def test_a_tracker_with_a_password(how: str, desk: Path, monkeypatch: pytest.Mon
 def test_a_tracker_that_works_is_named_without_its_password(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "track", lambda study: "run")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", TRACKERS["a database"])
-    done = ragindex("compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--methods", "bm25")
+    done = ragindex("compare", "notes", "--questions", "questions.csv", "--index", "c", "--methods", "bm25")
     assert (
         'postgresql://127.0.0.1:1/runs; to look at them: mlflow ui --backend-store-uri "$MLFLOW_TRACKING_URI"'
         in done.out
@@ -345,7 +345,7 @@ def test_an_error_of_anybody_in_results_and_traces(desk: Path, monkeypatch: pyte
 
     monkeypatch.setattr(bm25.BM25, "open", lambda *_: type("Theirs", (), {"retrieve": failing})())
     done = ragindex(
-        "compare", "notes", "--questions", "questions.csv", "--workspace", "c", "--methods", "bm25,dense", "--trace",
+        "compare", "notes", "--questions", "questions.csv", "--index", "c", "--methods", "bm25,dense", "--trace",
         "--out", "results", "--json", "result.json",
     )  # fmt: skip
     assert any(b"ValueError" in file.read_bytes() for file in Path("results").rglob("*.jsonl"))

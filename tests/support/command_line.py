@@ -88,5 +88,5 @@ def make_desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def build(folder: Path) -> Path:
     """A workspace with the notes, built for hybrid."""
     write(folder / "notes", TEXTS)
-    assert ragindex("index", folder / "notes", "--workspace", folder / "w").code == 0
+    assert ragindex("index", folder / "notes", "--index", folder / "w").code == 0
     return folder / "w"

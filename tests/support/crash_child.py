@@ -42,7 +42,7 @@ BOTH = FIRST[50:] + [document(number) for number in range(400, 520)]  # 50 remov
 
 def bring(folder: Path, which: str) -> Workspace:
     ragindex.workspace.sync._BATCH = 16
-    workspace = Workspace.open(folder, cutting=None)
+    workspace = Workspace.open(folder, chunking=None)
     workspace.replace(FIRST if which == "first" else BOTH)
     workspace.sync([METHOD])
     return workspace

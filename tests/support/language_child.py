@@ -9,12 +9,12 @@ from made_language import ECHO, PRICES, QUICK, texts
 from ragindex.accounting import ledger
 from ragindex.llm.cache import Cache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 
 if __name__ == "__main__":
     url, path, count, concurrency = sys.argv[1:]
     plugin = OpenAICompatibleChat(model="small", base_url=url, concurrency=int(concurrency))
-    language = plugin.open(Setting(cache=Cache(Path(path)), prices=PRICES, clock=QUICK))
+    language = plugin.open(LLMSettings(cache=Cache(Path(path)), prices=PRICES, clock=QUICK))
     print("ready", flush=True)
     sys.stdin.readline()
     with ledger.recording() as tally:

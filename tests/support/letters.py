@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from ragindex.interfaces import Floats
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Plugin
 
 ENCODED: list[str] = []
@@ -20,7 +20,7 @@ class Letters(Plugin):
     argument: ClassVar[str] = "name"
     name: str = "letters"
 
-    def open(self, setting: Setting | None = None) -> "LettersEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "LettersEncoder":
         return LettersEncoder()
 
 

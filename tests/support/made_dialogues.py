@@ -11,7 +11,7 @@ from openai_server import OpenAIServer
 
 from ragindex.llm.budget import limited
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
@@ -44,8 +44,8 @@ def opened(
 ) -> Workspace:
     """A workspace that asks the server, or the rules where there is none."""
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
-    asking = Setting(prices=PRICES, clock=QUICK, budget=limited(budget))
-    workspace = Workspace.open(folder, llm=llm, asking=asking, cutting=None)
+    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=limited(budget))
+    workspace = Workspace.open(folder, llm=llm, asking=asking, chunking=None)
     workspace.add(documents)
     return workspace
 

@@ -9,7 +9,7 @@ from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 
@@ -33,7 +33,7 @@ def by_text(text: str, prefix: str = "") -> dict[str, Any]:
 
 def imported(folder: Path, file: Path, documents: Sequence[Document] = (), encoder: str = "lsa") -> Workspace:
     """A workspace of whole documents whose extractions come from `file`."""
-    workspace = Workspace.open(folder, cutting=None, encoder=encoder)
+    workspace = Workspace.open(folder, chunking=None, encoder=encoder)
     workspace.import_part("extractions", file)
     if documents:
         workspace.add(documents)
@@ -41,12 +41,12 @@ def imported(folder: Path, file: Path, documents: Sequence[Document] = (), encod
 
 
 def asking(
-    folder: Path, server: OpenAIServer, model: str = "small", encoder: str = "lsa", cutting: Any = None
+    folder: Path, server: OpenAIServer, model: str = "small", encoder: str = "lsa", chunking: Any = None
 ) -> Workspace:
     """A workspace that asks the server, once for every call."""
     plugin = OpenAICompatibleChat(model=model, base_url=server.url, retries=0)
-    setting = Setting(prices=PRICES, clock=QUICK)
-    return Workspace.open(folder, llm=plugin, asking=setting, cutting=cutting, encoder=encoder)
+    setting = LLMSettings(prices=PRICES, clock=QUICK)
+    return Workspace.open(folder, llm=plugin, asking=setting, chunking=chunking, encoder=encoder)
 
 
 def spells_out(body: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from ragindex.accounting import ledger
 from ragindex.interfaces import Floats
 from ragindex.llm.budget import limited
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task, render
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
@@ -138,7 +138,7 @@ def _tasks() -> dict[str, str]:
 
 def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: Written = "lsa") -> Path:
     """A workspace folder with the triples that the texts spell out, and all parts of `gear`."""
-    with Workspace.open(folder / "w", cutting=None, encoder=encoder) as workspace:
+    with Workspace.open(folder / "w", chunking=None, encoder=encoder) as workspace:
         workspace.import_part("extractions", openie(folder / "openie.json", documents))
         workspace.add(documents)
         workspace.sync([registry.scheme("gear")])
@@ -152,8 +152,8 @@ def opened(
     if not (folder / "w").exists():
         shutil.copytree(made, folder / "w")
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
-    asking = Setting(prices=PRICES, clock=QUICK, budget=limited(budget))
-    return Workspace.open(folder / "w", llm=llm, asking=asking, cutting=None, encoder=encoder)
+    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=limited(budget))
+    return Workspace.open(folder / "w", llm=llm, asking=asking, chunking=None, encoder=encoder)
 
 
 def asked(workspace: Workspace, scheme: Written, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
@@ -223,7 +223,7 @@ class WrittenVectors(Plugin):
     questions: tuple[str, ...]
     cosines: dict[str, dict[str, float]]
 
-    def open(self, setting: Setting | None = None) -> "WrittenEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "WrittenEncoder":
         return WrittenEncoder(self.questions, self.cosines)
 
 

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 
 from ragindex.llm import endpoint_features
 from ragindex.llm.cache import Answer, Cache, Origin
-from ragindex.llm.client import ModelLanguage
+from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.prices import Price, Prices
 from ragindex.llm.rate_limits import Clock, sleep
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 
 PROMPT = Path(__file__).with_name("echo.jinja")
@@ -50,12 +50,12 @@ ECHO = Task("echo", 1, PROMPT, Echo, rule=by_rule, max_tokens=100)
 
 
 def opened(
-    server: OpenAIServer, path: Path | None = None, setting: Setting | None = None, **given: Any
-) -> ModelLanguage:
+    server: OpenAIServer, path: Path | None = None, setting: LLMSettings | None = None, **given: Any
+) -> LLMClient:
     """`openai:small` at the server, keeping calls in the file `path`."""
     kept = {} if path is None else {"cache": Cache(path)}
     plugin = OpenAICompatibleChat.model_validate({"model": "small", "base_url": server.url, **given})
-    return plugin.open(setting or Setting(prices=PRICES, clock=QUICK, **kept))
+    return plugin.open(setting or LLMSettings(prices=PRICES, clock=QUICK, **kept))
 
 
 def texts(count: int) -> list[dict[str, str]]:

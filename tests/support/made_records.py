@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, Schema, Store, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema, Store
 
 STORES = {  # how each way of keeping and searching records is written
     "lancedb, from memory": "lancedb",
@@ -58,4 +58,4 @@ def pinned(store: Store, collection: Collection, name: str = "things") -> Collec
 
 
 def passing(collection: Collection, where: Filter | None) -> list[str]:
-    return collection.search([Where(where, 100)])[0].ids
+    return collection.search([FilterQuery(where, 100)])[0].ids

@@ -13,7 +13,7 @@ from openai_server import OpenAIServer
 
 from ragindex.interfaces import Floats
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.support import replace_all
 from ragindex.plugins.base import Plugin
 from ragindex.types import Document
@@ -28,7 +28,7 @@ class Compass(Plugin):
     argument: ClassVar[str] = "name"
     name: str = "compass"
 
-    def open(self, setting: Setting | None = None) -> "CompassEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "CompassEncoder":
         return CompassEncoder()
 
 
@@ -117,8 +117,8 @@ def spelt(body: Mapping[str, Any]) -> str:
 def opened(folder: Path, server: OpenAIServer, documents: Sequence[Document] = (), concurrency: int = 4) -> Workspace:
     """A workspace of whole documents that asks the server, once for every call."""
     plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0, concurrency=concurrency)
-    setting = Setting(prices=PRICES, clock=QUICK)
-    workspace = Workspace.open(folder, llm=plugin, asking=setting, cutting=None, encoder=Compass())
+    setting = LLMSettings(prices=PRICES, clock=QUICK)
+    workspace = Workspace.open(folder, llm=plugin, asking=setting, chunking=None, encoder=Compass())
     if documents:
         workspace.add(documents)
     return workspace

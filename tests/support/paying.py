@@ -14,7 +14,7 @@ from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.llm.cache import Cache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex_baselines.rerank.endpoint import Endpoint, EndpointScoring
 
 KEY = "sk-a-secret-of-this-test"
@@ -22,20 +22,20 @@ KEY = "sk-a-secret-of-this-test"
 
 def chats(url: str, path: Path) -> Callable[[Sequence[str]], object]:
     language = OpenAICompatibleChat(model="small", base_url=url).open(
-        Setting(cache=Cache(path), prices=PRICES, clock=QUICK)
+        LLMSettings(cache=Cache(path), prices=PRICES, clock=QUICK)
     )
     return lambda texts: language.map(ECHO, [{"text": text} for text in texts])
 
 
 def reranks(url: str, path: Path) -> Callable[[Sequence[str]], object]:
-    setting, cache = Setting(prices=PRICES, clock=QUICK), Cache(path)
+    setting, cache = LLMSettings(prices=PRICES, clock=QUICK), Cache(path)
     scoring = EndpointScoring(Endpoint(model="small", base_url=url), setting, cache, Limits(8, clock=QUICK))
     return lambda texts: [scoring.scores(text, [("", "slate")]) for text in texts]
 
 
 def embeds(url: str, path: Path) -> Callable[[Sequence[str]], object]:
     plugin = OpenAICompatible(model="small", dimensions=8)
-    encoder = CachedEncoder(OpenAIEncoder(plugin, url, KEY, Setting(prices=PRICES, clock=QUICK)), path)
+    encoder = CachedEncoder(OpenAIEncoder(plugin, url, KEY, LLMSettings(prices=PRICES, clock=QUICK)), path)
     return lambda texts: [encoder.encode_documents([text]) for text in texts]
 
 

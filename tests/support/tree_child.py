@@ -22,7 +22,7 @@ DOCUMENTS = [
 
 def bring(folder: Path, url: str) -> Workspace:
     plugin = OpenAICompatibleChat(model="small", base_url=url, retries=0, concurrency=1)
-    workspace = Workspace.open(folder, llm=plugin, cutting=None, encoder=Compass())
+    workspace = Workspace.open(folder, llm=plugin, chunking=None, encoder=Compass())
     workspace.replace(DOCUMENTS)
     workspace.sync([TREE])
     return workspace

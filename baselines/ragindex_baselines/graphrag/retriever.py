@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragindex.filters import Filter, Terms
-from ragindex.interfaces import Collection, Encoder, Found, Nearest
+from ragindex.interfaces import Collection, Encoder, SearchResult, VectorQuery
 from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag import steps
@@ -36,7 +36,7 @@ class GraphRAGRetriever:
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
         requests = [
-            Nearest(vector, self.settings.entities, ("passage_ids", "neighbours"), _naming(ids))
+            VectorQuery(vector, self.settings.entities, ("passage_ids", "neighbours"), _naming(ids))
             for vector, ids in zip(vectors, passing, strict=True)
         ]
         found = self.entities.search(requests)
@@ -53,7 +53,7 @@ class GraphRAGRetriever:
         return frozenset(id for batch in self.passages.scan((), where) for id in batch.column("id").to_pylist())
 
     def _retrieval(
-        self, query: Query, found: Found, passing: frozenset[str] | None, k: int, searching: float
+        self, query: Query, found: SearchResult, passing: frozenset[str] | None, k: int, searching: float
     ) -> Retrieval:
         entities = steps.nearby(found)
         start = time.perf_counter()
@@ -78,7 +78,7 @@ class GraphRAGRetriever:
         ids = steps.ranked_passages(entities, k, passing)
         records = looked_up(self.passages, ids, FIELDS)
         kept = records.column("id").to_pylist()
-        return hits(Found(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
+        return hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
 
     def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
         ids = steps.candidate_relations(entities, self.settings.relations)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragindex.interfaces import Found
+from ragindex.interfaces import SearchResult
 from ragindex.llm.answer_question import context
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
@@ -27,7 +27,7 @@ class Nearby:
     neighbours: tuple[str, ...]
 
 
-def nearby(found: Found) -> list[Nearby]:
+def nearby(found: SearchResult) -> list[Nearby]:
     """The entities of a search that was asked for `passage_ids` and `neighbours`, nearest first."""
     passages, neighbours = (found.records.column(name) for name in ("passage_ids", "neighbours"))
     return [Nearby(key, passages[row].values, tuple(neighbours[row].as_py())) for row, key in enumerate(found.ids)]

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ragindex.filters import Filter, Ids, both
-from ragindex.interfaces import Collection, Encoder, Floats, Found, Nearest, QueryEncoder, Where
-from ragindex.llm.tasks import Language
+from ragindex.interfaces import Collection, Encoder, FilterQuery, Floats, QueryEncoder, SearchResult, VectorQuery
+from ragindex.llm.tasks import LLM
 from ragindex.parts.triples.sparse_graph import Integers
 from ragindex.retrieval.fusion import normalised
 from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
@@ -73,12 +73,12 @@ class Walked:
                 break
         records = looked_up(self.passages, list(scores)[:k], FIELDS)
         ids = records.column("id").to_pylist()
-        return hits(Found(ids, np.array([scores[id] for id in ids]), records), self.source)
+        return hits(SearchResult(ids, np.array([scores[id] for id in ids]), records), self.source)
 
     def _passing(self, ids: Sequence[str], where: Filter | None) -> set[str]:
         if where is None:
             return set(ids)
-        (found,) = self.passages.search([Where(both(Ids(tuple(ids)), where), len(ids))])
+        (found,) = self.passages.search([FilterQuery(both(Ids(tuple(ids)), where), len(ids))])
         return set(found.ids)
 
 
@@ -89,7 +89,7 @@ class EntityRetriever:
     walked: Walked
     phrases: Collection
     encoder: QueryEncoder
-    llm: Language
+    llm: LLM
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """One question after the other."""
@@ -124,13 +124,13 @@ class EntityRetriever:
     def _linked(self, named: Sequence[str]) -> list[str]:
         """The phrase nearest each."""
         vectors = self.encoder.encode_passing(named)
-        return [id for found in self.phrases.search([Nearest(vector, 1) for vector in vectors]) for id in found.ids]
+        return [id for found in self.phrases.search([VectorQuery(vector, 1) for vector in vectors]) for id in found.ids]
 
     def _by_cosine(self, query: Query, reached: set[str], k: int) -> tuple[tuple[Hit, ...], Step]:
         """The passages that the walk did not reach, nearest first; their scores, the cosine less 1, are at most 0."""
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
-        (found,) = self.walked.passages.search([Nearest(vector, k, FIELDS, query.filter)])
+        (found,) = self.walked.passages.search([VectorQuery(vector, k, FIELDS, query.filter)])
         near = tuple(hit for hit in hits(found, self.walked.source) if hit.id not in reached)
         note = f"The walk reached {len(reached)} passages; others follow by cosine."
         step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
@@ -156,19 +156,19 @@ class FactRetriever:
         ms = _ms(start) / max(1, len(queries))
         return [self._one(*each, k, ms) for each in zip(queries, vectors, found, strict=True)]
 
-    def facts(self, queries: Sequence[Query], vectors: Floats) -> list[Found]:
+    def facts(self, queries: Sequence[Query], vectors: Floats) -> list[SearchResult]:
         """The triples nearest each question, (queries, dimensions), that pass its filter."""
         count = self.walked.settings.facts
         asked = zip(queries, vectors, strict=True)
-        return self.triples.search([Nearest(vector, count, _TRIPLE, query.filter) for query, vector in asked])
+        return self.triples.search([VectorQuery(vector, count, _TRIPLE, query.filter) for query, vector in asked])
 
-    def seeds(self, facts: Found) -> tuple[Integers, Values]:
+    def seeds(self, facts: SearchResult) -> tuple[Integers, Values]:
         """Where the walk from these triples begins: places of phrases, and their reset weights."""
         spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
         sides = self.walked.graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
         return steps.fact_seeds(sides, facts.scores, self.walked.graph.held)
 
-    def _one(self, query: Query, vector: Floats, found: Found, k: int, searching: float) -> Retrieval:
+    def _one(self, query: Query, vector: Floats, found: SearchResult, k: int, searching: float) -> Retrieval:
         triples = tuple(Triple(*(row[side] for side in _TRIPLE)) for row in found.records.to_pylist())
         note = ", ".join(f"{score:.3f}" for score in found.scores)
         facts = Step(1, "triples", query.text, tuple(found.ids), triples, ms=searching, note=note)
@@ -192,7 +192,7 @@ class FactRetriever:
         """The passages that a walk from the seeds reaches, and those nearest the question."""
         graph, settings = self.walked.graph, self.walked.settings
         values = steps.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
-        wanted = [Nearest(vector, max(k, _NEAR), (), query.filter), Nearest(vector, 1), Nearest(-vector, 1)]
+        wanted = [VectorQuery(vector, max(k, _NEAR), (), query.filter), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
         near, nearest, farthest = self.walked.passages.search(wanted)
         around = np.array([self.walked.places[id] for id in near.ids if id in self.walked.places], np.int64)
         places = np.union1d(steps.most(values, max(k, _REACHED)), around)
@@ -204,7 +204,7 @@ class FactRetriever:
     def _over_all(self, vector: Floats, nodes: Integers, mass: Values) -> tuple[Integers, Values]:
         """All passages, by a walk over the whole graph."""
         graph, settings = self.walked.graph, self.walked.settings
-        (near,) = self.walked.passages.search([Nearest(vector, max(1, self.walked.passages.count()))])
+        (near,) = self.walked.passages.search([VectorQuery(vector, max(1, self.walked.passages.count()))])
         known = [(self.walked.places[id], row) for row, id in enumerate(near.ids) if id in self.walked.places]
         places, rows = np.array(known, np.int64).reshape(-1, 2).T
         reset = np.zeros(len(graph.degrees))

@@ -49,7 +49,7 @@ class HippoRAG(HippoRAGParameters):
         if spread is not None and not spread.passages.equals(phrases.graph.passages):
             raise MissingPartError(
                 f"The parts of {registry.label(self)} are of different corpora. "
-                f"Run: ragindex index --workspace {workspace.folder} --methods '{registry.label(self)}'"
+                f"Run: ragindex index --index {workspace.folder} --methods '{registry.label(self)}'"
             )
         return FactRetriever(walked, triples, workspace.encoder, self.graph.key, spread)
 

@@ -35,7 +35,7 @@ from ragindex.llm.budget import set_aside
 from ragindex.llm.cache import Answer, CallCache, Origin
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 from ragindex.plugins.base import Plugin
 from ragindex.redaction import secrets_in
@@ -123,7 +123,7 @@ class EndpointScoring:
     """A client of one endpoint. Thread-safe. Answers are kept, so that none is paid twice."""
 
     plugin: Endpoint
-    setting: Setting
+    setting: LLMSettings
     cache: CallCache
     limits: Limits
     _rng: Random = field(default_factory=Random)  # jitter of waits

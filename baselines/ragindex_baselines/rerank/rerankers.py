@@ -18,7 +18,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import rules
 from ragindex.llm.answer_question import Numbered
-from ragindex.llm.tasks import Language, Task
+from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.specs import Spec, parse
 from ragindex_baselines.rerank.endpoint import Endpoint
@@ -178,7 +178,7 @@ class LanguageModel(Plugin):
 class Listing:
     """See LanguageModel."""
 
-    llm: Language
+    llm: LLM
     language: str
     characters: int
 

@@ -23,7 +23,7 @@ from ragindex.estimate import Estimate, estimate, estimate_reading
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import limited
 from ragindex.llm.cache import Cache, NoCache
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.workspace.llm import CALLS
@@ -67,7 +67,7 @@ def estimate_command(
         require_apart(workspace, data, corpus)
         workspace.mkdir(parents=True, exist_ok=True)
     cache = NoCache() if workspace is None else Cache(workspace / CALLS)
-    setting = Setting(cache=cache, budget=limited(budget), seed=seed)
+    setting = LLMSettings(cache=cache, budget=limited(budget), seed=seed)
     model = registry.llm(llm)
     with ledger.recording() as paid:
         found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)

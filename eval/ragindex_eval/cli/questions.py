@@ -13,7 +13,7 @@ import typer
 
 from ragindex.cli.console import FormatOption, JsonOption, LanguageOption, SkipBadOption, emit, note, plain, writable
 from ragindex.cli.console import out as standard_output
-from ragindex.corpus import Corpus, cut, read
+from ragindex.corpus import Corpus, chunk, read
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
@@ -47,7 +47,7 @@ def questions(
     corpus = read(data, format=format, skip_bad=skip_bad)
     left_out = _read_notes(corpus, language)
     usable = _once([document for document in corpus.documents if readable(document.id)])
-    passages = [passage for document in usable for passage in cut(document, None)]
+    passages = [passage for document in usable for passage in chunk(document, None)]
     drafted = drafts(passages, n, checked_seed(seed), language or "english")
     for sentence in (*left_out, *(_fewer(drafted, n) if drafted else ())):
         note(sentence)

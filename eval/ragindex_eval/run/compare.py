@@ -19,7 +19,7 @@ from ragindex.errors import ContractError, MissingExtraError, QuestionError, Rag
 from ragindex.interfaces import IndexingScheme, Retriever
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import Budget, limited
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import traced_where_on
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.registry import Written
@@ -96,7 +96,7 @@ def compare(
         imported_files.require_reader(method.scheme for method in asked)
     loading = {"questions": questions, "format": format, "skip_bad": skip_bad, "limit": limit, "seed": seed}
     dataset = None if data is None else _loaded(data, loading)
-    setting = Setting(budget=limited(budget))
+    setting = LLMSettings(budget=limited(budget))
     settings: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "language": language, "seed": seed}
     settings |= {"asking": setting, "keep_calls": keep_calls}
     with _opened(workspace, dataset, settings) as opened:
@@ -164,9 +164,9 @@ def _loaded(data: str | Path | Dataset, loading: Mapping[str, Any]) -> Dataset:
 def _held(workspace: Workspace, loading: Mapping[str, Any]) -> Dataset:
     """The documents of the workspace with questions from a file."""
     if loading["questions"] is None:
-        raise UsageError("compare needs DATA, or --questions FILE beside --workspace.")
+        raise UsageError("compare needs DATA, or --questions FILE beside --index.")
     documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
-    corpus = Corpus(workspace.folder.name, "workspace", documents, 0, (), workspace.cutting is None)
+    corpus = Corpus(workspace.folder.name, "workspace", documents, 0, (), workspace.chunking is None)
     asking = {name: loading[name] for name in ("questions", "skip_bad", "limit", "seed")}
     return datasets.ask(corpus, **asking)
 
@@ -184,14 +184,16 @@ def _opened(
     workspace: Path | str | Workspace | None, dataset: Dataset | None, settings: Mapping[str, Any]
 ) -> Iterator[Workspace]:
     if workspace is None and dataset is None:
-        raise UsageError("compare needs DATA, or --workspace with documents and --questions FILE.")
+        raise UsageError("compare needs DATA, or --index with documents and --questions FILE.")
     folder = _folder(workspace, dataset)
     if dataset is not None:
         require_apart(folder, dataset.source, dataset.corpus)
     if isinstance(workspace, Workspace):
         yield workspace
         return
-    with Workspace.open(folder, cutting="default" if dataset is None else dataset.corpus.cutting, **settings) as opened:
+    with Workspace.open(
+        folder, chunking="default" if dataset is None else dataset.corpus.chunking, **settings
+    ) as opened:
         yield opened
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
-from ragindex.corpus import Cutting, cut
+from ragindex.corpus import Chunking, chunk
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, Context, Said
 from ragindex.llm.rules.lexical_overlap import overlaps
-from ragindex.llm.tasks import Failure, Language
+from ragindex.llm.tasks import LLM, Failure
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, Gold
@@ -39,7 +39,7 @@ class Reader:
     Tokens are those of `model`, estimated for "" and for a model whose vocabulary cannot be had.
     """
 
-    llm: Language
+    llm: LLM
     tokens: int
     model: str
     language: str
@@ -131,7 +131,7 @@ def _measured(read: Reading | None, accepted: Sequence[str]) -> dict[str, float]
 
 
 def bounds(
-    reader: Reader, dataset: Dataset, cutting: Cutting | None, k: int, folder: Path, *, fresh: bool = False
+    reader: Reader, dataset: Dataset, chunking: Chunking | None, k: int, folder: Path, *, fresh: bool = False
 ) -> list[MethodResult]:
     """What the reader answers from nothing, and from the gold documents: over the questions with accepted answers.
 
@@ -145,9 +145,9 @@ def bounds(
     documents = {document.id: document for document in dataset.corpus.documents if document.id in wanted}
     sources: dict[str, Retriever] = {
         NO_PASSAGES: NoPassages(),
-        GOLD_PASSAGES: GoldPassages(gold, documents, cutting, reader.language),
+        GOLD_PASSAGES: GoldPassages(gold, documents, chunking, reader.language),
     }
-    shape = None if cutting is None else [cutting.size, cutting.overlap]
+    shape = None if chunking is None else [chunking.size, chunking.overlap]
     found = []
     for label, source in sources.items():
         kept = folder / digest([label, dataset.fingerprint, shape, k, reader.id])
@@ -187,7 +187,7 @@ def with_bounds(
     comparison: Comparison, workspace: Workspace, dataset: Dataset, reader: Reader, *, fresh: bool = False
 ) -> Comparison:
     """The comparison, whose methods were read, with its reader, the reader's bounds, and what is to be said of them."""
-    read = bounds(reader, dataset, workspace.cutting, comparison.ks[-1], workspace.folder / "runs", fresh=fresh)
+    read = bounds(reader, dataset, workspace.chunking, comparison.ks[-1], workspace.folder / "runs", fresh=fresh)
     return replace(
         comparison,
         llm=workspace.llm_name,
@@ -231,7 +231,7 @@ class GoldPassages:
 
     gold: Mapping[str, Gold]
     documents: Mapping[str, Document]
-    cutting: Cutting | None
+    chunking: Chunking | None
     language: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -241,7 +241,7 @@ class GoldPassages:
     def _hits(self, query: Query) -> list[Hit]:
         grades = self.gold[query.id].grades
         ids = sorted((id for id in grades if id in self.documents), key=lambda id: (-grades[id], id))
-        each = [self._nearest_first(query.text, cut(self.documents[id], self.cutting)) for id in ids]
+        each = [self._nearest_first(query.text, chunk(self.documents[id], self.chunking)) for id in ids]
         turns = [passage for turn in zip_longest(*each) for passage in turn if passage is not None]
         return [_hit(passage, rank) for rank, passage in enumerate(turns, start=1)]
 

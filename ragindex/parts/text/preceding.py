@@ -63,7 +63,7 @@ def _before(id: str, doc_id: str) -> str:
 
 
 def _place(id: str) -> tuple[str, int] | None:
-    """Document and number of a passage that was cut from a document (see ragindex.corpus.cut)."""
+    """Document and number of a passage that was chunk from a document (see ragindex.corpus.chunk)."""
     document, mark, number = id.rpartition("#")
     return (document, int(number)) if mark and number.isascii() and number.isdecimal() else None
 

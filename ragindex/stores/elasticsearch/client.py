@@ -58,7 +58,7 @@ _HINTS: Mapping[str, str] = {
     "cluster_block_exception": "The server has blocked the index: look at its disk space and at GET _cluster/health.",
     "index_not_found_exception": (
         "Somebody has deleted its index. Run ragindex index, which makes parts anew; where the documents are gone too, "
-        "run ragindex index DATA --workspace with another folder."
+        "run ragindex index DATA --index with another folder."
     ),
     _REFUSED_CLIENT: (
         f"The server must be 8 (from {_OLDEST[0]}.{_OLDEST[1]}) or 9, and the package one that speaks to both. "

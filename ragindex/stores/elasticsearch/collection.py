@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ragindex.errors import StoreError
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, Found, Request, Resident, Schema
+from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
 from ragindex.stores.elasticsearch import indices, view
 from ragindex.stores.elasticsearch import search as elastic_search
 from ragindex.stores.elasticsearch import totals as elastic_totals
@@ -161,18 +161,20 @@ class ElasticsearchCollection:
         """By a point in time."""
         yield from view.scan(self._view(), fields, where)
 
-    def search(self, requests: Sequence[Request]) -> list[Found]:
+    def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """In one `_msearch`."""
         return elastic_search.search([(self._view(), requests)])[0] if requests else []
 
-    def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
+    def search_with(
+        self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
+    ) -> list[list[SearchResult]] | None:
         """In one `_msearch`; None where one of the collections is on another cluster."""
         beside = [(one, requests) for one, requests in asked if isinstance(one, ElasticsearchCollection)]
         if len(beside) < len(asked) or any(one.store.server is not self.store.server for one, _ in beside):
             return None
         return elastic_search.search([(one._view(), requests) for one, requests in beside])
 
-    def resident(self) -> Resident | None:
+    def resident(self) -> InMemoryVectors | None:
         """None: the vectors are on the server."""
         return None
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ragindex.filters import Ids
-from ragindex.interfaces import Found, Match, Nearest, Request, Where
+from ragindex.interfaces import FilterQuery, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.elasticsearch.records import batch, check_fields, sources
 from ragindex.stores.elasticsearch.view import View, scan
 from ragindex.stores.large_strings import wide
@@ -59,7 +59,7 @@ class Asked:
     """One request on its way: what it sees, the search that it has become, and the hits so far."""
 
     view: View
-    request: Request
+    request: SearchRequest
     wanted: int
     size: int
     body: dict[str, Any]
@@ -68,19 +68,19 @@ class Asked:
     done: bool = False
 
 
-def search(groups: Sequence[tuple[View, Sequence[Request]]]) -> list[list[Found]]:
+def search(groups: Sequence[tuple[View, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """Answer the requests to each view; all are of one server. Raises UsageError as the image in memory does,
     StoreError.
     """
     every = [(view, request) for view, requests in groups for request in requests]
-    found: list[Found] = []
+    found: list[SearchResult] = []
     for start in range(0, len(every), _TOGETHER):
         found += _answered([_asked(*one) for one in every[start : start + _TOGETHER]])
     left = iter(found)
     return [[next(left) for _ in requests] for _, requests in groups]
 
 
-def _answered(asked: Sequence[Asked]) -> list[Found]:
+def _answered(asked: Sequence[Asked]) -> list[SearchResult]:
     counts: dict[str, Counts] = {one.view.index: {} for one in asked}
     while open_ones := [one for one in asked if not one.done]:
         _fetch(open_ones, counts)
@@ -92,12 +92,12 @@ def _answered(asked: Sequence[Asked]) -> list[Found]:
 # ---------------------------------------------------------------- asking
 
 
-def _asked(view: View, request: Request) -> Asked:
+def _asked(view: View, request: SearchRequest) -> Asked:
     check_fields(request.fields, view.schema)
     wanted = max(0, min(request.k, view.totals["records"]))
-    if isinstance(request, Match):
+    if isinstance(request, TextQuery):
         return _asked_by_text(view, request, wanted)
-    if isinstance(request, Nearest):
+    if isinstance(request, VectorQuery):
         return _asked_by_vector(view, request, wanted)
     body = {"query": view.query(request.where), "sort": _BY_ID, "_source": sources(request.fields)}
     unbounded = request.where is not None and not isinstance(request.where, Ids) and wanted == view.totals["records"]
@@ -105,7 +105,7 @@ def _asked(view: View, request: Request) -> Asked:
     return Asked(view, request, wanted, size, body, done=wanted == 0)
 
 
-def _asked_by_text(view: View, request: Match, wanted: int) -> Asked:
+def _asked_by_text(view: View, request: TextQuery, wanted: int) -> Asked:
     tokens = Counter(analyse(request.text, view.schema.language)) if view.schema.text else Counter[str]()
     totals = view.totals
     exact = totals["longest"] <= _EXACT_LENGTH and not totals["stale"]
@@ -129,7 +129,7 @@ def _asked_by_text(view: View, request: Match, wanted: int) -> Asked:
     return Asked(view, request, wanted, min(wanted + spare, WINDOW), body, counted, done=nothing)
 
 
-def _asked_by_vector(view: View, request: Nearest, wanted: int) -> Asked:
+def _asked_by_vector(view: View, request: VectorQuery, wanted: int) -> Asked:
     vector = query_vector(request.vector, view.schema.dimensions)
     knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_depth(view, request, wanted)}
     if request.where is not None:
@@ -140,7 +140,7 @@ def _asked_by_vector(view: View, request: Nearest, wanted: int) -> Asked:
     return asked
 
 
-def _depth(view: View, request: Nearest, wanted: int) -> dict[str, Any]:
+def _depth(view: View, request: VectorQuery, wanted: int) -> dict[str, Any]:
     """How many candidates the server keeps: more than are wanted, so that equal scores at the edge are cut by id."""
     if view.vectors != "flat" and request.where is None:
         depth = min(wanted + _FEW, WINDOW)
@@ -155,7 +155,7 @@ def _depth(view: View, request: Nearest, wanted: int) -> dict[str, Any]:
 
 
 def _too_many(one: Asked) -> bool:
-    return isinstance(one.request, Nearest) and one.wanted > WINDOW and bool(one.request.vector.any())
+    return isinstance(one.request, VectorQuery) and one.wanted > WINDOW and bool(one.request.vector.any())
 
 
 def _fetch(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> None:
@@ -209,9 +209,9 @@ def _judge(one: Asked, counts: Counts) -> None:
     """Whether the hits so far hold the answer; else the next, larger page is asked for."""
     if one.done:
         return
-    if isinstance(one.request, Match) and one.view.analyser is None:
+    if isinstance(one.request, TextQuery) and one.view.analyser is None:
         one.done = len(one.tokens) <= _MOST_TOKENS and _proven(one, counts)
-    elif isinstance(one.request, Nearest):
+    elif isinstance(one.request, VectorQuery):
         one.done = not _tied_at_the_edge(one)
     else:
         one.done = len(one.hits) >= one.wanted
@@ -265,17 +265,19 @@ def _score(weights: Sequence[tuple[str, float]], tokens: Sequence[str], mean: fl
 # ---------------------------------------------------------------- answering
 
 
-def _found(one: Asked, counts: Counts) -> Found:
+def _found(one: Asked, counts: Counts) -> SearchResult:
     scores = _final_scores(one, counts)
     ids = [hit["_source"]["id"] for hit in one.hits]
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
     records = batch([one.hits[row]["_source"] for row in order], one.request.fields, one.view.schema)
-    return Found([ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), records)
+    return SearchResult(
+        [ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), records
+    )
 
 
-def _compared(one: Asked) -> Found:
+def _compared(one: Asked) -> SearchResult:
     """More nearest records than the server compares at once: all vectors are read and compared here."""
-    assert isinstance(one.request, Nearest)  # noqa: S101  # the others are not asked for so
+    assert isinstance(one.request, VectorQuery)  # noqa: S101  # the others are not asked for so
     fields = tuple(dict.fromkeys((*one.request.fields, "vector")))
     empty = batch([], fields, one.view.schema)
     table = wide(pa.Table.from_batches(scan(one.view, fields, one.request.where), empty.schema)).combine_chunks()
@@ -286,13 +288,13 @@ def _compared(one: Asked) -> Found:
     order = sorted(rows.tolist(), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
     kept = table.select(["id", *one.request.fields]).take(pa.array(order, pa.int64())).combine_chunks()
     records = kept.to_batches()[0] if len(kept) else empty.select(["id", *one.request.fields])
-    return Found([ids[row] for row in order], scores[order], records)
+    return SearchResult([ids[row] for row in order], scores[order], records)
 
 
 def _final_scores(one: Asked, counts: Counts) -> list[float]:
-    if isinstance(one.request, Where):
+    if isinstance(one.request, FilterQuery):
         return [0.0] * len(one.hits)
-    if isinstance(one.request, Nearest):
+    if isinstance(one.request, VectorQuery):
         return [2.0 * hit["_score"] - 1.0 for hit in one.hits]
     if one.view.analyser is not None:
         return [hit["_score"] / (K1 + 1) for hit in one.hits]

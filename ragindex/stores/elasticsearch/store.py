@@ -158,7 +158,7 @@ class ElasticsearchStore:
             f"The store at {self.server.where} has no collection {name} in {self.layout.base}-*: it is another server "
             "than the workspace was made on, or somebody has deleted its indices. Check the address. If they are gone, "
             "run ragindex index, which makes parts anew; where the documents are gone too, "
-            "run ragindex index DATA --workspace with another folder."
+            "run ragindex index DATA --index with another folder."
         )
 
 
@@ -200,7 +200,7 @@ def _workspace_name(folder: Path) -> str:
     if name is None:
         raise DamagedError(
             f"{path} is not as it was written: it named this workspace's indices on the server. "
-            "Run: ragindex index DATA --workspace OTHER"
+            "Run: ragindex index DATA --index OTHER"
         )
     if not isinstance(name, str) or not re.fullmatch(NAME, name):
         raise StoreError(f"{path} must hold a workspace's name as {{'workspace': NAME}}; got {name!r}.")

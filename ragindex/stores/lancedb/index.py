@@ -18,7 +18,7 @@ from lancedb.background_loop import LOOP
 from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
-from ragindex.interfaces import Found, Match, Nearest, Request, Schema, Where
+from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.lancedb import bm25_statistics, sql
 from ragindex.stores.lancedb.bm25_statistics import Words
 from ragindex.stores.lancedb.records import one_batch, renamed
@@ -60,7 +60,7 @@ class Table:
         return bm25_statistics.opened(self.table, self.earlier, self.folder, self.schema, self.texts)
 
 
-Searching: TypeAlias = Generator[Any, pa.Table, list[Found]]
+Searching: TypeAlias = Generator[Any, pa.Table, list[SearchResult]]
 """Yields a query, is sent its rows, and so on until it has the answers."""
 
 
@@ -91,7 +91,7 @@ def partitions(count: int) -> int:
     return max(1, int(np.sqrt(count)))
 
 
-def search(asked: Sequence[tuple[Table, Sequence[Request]]]) -> list[list[Found]]:
+def search(asked: Sequence[tuple[Table, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """Answer requests to several tables; scores are those of the exact search: cosines, and BM25 without k1 + 1.
 
     LanceDB is waited for once for all of them, for each wait costs more than a small query.
@@ -115,8 +115,8 @@ def search(asked: Sequence[tuple[Table, Sequence[Request]]]) -> list[list[Found]
     return [[found[number, n] for n in range(len(requests))] for number, (_, requests) in enumerate(asked)]
 
 
-def _run(works: Sequence[Searching]) -> list[list[Found]]:
-    found, sent = dict[int, list[Found]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
+def _run(works: Sequence[Searching]) -> list[list[SearchResult]]:
+    found, sent = dict[int, list[SearchResult]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
     while sent:
         waiting = {}
         for n, rows in sent.items():
@@ -132,74 +132,74 @@ async def _read(queries: Sequence[Any]) -> list[pa.Table]:
     return await asyncio.gather(*(query.to_arrow() for query in queries))
 
 
-def _named(requests: Sequence[Request]) -> list[int]:
+def _named(requests: Sequence[SearchRequest]) -> list[int]:
     """The places of requests within a few records, named by their ids: these are read at once."""
-    named = [n for n, one in enumerate(requests) if isinstance(one.where, Ids) and not isinstance(one, Match)]
+    named = [n for n, one in enumerate(requests) if isinstance(one.where, Ids) and not isinstance(one, TextQuery)]
     return named if len(_ids([requests[n] for n in named])) <= _FEW else []
 
 
-def _unindexed(table: Table, requests: Sequence[Request]) -> list[int]:
+def _unindexed(table: Table, requests: Sequence[SearchRequest]) -> list[int]:
     """The places of searches for text where it is in no index: it is then read whole, once for all of them."""
-    texts = [n for n, one in enumerate(requests) if isinstance(one, Match)]
+    texts = [n for n, one in enumerate(requests) if isinstance(one, TextQuery)]
     return texts if texts and table.words is None else []
 
 
-def _whole(table: Table, requests: Sequence[Request]) -> Searching:
+def _whole(table: Table, requests: Sequence[SearchRequest]) -> Searching:
     """The answers from all texts in memory, which are let go at once: right, and slow."""
     rows = yield table.table.query().select(table.texts)
     named = rows.rename_columns([sql.field(name) for name in rows.column_names])
     found = Image(table.schema, named, None).search([_bare(one) for one in requests])
-    whole = list[Found]()
+    whole = list[SearchResult]()
     for one, request in zip(found, requests, strict=True):
         whole.append((yield from _with_vectors(table, one, request)))
     return whole
 
 
-def _bare(request: Request) -> Request:
+def _bare(request: SearchRequest) -> SearchRequest:
     return replace(request, fields=tuple(field for field in request.fields if field != "vector"))
 
 
-def _with_vectors(table: Table, found: Found, request: Request) -> Generator[Any, pa.Table, Found]:
+def _with_vectors(table: Table, found: SearchResult, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
     """The same with the vectors, which are not in memory, where they are asked for."""
     if "vector" not in request.fields:
         return found
-    rows = yield _query(table, table.table.query(), Where(Ids(tuple(found.ids)), 0, request.fields))
+    rows = yield _query(table, table.table.query(), FilterQuery(Ids(tuple(found.ids)), 0, request.fields))
     return replace(found, records=_image(table, rows, request.fields).get(found.ids, request.fields))
 
 
-def _ids(requests: Sequence[Request]) -> tuple[str, ...]:
+def _ids(requests: Sequence[SearchRequest]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(id for one in requests if isinstance(one.where, Ids) for id in one.where.ids))
 
 
-def _one(table: Table, request: Request) -> Searching:
-    if isinstance(request, Where):
+def _one(table: Table, request: SearchRequest) -> Searching:
+    if isinstance(request, FilterQuery):
         rows = yield _query(table, table.table.query(), request)
         return [_found(_renamed(rows, request.fields), np.zeros(len(rows)), request)]
-    if isinstance(request, Match):
+    if isinstance(request, TextQuery):
         found = yield from _matching(table, _bare(request))
         return [(yield from _with_vectors(table, found, request))]
     return [(yield from _nearest(table, request))]
 
 
-def _exact(table: Table, requests: Sequence[Request]) -> Searching:
+def _exact(table: Table, requests: Sequence[SearchRequest]) -> Searching:
     """The answers to requests within few ids, from those records in memory.
 
     Where only some of them are wanted, the others' vectors are read and not their fields, which take longer.
     """
-    ids, near = _ids(requests), any(isinstance(one, Nearest) for one in requests)
+    ids, near = _ids(requests), any(isinstance(one, VectorQuery) for one in requests)
     for one in requests:
-        if isinstance(one, Nearest):
+        if isinstance(one, VectorQuery):
             query_vector(one.vector, table.schema.dimensions)
     fields = tuple(dict.fromkeys(field for one in requests for field in one.fields))
     if near and fields and sum(one.k for one in requests) < len(ids):
         ranked = yield from _exact(table, [replace(one, fields=()) for one in requests])
         ids = tuple(dict.fromkeys(id for one in ranked for id in one.ids))
-        rows = yield _query(table, table.table.query(), Where(Ids(ids), 0, fields))
+        rows = yield _query(table, table.table.query(), FilterQuery(Ids(ids), 0, fields))
         image = _image(table, rows, fields)
         return [
             replace(one, records=image.get(one.ids, each.fields)) for one, each in zip(ranked, requests, strict=True)
         ]
-    wanted = Where(Ids(ids), 0, tuple(dict.fromkeys((*fields, "vector") if near else fields)))
+    wanted = FilterQuery(Ids(ids), 0, tuple(dict.fromkeys((*fields, "vector") if near else fields)))
     rows = yield _query(table, table.table.query(), wanted)
     return _image(table, rows, wanted.fields).search(requests)
 
@@ -212,11 +212,11 @@ def _image(table: Table, rows: pa.Table, fields: Sequence[str]) -> Image:
     return Image(table.schema, named.drop_columns(["vector"]), values.reshape(len(named), table.schema.dimensions or 0))
 
 
-def _matching(table: Table, request: Request) -> Generator[Any, pa.Table, Found]:
+def _matching(table: Table, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
     """What the index finds, scored as from memory, beside what it lacks. More is fetched until nothing that was not
     could be better: the index's own scores, of older statistics, bound the true ones.
     """
-    assert isinstance(request, Match)  # noqa: S101  # without its vectors
+    assert isinstance(request, TextQuery)  # noqa: S101  # without its vectors
     tokens, words = analyse(request.text, table.schema.language), table.words
     if not tokens or words is None:
         return (yield from _nothing(table, request))
@@ -236,19 +236,19 @@ def _texts(rows: pa.Table) -> pa.Array:
     return wide(rows).column("tokens").combine_chunks()
 
 
-def _proven(found: Found, rows: pa.Table, looseness: float, k: int) -> bool:
+def _proven(found: SearchResult, rows: pa.Table, looseness: float, k: int) -> bool:
     """Whether the k-th best score is beyond what any record can have that the index has not given yet."""
     least = float(pc.min(rows.column("_score")).as_py()) / (K1 + 1)
     return k <= 0 or (len(found.ids) >= k and bool(found.scores[k - 1] > least * looseness * (1 + _FLOAT32)))
 
 
-def _both(lacking: Found, rows: pa.Table, scores: Scores, request: Match) -> Found:
+def _both(lacking: SearchResult, rows: pa.Table, scores: Scores, request: TextQuery) -> SearchResult:
     """The best of what the index lacks and of what it has found."""
     found = [pa.Table.from_batches([lacking.records]), _renamed(rows, request.fields)]
     return _found(pa.concat_tables(found), np.concatenate([lacking.scores, scores]), request)
 
 
-def _nearest(table: Table, request: Nearest) -> Generator[Any, pa.Table, Found]:
+def _nearest(table: Table, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
     if not query_vector(request.vector, table.schema.dimensions).any():
         return (yield from _nothing(table, request))
     limit = min(request.k, table.count) + _SPARE
@@ -258,12 +258,12 @@ def _nearest(table: Table, request: Nearest) -> Generator[Any, pa.Table, Found]:
     return _found(_renamed(rows, request.fields), 1 - rows.column("_distance").to_numpy(), request)
 
 
-def _nothing(table: Table, request: Request) -> Generator[Any, pa.Table, Found]:
+def _nothing(table: Table, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
     rows = yield _query(table, table.table.query().where("false"), replace(request, where=None))
     return _found(_renamed(rows, request.fields), np.zeros(0), request)
 
 
-def _query(table: Table, query: Any, request: Request, *score: str) -> Any:
+def _query(table: Table, query: Any, request: SearchRequest, *score: str) -> Any:
     if request.where is not None:
         query = query.where(sql.condition(request.where, table.columns))
     columns = dict.fromkeys(map(sql.column, ("id", *request.fields)))
@@ -275,8 +275,8 @@ def _renamed(rows: pa.Table, fields: Sequence[str]) -> pa.Table:
     return wide(renamed(rows, ("id", *fields)))
 
 
-def _found(rows: pa.Table, scores: Any, request: Request) -> Found:
+def _found(rows: pa.Table, scores: Any, request: SearchRequest) -> SearchResult:
     ids = rows.column("id").to_pylist()
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: max(request.k, 0)]
     kept = one_batch(rows.select(["id", *request.fields]).take(pa.array(order, pa.int64())))
-    return Found([ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), kept)
+    return SearchResult([ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), kept)

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
-from ragindex.interfaces import Collection, Found, Request, Resident, Schema
+from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
 from ragindex.plugins.base import Plugin
 from ragindex.stores.lancedb import bm25_statistics, files, index, maintenance, sql
 from ragindex.stores.lancedb.records import arrow_schema, one_batch, renamed, table_rows
@@ -313,13 +313,15 @@ class LanceCollection:
                 return
             yield renamed(batch, ("id", *fields))
 
-    def search(self, requests: Sequence[Request]) -> list[Found]:
+    def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """From memory, exactly, within the budget; else by LanceDB's indexes."""
         image = self._in_memory()
         with _engine(f"search the collection {self.name}"):
             return index.search([(self._indexed(), requests)])[0] if image is None else image.search(requests)
 
-    def search_with(self, asked: Sequence[tuple[Collection, Sequence[Request]]]) -> list[list[Found]] | None:
+    def search_with(
+        self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
+    ) -> list[list[SearchResult]] | None:
         """What lies beyond memory is asked for all at once; what is in memory is answered as quickly one by one."""
         ours = [(one, requests) for one, requests in asked if isinstance(one, LanceCollection)]
         if len(ours) < len(asked):
@@ -333,10 +335,10 @@ class LanceCollection:
                 for (_, requests), image in zip(ours, images, strict=True)
             ]
 
-    def resident(self) -> Resident | None:
+    def resident(self) -> InMemoryVectors | None:
         """Within the budget."""
         image = self._in_memory()
-        return None if image is None or image.vectors is None else Resident(image.columns["id"], image.vectors)
+        return None if image is None or image.vectors is None else InMemoryVectors(image.columns["id"], image.vectors)
 
     def count(self) -> int:
         """How many records there are."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids
-from ragindex.interfaces import Floats, Found, Match, Nearest, Request, Schema, Where
+from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.large_strings import KEYWORDS, wide
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.filters import Filtering
@@ -42,9 +42,11 @@ class Image:
     vectors: Floats | None
     statistics: bm25.Statistics | None = None
 
-    def search(self, requests: Sequence[Request]) -> list[Found]:
+    def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Answer each request; the vector searches without a filter share one multiplication."""
-        together = [n for n, request in enumerate(requests) if isinstance(request, Nearest) and request.where is None]
+        together = [
+            n for n, request in enumerate(requests) if isinstance(request, VectorQuery) and request.where is None
+        ]
         best = dict(zip(together, self._nearest([requests[n] for n in together]), strict=True))  # type: ignore[misc]
         return [self._found(request, *(best.get(n) or self._one(request))) for n, request in enumerate(requests)]
 
@@ -96,12 +98,12 @@ class Image:
         """The evaluator of filters."""
         return Filtering(self.columns, self.rows)
 
-    def _one(self, request: Request) -> tuple[Rows, Scores]:
+    def _one(self, request: SearchRequest) -> tuple[Rows, Scores]:
         everything = np.arange(len(self.table), dtype=np.int64)
         rows = everything if request.where is None else self._passing(request.where)
-        if isinstance(request, Where):
+        if isinstance(request, FilterQuery):
             return self._best(rows, np.zeros(len(rows)), request.k)
-        if isinstance(request, Match):
+        if isinstance(request, TextQuery):
             scores = self.text.scores(analyse(request.text, self.schema.language))
             rows = rows[scores[rows] > 0]
             return self._best(rows, scores[rows], request.k)
@@ -118,7 +120,7 @@ class Image:
             return np.array(sorted(rows), dtype=np.int64)
         return np.flatnonzero(self.filtering.mask(where))
 
-    def _nearest(self, requests: Sequence[Nearest]) -> list[tuple[Rows, Scores]]:
+    def _nearest(self, requests: Sequence[VectorQuery]) -> list[tuple[Rows, Scores]]:
         found: list[tuple[Rows, Scores]] = []
         step = max(1, _BLOCK // max(1, len(self.table)))
         for start in range(0, len(requests), step):
@@ -159,9 +161,9 @@ class Image:
         order = np.lexsort((self.rank[rows], -scores))[: max(k, 0)]
         return rows[order], scores[order]
 
-    def _found(self, request: Request, rows: Rows, scores: Scores) -> Found:
+    def _found(self, request: SearchRequest, rows: Rows, scores: Scores) -> SearchResult:
         records = self._records(rows, ("id", *request.fields))
-        return Found(records.column(0).to_pylist(), scores, records)
+        return SearchResult(records.column(0).to_pylist(), scores, records)
 
     def _records(self, rows: Rows, fields: Sequence[str]) -> pa.RecordBatch:
         indices = pa.array(rows)

@@ -6,9 +6,9 @@ from typing import Literal
 
 from ragindex.accounting import ledger
 from ragindex.encoders.vector_cache import shared_questions
-from ragindex.errors import LanguageError
+from ragindex.errors import LLMError
 from ragindex.interfaces import Retriever
-from ragindex.llm.tasks import Language
+from ragindex.llm.tasks import LLM
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
@@ -59,7 +59,7 @@ class Agent:
 
     base: Retriever
     sync: Sync
-    llm: Language
+    llm: LLM
     loop: Loop
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -122,7 +122,7 @@ class Agent:
         with state.trace.step(state.n, "reason", question) as step:
             try:
                 reasoned = self.llm.run(REASON, given)
-            except LanguageError as error:
+            except LLMError as error:
                 if error.kind not in _UNREADABLE:
                     raise
                 ledger.count(REASON.name, "taken for no")

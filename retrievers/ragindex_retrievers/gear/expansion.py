@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from ragindex.encoders.vector_cache import shared_questions
-from ragindex.interfaces import Collection, Floats, Found, QueryEncoder, Retriever
+from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever, SearchResult
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
 from ragindex.retrieval.trace import Trace
@@ -77,7 +77,7 @@ class Expansion:
         if not ids:
             return ()
         records = looked_up(self.passages, ids, FIELDS)
-        return hits(Found(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
+        return hits(SearchResult(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
 
     @cached_property
     def _held(self) -> Held | None:

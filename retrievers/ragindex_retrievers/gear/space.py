@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.filters import All, Filter, Terms
-from ragindex.interfaces import Collection, Floats, Nearest, Where
+from ragindex.interfaces import Collection, FilterQuery, Floats, VectorQuery
 from ragindex.parts.triples.sparse_graph import NONE, Integers, SparseGraph, places
 from ragindex.types import Triple
 from ragindex_retrievers.gear.parts.triple_graph import Graph, StoreGraph
@@ -223,7 +223,7 @@ class StoreSpace:
         """See Space."""
         everything = max(1, self.collection.count())
         wanted = [self._passing(Terms("passage_ids", (id,))) for id in passage_ids]
-        found = self.collection.search([Where(where, everything, _MET) for where in wanted])
+        found = self.collection.search([FilterQuery(where, everything, _MET) for where in wanted])
         for one in found:
             self._keep(one.records)
         return self._places([id for one in found for id in one.ids])
@@ -278,9 +278,9 @@ class StoreSpace:
         self._meet(ids)
         return {id: self.graph.joined(self.met[id].keys) for id in ids if id in self.met}
 
-    def _request(self, where: Filter, k: int) -> Nearest | Where:
-        nearest = Nearest(self.question.astype(np.float32), k, (), where)
-        return nearest if self.order == "nearest" else Where(where, k)
+    def _request(self, where: Filter, k: int) -> VectorQuery | FilterQuery:
+        nearest = VectorQuery(self.question.astype(np.float32), k, (), where)
+        return nearest if self.order == "nearest" else FilterQuery(where, k)
 
     def _passing(self, terms: Terms) -> Filter:
         return terms if self.where is None else All((terms, self.where))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ragindex.encoders.vector_cache import shared_questions
 from ragindex.interfaces import Floats, Retriever
 from ragindex.llm.answer_question import Numbered
-from ragindex.llm.tasks import Language
+from ragindex.llm.tasks import LLM
 from ragindex.parts.triples.triples import Triples
 from ragindex.retrieval.hits import check
 from ragindex.retrieval.trace import Trace
@@ -19,7 +19,7 @@ from ragindex_retrievers.gear.tasks import READ
 class Reader:
     """Reads passages into triples (Eqs. 1 and 4)."""
 
-    llm: Language
+    llm: LLM
     language: str
 
     def read(

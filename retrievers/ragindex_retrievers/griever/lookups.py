@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ragindex.filters import All, Any, Filter, Ids, Not, Terms, both
-from ragindex.interfaces import Collection, Floats, Found, Nearest, Where
+from ragindex.interfaces import Collection, FilterQuery, Floats, SearchResult, VectorQuery
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples, triple_id
 from ragindex.stores.multi_search import together
@@ -109,7 +109,7 @@ class Index:
         often = self.often.completed(often, _counts(found[2], of))
         return self._rows(names, entity), self._rows(predicates, predicate), often
 
-    def _by_name(self, names: Sequence[str], answers: Sequence[Found]) -> dict[str, Floats]:
+    def _by_name(self, names: Sequence[str], answers: Sequence[SearchResult]) -> dict[str, Floats]:
         return dict(zip(names, _vectors(answers[0], names, self._dimensions), strict=True)) if answers else {}
 
     @property
@@ -123,7 +123,7 @@ class Index:
         """Of each passage with a vector, the cosine with the question."""
         if not passage_ids:
             return {}
-        (found,) = self.passage_vectors.search([Nearest(question, len(passage_ids), (), Ids(tuple(passage_ids)))])
+        (found,) = self.passage_vectors.search([VectorQuery(question, len(passage_ids), (), Ids(tuple(passage_ids)))])
         return dict(zip(found.ids, found.scores.tolist(), strict=True))
 
     def vectors_of(self, triples: Sequence[Stated]) -> Floats:
@@ -165,16 +165,16 @@ def aliases_in(pairs: Pairs, entities: Iterable[str]) -> Aliases:
     return {name: tuple(sorted(aliases)) for name, aliases in found.items()}
 
 
-def _sense(passage_ids: Sequence[str]) -> Where:
-    return Where(Terms("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases",))
+def _sense(passage_ids: Sequence[str]) -> FilterQuery:
+    return FilterQuery(Terms("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases",))
 
 
-def _those(ids: Sequence[str], fields: tuple[str, ...]) -> Where:
+def _those(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:
     wanted = tuple(dict.fromkeys(ids))
-    return Where(Ids(wanted), max(1, len(wanted)), fields)
+    return FilterQuery(Ids(wanted), max(1, len(wanted)), fields)
 
 
-def _counts(answers: Sequence[Found], of: Counted) -> dict[str, float]:
+def _counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, float]:
     counts: dict[str, float] = {}
     for one in answers:
         values = one.records.column(_FIELDS[of]).to_pylist()
@@ -182,7 +182,7 @@ def _counts(answers: Sequence[Found], of: Counted) -> dict[str, float]:
     return counts
 
 
-def _vectors(found: Found, ids: Sequence[str], dimensions: int) -> Floats:
+def _vectors(found: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:
     rows = {id: row for row, id in enumerate(found.ids)}
     held = found.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
     vectors = np.zeros((len(ids), dimensions), np.float32)

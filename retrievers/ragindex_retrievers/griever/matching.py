@@ -13,7 +13,7 @@ import numpy.typing as npt
 import regex
 
 from ragindex.encoders.common import of_length_one
-from ragindex.interfaces import Floats, TokenVectors
+from ragindex.interfaces import Floats, TokenEmbeddings
 
 Pool = Literal["mean", "max"]
 Span: TypeAlias = tuple[int, int]
@@ -50,7 +50,7 @@ def spans(text: str, longest: int) -> list[Span]:
     ]
 
 
-def ngrams(text: str, tokens: TokenVectors, longest: int, pool: Pool) -> Ngrams:
+def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pool) -> Ngrams:
     """The n-grams with a token, with the mean or the greatest of their tokens' vectors, of length one.
 
     Of several with the same tokens the shortest is there.

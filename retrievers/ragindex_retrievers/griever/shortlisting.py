@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ragindex.filters import Filter, Ids, both
-from ragindex.interfaces import Collection, Match, Nearest
+from ragindex.interfaces import Collection, TextQuery, VectorQuery
 from ragindex.parts.triples.triples import triple_id
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.stores.multi_search import together
@@ -32,8 +32,8 @@ class Shortlister:
         depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
         by_text, by_vector = together(
             [
-                (self.text, [Match(line.text, depth, (), where) for line, where in asked]),
-                (self.vectors, [Nearest(line.vector, depth, (), where) for line, where in asked]),
+                (self.text, [TextQuery(line.text, depth, (), where) for line, where in asked]),
+                (self.vectors, [VectorQuery(line.vector, depth, (), where) for line, where in asked]),
             ]
         )
         fused = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragindex.filters import Not, Terms, both
-from ragindex.interfaces import Collection, Found, Retriever
+from ragindex.interfaces import Collection, Retriever, SearchResult
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.parts.trees.tree_search import PASSAGE_KIND
 from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
@@ -44,7 +44,7 @@ class Lifted:
         paths = tuple((Triple(name, "is made of", id),) for id, name in by.items() if name)
         ms = (time.perf_counter() - start) * 1e3
         step = Step(1, "passages by their aggregates", query.text, tuple(ids), paths=paths, ms=ms)
-        return Retrieval(hits(Found(ids, scores, records), self.source), (*found.trace, step), found.notes)
+        return Retrieval(hits(SearchResult(ids, scores, records), self.source), (*found.trace, step), found.notes)
 
 
 @dataclass(frozen=True, slots=True)

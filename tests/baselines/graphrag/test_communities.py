@@ -22,7 +22,7 @@ from ragindex.errors import BudgetError, UsageError
 from ragindex.estimate import estimate
 from ragindex.llm.budget import Budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.support import replace_all
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triples import Triples
@@ -456,8 +456,8 @@ def test_a_budget_that_ends_in_the_middle(server: OpenAIServer, tmp_path: Path) 
     def opened(budget: float | None) -> Workspace:
         limit = None if budget is None else Budget(budget)
         plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0, concurrency=1)
-        setting = Setting(prices=PRICES, clock=QUICK, budget=limit)
-        return Workspace.open(tmp_path, llm=plugin, asking=setting, cutting=None)
+        setting = LLMSettings(prices=PRICES, clock=QUICK, budget=limit)
+        return Workspace.open(tmp_path, llm=plugin, asking=setting, chunking=None)
 
     workspace = opened(None)
     workspace.add(TRIANGLES)
@@ -485,7 +485,9 @@ def test_an_estimate_counts_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
         def parts(self) -> tuple[Any, ...]:
             return (Communities(largest_component=False), EntityVectors())
 
-    extracting, reporting = estimate(corpus, [Scheme()], OpenAICompatibleChat(model="small"), Setting(prices=PRICES))  # type: ignore[list-item]
+    extracting, reporting = estimate(
+        corpus, [Scheme()], OpenAICompatibleChat(model="small"), LLMSettings(prices=PRICES)
+    )  # type: ignore[list-item]
     assert (extracting.task, extracting.calls) == ("extract", 9)
     assert (reporting.task, reporting.calls) == (REPORT.name, 3)  # a community a town
     assert reporting.input_tokens > 3 * 300

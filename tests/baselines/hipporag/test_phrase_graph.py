@@ -32,7 +32,7 @@ D = Document("D", "", "Nothing is said here.", {"id": "D"})
 
 
 def made(tmp_path: Path, *documents: Document, part: PhraseGraph | None = None) -> Workspace:
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C, D)))
     workspace.add(documents)
     workspace.sync([part or PhraseGraph()])
@@ -105,7 +105,7 @@ def test_passages_without_triples_alone(tmp_path: Path) -> None:
 
 def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     documents = [spelt(f"P{n}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 30)]
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
     workspace.add(documents)
     part = PhraseGraph(synonyms=2)
@@ -157,7 +157,7 @@ def stated(documents: Sequence[Document]) -> dict[tuple[str, str], float]:
 @pytest.mark.usefixtures("little")
 def test_against_a_plain_computation(tmp_path: Path) -> None:
     part, documents = PhraseGraph(synonyms=60), spoken(range(60))
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
     for some in (documents[:25], documents[25:50], documents[50:]):
         workspace.add(some)

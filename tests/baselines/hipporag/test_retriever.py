@@ -16,7 +16,7 @@ from letters import Letters
 from made_extractions import asking, imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
-from ragindex.errors import LanguageError, MissingPartError, UsageError
+from ragindex.errors import LLMError, MissingPartError, UsageError
 from ragindex.filters import meta
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.similar_pairs import Pairs
@@ -287,7 +287,7 @@ D = Document("D", "", "ghi", {"id": "D"})
 
 
 def small(tmp_path: Path, *documents: Document, scheme: HippoRAG = FACTS) -> Workspace:
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
     workspace.add(documents)
     workspace.sync([scheme])
@@ -393,7 +393,7 @@ def test_a_model_says_what_a_question_names(tmp_path: Path, monkeypatch: pytest.
         # among phrases: from abc 7/12 are its own, 4/12 go to xyz, 1/12 to mno; from uvw 8/12 are its own, 4/12 pqr's
         assert [hit.score for hit in found.hits[:3]] == pytest.approx([1, 11 / 12, 5 / 12], abs=1e-5)
         server.write = lambda body: "I would rather not."
-        with pytest.raises(LanguageError, match="question-entities"):
+        with pytest.raises(LLMError, match="question-entities"):
             ENTITIES.open(workspace).retrieve([Query("q", "Where does xyz meet?")], 4)
 
 

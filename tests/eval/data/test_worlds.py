@@ -162,7 +162,7 @@ def test_word_overlap_alone_does_not_win(seed: int, tmp_path: Path) -> None:
 def recalls(seed: int, folder: Path) -> Mapping[str, float]:
     """bm25's mean R@5 of each kind of question, at 1,000 passages."""
     asked = worlds.questions(1000, seed)
-    with Workspace.open(folder / "w", cutting=None) as workspace:
+    with Workspace.open(folder / "w", chunking=None) as workspace:
         workspace.add(worlds.documents(1000, seed))
         workspace.sync([BM25()])
         found = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)

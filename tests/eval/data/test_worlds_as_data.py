@@ -87,9 +87,9 @@ def test_load_with_other_questions(tmp_path: Path) -> None:
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = make_desk(tmp_path, monkeypatch)
-    made = ragindex("index", "world:200", "--workspace", "w", "--methods", "bm25", "--json", "-")
+    made = ragindex("index", "world:200", "--index", "w", "--methods", "bm25", "--json", "-")
     assert (made.code, made.json["documents"], made.json["passages"]) == (0, 200, 200)
-    again = ragindex("compare", "world:0200:0", "--workspace", "w", "--methods", "bm25", "--k", "5", "--json", "-")
+    again = ragindex("compare", "world:0200:0", "--index", "w", "--methods", "bm25", "--k", "5", "--json", "-")
     assert (again.code, again.json["dataset"]["name"], again.json["dataset"]["questions"]) == (
         0,
         "world-200-seed0",
@@ -97,10 +97,10 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     small = ragindex("compare", "world:60", "--limit", "5", "--methods", "bm25", "--json", "-")
     assert small.json["notes"] == [worlds.shortfall(worlds.questions(60))]
-    assert ragindex("add", "world:60", "--workspace", desk / "other").out == "60 added, 0 changed, 0 as they were\n"
-    assert failed(2, "index", "world:10", "--workspace", "v").startswith("A world has 50 to 1,000,000 passages.")
-    assert failed(4, "index", "world:60", "--workspace", "w") == (
+    assert ragindex("add", "world:60", "--index", desk / "other").out == "60 added, 0 changed, 0 as they were\n"
+    assert failed(2, "index", "world:10", "--index", "v").startswith("A world has 50 to 1,000,000 passages.")
+    assert failed(4, "index", "world:60", "--index", "w") == (
         "The workspace w holds the documents of world:200:0. Those of world:60:0 need a name, which their ids begin "
-        "with, or another --workspace. Nothing was written. "
-        "Run: ragindex index world:60:0 --as world-60-seed0 --workspace w"
+        "with, or another --index. Nothing was written. "
+        "Run: ragindex index world:60:0 --as world-60-seed0 --index w"
     )

@@ -63,7 +63,7 @@ def test_as_sets_of_pairs(clusters: list[list[str]], gold: list[list[str]]) -> N
 def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> None:
     tree = SummaryTree(dimensions=2, stop_at=2)
     rings = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
-    with Workspace.open(tmp_path, cutting=None, encoder=Compass()) as workspace:
+    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
         workspace.add(rings)
         scheme = registry.scheme({"name": "raptor", "params": {"tree": "summary_tree(dimensions=2, stop_at=2)"}})
         workspace.sync([scheme])

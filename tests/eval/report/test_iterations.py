@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_comparisons import answered, made, went
 
 from ragindex.corpus import Corpus
-from ragindex.corpus.chunking import Cutting, cut
+from ragindex.corpus.chunking import Chunking, chunk
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Document, Query, Retrieval, Step, Usage
 from ragindex_eval.data.datasets import Dataset, Gold
@@ -206,7 +206,7 @@ def test_without_gold_the_costs_are_told_alone() -> None:
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.text("ab .", min_size=1, max_size=60), st.booleans())
 def test_a_passage_leads_to_the_document_it_was_cut_from(id: str, text: str, whole: bool) -> None:
-    passages = cut(Document(id, "", text), None if whole else Cutting(5, 0))
+    passages = chunk(Document(id, "", text), None if whole else Chunking(5, 0))
     assert {analysis.document(passage.id, {id}) for passage in passages} == {id}
 
 

@@ -20,7 +20,7 @@ from ragindex.encoders.openai_compatible import OpenAICompatible
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.llm.cache import Cache
 from ragindex.llm.prices import Prices
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
 from ragindex.workspace.coverage import Coverage
@@ -204,12 +204,12 @@ def test_kept_calls_without_a_price_have_a_dash(server: OpenAIServer, tmp_path: 
 
     with Workspace.open(tmp_path / "w"):
         pass
-    opened(server, setting=Setting(cache=Cache(tmp_path / "w" / "calls.sqlite"), prices=Prices({}))).run(
+    opened(server, setting=LLMSettings(cache=Cache(tmp_path / "w" / "calls.sqlite"), prices=Prices({}))).run(
         ECHO, {"text": "one two"}
     )
-    done = ragindex("cache", "--workspace", tmp_path / "w", "--json", "-")
+    done = ragindex("cache", "--index", tmp_path / "w", "--json", "-")
     assert done.json["tasks"][0]["money"] is None
-    line = next(line for line in ragindex("cache", "--workspace", tmp_path / "w").out.splitlines() if "echo" in line)
+    line = next(line for line in ragindex("cache", "--index", tmp_path / "w").out.splitlines() if "echo" in line)
     assert "–" in line
     assert "0.0000" not in line
 

@@ -494,7 +494,7 @@ def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, cutting=None, seed=9) as workspace:
+    with Workspace.open(tmp_path, chunking=None, seed=9) as workspace:
         comparison = compare(dataset(), ["bm25"], workspace=workspace, tracking=False)
         assert comparison.seed == 9
         assert workspace.retriever("bm25").retrieve([Query("1", "slate river")], 1)[0].hits[0].doc_ids == ("sarn",)
@@ -577,7 +577,7 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
         return rows
 
     monkeypatch.setattr(latency, "_in_turns", watched)
-    with Workspace.open(tmp_path / "large", cutting=None) as workspace:
+    with Workspace.open(tmp_path / "large", chunking=None) as workspace:
         roomy = compare(dataset(), ["bm25", "dense"], workspace=workspace, tracking=False)
         sizes = [workspace.open_part(part).inner.estimate() for part in (Passages(), Vectors())]
     assert groups == [["bm25", "dense"]]

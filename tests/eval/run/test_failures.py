@@ -15,7 +15,7 @@ from openai_server import KEY, Fault, OpenAIServer, chat, drop, says, status
 from rerank_server import reranking
 
 from ragindex.corpus import Corpus
-from ragindex.errors import DataError, LanguageError, RequestError, ServiceError, StoreError, UsageError
+from ragindex.errors import DataError, LLMError, RequestError, ServiceError, StoreError, UsageError
 from ragindex.errors import WorkspaceError as BrokenWorkspaceError
 from ragindex.interfaces import Part, Retriever
 from ragindex.llm.tasks import Task
@@ -84,7 +84,7 @@ KINDS: dict[str, Exception] = {
     "store": StoreError("the engine failed"),
     "service": ServiceError("nobody is there"),
     "request": RequestError("this request failed"),
-    "language": LanguageError("this answer cannot be read"),
+    "language": LLMError("this answer cannot be read"),
     "plugin": ValueError("a mistake"),
 }
 SCORES = ("request", "language", "plugin")

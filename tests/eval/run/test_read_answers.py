@@ -15,12 +15,12 @@ from rich.console import Console
 
 from ragindex import Workspace
 from ragindex.accounting import ledger
-from ragindex.corpus import Corpus, Cutting
+from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
 from ragindex.llm import endpoint_features
 from ragindex.llm.budget import Budget
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 from ragindex_eval.cli.terminal import table
 from ragindex_eval.data.datasets import Dataset, Gold
@@ -90,8 +90,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 def opened(folder: Path, budget: float | None = None) -> Workspace:
     """A workspace whose model has a price."""
-    asking = Setting(prices=PRICES, clock=QUICK, budget=None if budget is None else Budget(budget))
-    return Workspace.open(folder, llm="openai:small", cutting=None, asking=asking)
+    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=None if budget is None else Budget(budget))
+    return Workspace.open(folder, llm="openai:small", chunking=None, asking=asking)
 
 
 # ---------------------------------------------------------------- what answers are worth
@@ -133,7 +133,7 @@ def test_gold_documents_take_turns_nearest_passages_first() -> None:
         "b": Document("b", "B", "The lighthouse keeper was Beta."),
     }
     gold = {"q": Gold(frozenset({"a", "b", "gone"}), grades={"a": 1, "b": 2, "gone": 1})}
-    source = GoldPassages(gold, documents, Cutting(100, 0), "english")
+    source = GoldPassages(gold, documents, Chunking(100, 0), "english")
     (found,) = source.retrieve([Query("q", "When was the lighthouse built?")], 10)
     assert [hit.id for hit in found.hits] == ["b#0", "a#1", "a#0"]
     assert {hit.source for hit in found.hits} == {"gold-passages"}

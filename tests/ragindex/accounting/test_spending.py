@@ -93,7 +93,7 @@ def of_comparison(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_every_command_says_what_was_billed(till: Till, desk: Path) -> None:
     write(desk / "more", {"mill.txt": "The mill of Nether Quill grinds rye."})
-    where = ("--workspace", "w")
+    where = ("--index", "w")
     built = ragindex("index", "notes", *where, *PAID, "--methods", METHODS, "--json", "-")
     assert till.kinds == {"/v1/chat/completions", "/v1/embeddings"}
     checked(till, built.json["spent"])
@@ -115,7 +115,7 @@ def test_every_command_says_what_was_billed(till: Till, desk: Path) -> None:
 
 def test_a_comparison_says_what_was_billed(till: Till, desk: Path) -> None:
     command = ("compare", "notes", "--questions", "questions.csv", *PAID, "--methods", METHODS, "--read", "--k", "1,2")
-    first = ragindex(*command, "--workspace", "w", "--json", "-")
+    first = ragindex(*command, "--index", "w", "--json", "-")
     assert first.code == 0, first.err
     assert till.kinds == set(DOLLARS)
     indexed = sum(
@@ -123,9 +123,9 @@ def test_a_comparison_says_what_was_billed(till: Till, desk: Path) -> None:
     )  # as if built alone, so the same whoever came first
     assert indexed > 0
     checked(till, of_comparison(first.json))
-    second = ragindex(*command, "--workspace", "w", "--json", "-")
+    second = ragindex(*command, "--index", "w", "--json", "-")
     assert (of_comparison(second.json)["money"], till.receipts) == (0.0, [])
-    fresh = ragindex(*command, "--workspace", "w", "--fresh", "--json", "-")
+    fresh = ragindex(*command, "--index", "w", "--fresh", "--json", "-")
     assert till.kinds == {"/v1/embeddings"}  # the calls of models and rerankers are kept; questions are encoded again
     checked(till, of_comparison(fresh.json))
     for at in (0, 1, 2):
@@ -136,7 +136,7 @@ def test_a_comparison_says_what_was_billed(till: Till, desk: Path) -> None:
 
 def test_methods_that_share_a_part_pay_for_it_once(till: Till, desk: Path) -> None:
     command = ("compare", "notes", "--questions", "questions.csv", *PAID[:2], "--k", "2", "--json", "-")
-    both = ragindex(*command, "--methods", "dense,hybrid", "--workspace", "w").json
+    both = ragindex(*command, "--methods", "dense,hybrid", "--index", "w").json
     assert both["methods"][0]["index"]["parts"]["vectors"]["money"] > 0
     assert both["methods"][0]["usage"]["index"]["money"] == both["methods"][1]["usage"]["index"]["money"]
     checked(till, of_comparison(both))
@@ -165,10 +165,10 @@ def test_what_is_asked_twice_counts_twice(till: Till, desk: Path, path: str, fau
         done.append(path)
         return fault
 
-    ragindex("index", "notes", "--workspace", "w", *PAID, "--methods", "dense")
+    ragindex("index", "notes", "--index", "w", *PAID, "--methods", "dense")
     till.empty()
     till.server.choose = once
-    asked = ("ask", "Which hill?", "--workspace", "w", *PAID, "--method", RERANKED, "--json", "-")
+    asked = ("ask", "Which hill?", "--index", "w", *PAID, "--method", RERANKED, "--json", "-")
     answered = ragindex(*asked)
     assert answered.code == 0, answered.err
     assert done == [path]
@@ -186,12 +186,12 @@ def spoilt(answer: Answer, **changed: Any) -> Answer:
 
 def test_vectors_that_are_none_are_billed(till: Till, desk: Path) -> None:
     till.server.faults.append(embedding([0.0] * NATIVE))
-    ended = ragindex("index", "notes", "--workspace", "w", *PAID, "--methods", "dense", "--budget", "100")
+    ended = ragindex("index", "notes", "--index", "w", *PAID, "--methods", "dense", "--budget", "100")
     assert ended.code == 6
     paid = till.money
     assert paid > 0
     till.empty()
-    rest = ragindex("index", "notes", "--workspace", "w", *PAID, "--methods", "dense", "--json", "-")
+    rest = ragindex("index", "notes", "--index", "w", *PAID, "--methods", "dense", "--json", "-")
     checked(till, rest.json["spent"])
 
 
@@ -225,17 +225,17 @@ def test_a_budget_stops_before_the_request_that_would_pass_it(till: Till, desk: 
     write(desk / "more", {"mill.txt": "The mill of Nether Quill grinds rye."})
     command, before = LIMITED[kind]
     if before:
-        assert ragindex(*before, "--workspace", "w").code == 0
+        assert ragindex(*before, "--index", "w").code == 0
     till.empty()
-    said = failed(9, *command, "--workspace", "w", "--budget", "0.0005")
+    said = failed(9, *command, "--index", "w", "--budget", "0.0005")
     assert said.startswith("The budget of $0.0005 is used up: $0.0000 are spent and the next call could cost $0.")
     assert till.receipts == []
-    assert ragindex(*command, "--workspace", "w", "--budget", "1000").code == 0
+    assert ragindex(*command, "--index", "w", "--budget", "1000").code == 0
     assert 0.0005 < till.money <= 1000
 
 
 def test_what_a_stopped_index_paid_is_not_paid_again(till: Till, desk: Path) -> None:
-    command = ("index", "notes", "--workspace", "w", "--methods", "dense", "--json", "-")
+    command = ("index", "notes", "--index", "w", "--methods", "dense", "--json", "-")
     encoder = ("--encoder", "openai(model=vectors, dimensions=48, batch_size=1)")
     failed(9, *command, *encoder, "--budget", "0.02")
     paid, sent = till.money, len(till.receipts)
@@ -258,14 +258,14 @@ UNPRICED = {
 @pytest.mark.parametrize("kind", UNPRICED)
 def test_a_budget_refuses_what_has_no_price_before_anything_is_paid(till: Till, desk: Path, kind: str) -> None:
     methods, given = UNPRICED[kind]
-    command = ("compare", "notes", "--questions", "questions.csv", "--workspace", "w", "--methods", methods, *given)
+    command = ("compare", "notes", "--questions", "questions.csv", "--index", "w", "--methods", methods, *given)
     assert "A budget needs the price of unheard-of, which is not listed." in failed(2, *command, "--budget", "100")
     assert till.server.requests == []
 
 
 @pytest.mark.parametrize("kind", ["search", "ask"])
 def test_a_question_too_is_refused_before_anything_is_paid(till: Till, desk: Path, kind: str) -> None:
-    where = ("--workspace", "w", "--encoder", "openai:unheard-of")
+    where = ("--index", "w", "--encoder", "openai:unheard-of")
     assert ragindex("index", "notes", *where, "--methods", "dense").code == 0
     before = len(till.server.requests)
     said = failed(2, kind, "Which hill?", *where, "--method", "dense", "--budget", "1")
@@ -275,12 +275,12 @@ def test_a_question_too_is_refused_before_anything_is_paid(till: Till, desk: Pat
 
 def test_without_a_budget_unknown_money_is_unknown(till: Till, desk: Path) -> None:
     built = ragindex(
-        "index", "notes", "--workspace", "w", "--encoder", "openai:unheard-of", "--methods", "dense", "--json", "-"
+        "index", "notes", "--index", "w", "--encoder", "openai:unheard-of", "--methods", "dense", "--json", "-"
     )
     assert built.json["spent"]["money"] is None
     assert built.json["spent"]["input_tokens"] == till.tokens
-    told = ragindex("search", "Which hill?", "--workspace", "w", "--method", "dense").out
+    told = ragindex("search", "Which hill?", "--index", "w", "--method", "dense").out
     assert "no price is known of openai-unheard-of-native-" in told
-    command = ("compare", "--questions", "questions.csv", "--workspace", "w", "--methods", "bm25,dense", "--json", "-")
+    command = ("compare", "--questions", "questions.csv", "--index", "w", "--methods", "bm25,dense", "--json", "-")
     free, paid = ragindex(*command, "--encoder", "openai:unheard-of").json["methods"]
     assert (free["usage"]["index"]["money"], paid["usage"]["index"]["money"]) == (0.0, None)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ragindex import Document, Workspace
 from ragindex.cli.ask import ask
-from ragindex.errors import LanguageError, MissingPartError, UsageError, WorkspaceError
+from ragindex.errors import LLMError, MissingPartError, UsageError, WorkspaceError
 from ragindex.llm import endpoint_features
 from ragindex.plugins import registry
 
@@ -54,7 +54,7 @@ def lines(result: Result) -> list[str]:
 
 
 def test_the_rules_answer_and_say_so(workspace: Path) -> None:
-    assert lines(run(QUESTION, "--workspace", workspace, "--method", "bm25")) == [
+    assert lines(run(QUESTION, "--index", workspace, "--method", "bm25")) == [
         "Grey Anna",
         "[1] Grey Anna  anna.md",
         "Grey Anna is the highest hill of the north.",
@@ -63,9 +63,9 @@ def test_the_rules_answer_and_say_so(workspace: Path) -> None:
 
 
 def test_as_json(workspace: Path, tmp_path: Path) -> None:
-    told = run(QUESTION, "--workspace", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
+    told = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
     assert lines(told)[0] == "Grey Anna"
-    alone = run(QUESTION, "--workspace", workspace, "--method", "bm25", "-k", 3, "--json", "-")
+    alone = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", "-")
     assert json.loads(alone.stdout) == json.loads((tmp_path / "answer.json").read_text())
     assert json.loads(alone.stdout) == {
         "question": QUESTION,
@@ -89,7 +89,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
 
 
 def test_passages_without_the_answer(workspace: Path) -> None:
-    assert lines(run("When was the river found?", "--workspace", workspace, "--method", "bm25", "-k", 1)) == [
+    assert lines(run("When was the river found?", "--index", workspace, "--method", "bm25", "-k", 1)) == [
         "The passages that were found do not hold the answer.",
         "[1] Orla  orla.md",
         "Answered by rules (no model); 1 of 1 hits read, 14 tokens.",
@@ -97,7 +97,7 @@ def test_passages_without_the_answer(workspace: Path) -> None:
 
 
 def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:
-    asked = ("Plutonium?", "--workspace", workspace, "--method", "bm25", "--llm", "openai:small")
+    asked = ("Plutonium?", "--index", workspace, "--method", "bm25", "--llm", "openai:small")
     assert lines(run(*asked)) == ["Nothing was found that could hold the answer."]
     value = json.loads(run(*asked, "--json", "-").stdout)
     assert (value["answer"], value["found"], value["passages"], value["rules"]) == ("", False, [], False)
@@ -106,7 +106,7 @@ def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:
 
 def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "the Orla", "passages": [1], "found": True})
-    asked = ("Which river is short?", "--workspace", workspace, "--method", "bm25", "-k", 2, "--llm", "openai:small")
+    asked = ("Which river is short?", "--index", workspace, "--method", "bm25", "-k", 2, "--llm", "openai:small")
     first = lines(run(*asked))
     assert first[:3] == ["the Orla", "[1] Orla  orla.md", "The Orla is a short river with eleven gorges."]
     assert first[3] == "Answered by openai:small; 2 of 2 hits read, 30 tokens."
@@ -120,7 +120,7 @@ def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
 
 def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "the Rhine", "passages": [], "found": False})
-    asked = ("Which river is long?", "--workspace", workspace, "--method", "bm25", "-k", 1, "--llm", "openai:small")
+    asked = ("Which river is long?", "--index", workspace, "--method", "bm25", "-k", 1, "--llm", "openai:small")
     shown = lines(run(*asked))
     assert shown[0] == "The passages that were found do not hold the answer."
     assert "Rhine" not in "".join(shown)
@@ -130,20 +130,20 @@ def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer
 
 def test_an_answer_that_names_no_passage(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "Sarn", "passages": [], "found": True})
-    shown = lines(run("Slate?", "--workspace", workspace, "--method", "bm25", "--llm", "openai:small"))
+    shown = lines(run("Slate?", "--index", workspace, "--method", "bm25", "--llm", "openai:small"))
     assert shown[:2] == ["Sarn", "It names no passage that it rests on."]
 
 
 def test_what_cannot_be_asked(workspace: Path, tmp_path: Path, server: OpenAIServer) -> None:
     with pytest.raises(UsageError, match="The question is empty"):
-        run(" ", "--workspace", workspace)
+        run(" ", "--index", workspace)
     with pytest.raises(WorkspaceError, match="There is no workspace in"):
-        run(QUESTION, "--workspace", tmp_path / "none")
+        run(QUESTION, "--index", tmp_path / "none")
     with pytest.raises(MissingPartError, match=r"not been built for dense. Run: ragindex index .* --methods dense$"):
-        run(QUESTION, "--workspace", workspace, "--method", "dense")
+        run(QUESTION, "--index", workspace, "--method", "dense")
     server.write = lambda body: "I would rather not."
-    with pytest.raises(LanguageError, match="answer: small gave no usable answer"):
-        run("Grey hill?", "--workspace", workspace, "--method", "bm25", "--llm", "openai:small")
+    with pytest.raises(LLMError, match="answer: small gave no usable answer"):
+        run("Grey hill?", "--index", workspace, "--method", "bm25", "--llm", "openai:small")
 
 
 def test_the_command_is_in_the_plugin_table() -> None:

@@ -55,9 +55,9 @@ def test_every_command_has_an_example_and_fits_a_terminal() -> None:
         (["compare", "notes", "--colour", "red"], "No such option: --colour"),
         (["compare", "notes", "--limit", "0"], "--limit"),
         (["compare", "notes", "--seed", "x"], "--seed"),
-        (["search", "slate"], "--workspace"),
-        (["search", "slate", "--workspace", "w", "-k", "0"], "-k"),
-        (["remove", "--workspace", "w"], "Missing argument"),
+        (["search", "slate"], "--index"),
+        (["search", "slate", "--index", "w", "-k", "0"], "-k"),
+        (["remove", "--index", "w"], "Missing argument"),
     ],
 )
 def test_wrong_usage(arguments: list[str], said: str) -> None:
@@ -148,63 +148,63 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_index_says_what_was_built_and_how_to_ask() -> None:
-    done = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25,dense", "--json", "built.json")
+    done = ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense", "--json", "built.json")
     assert done.out.startswith("4 documents, 4 passages in w\n")
-    assert done.out.endswith('To ask it: ragindex search "…" --workspace w --method bm25\n')
+    assert done.out.endswith('To ask it: ragindex search "…" --index w --method bm25\n')
     value = json.loads(Path("built.json").read_text(encoding="utf-8"))
     assert (value["workspace"], value["documents"], value["passages"]) == ("w", 4, 4)
     assert list(value["parts"]) == ["passages", "vectors", "lsa fit"]
     assert value["parts"]["passages"]["search"] == "exact, from memory"
-    again = ragindex("index", "--workspace", "w", "--methods", "bm25", "--json", "-").json
+    again = ragindex("index", "--index", "w", "--methods", "bm25", "--json", "-").json
     assert again["parts"]["passages"] == value["parts"]["passages"]
 
 
 def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25(over=triples)", "--json", "-")
+    made = ragindex("index", "notes", "--index", "w", "--methods", "bm25(over=triples)", "--json", "-")
     assert made.json["notes"] == ["extractions: 4 passages were read by rules, not by a language model."]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     nobody = 'openai(model=x, base_url="http://127.0.0.1:9", retries=0)'
-    refused = ragindex("index", "notes", "--workspace", "v", "--methods", "bm25(over=triples)", "--llm", nobody)
+    refused = ragindex("index", "notes", "--index", "v", "--methods", "bm25(over=triples)", "--llm", nobody)
     assert (refused.code, refused.out) == (6, "")
     assert "error: openai:x at http://127.0.0.1:9 cannot be reached in 1 tries" in refused.err
 
 
 def test_extractions_that_nothing_reads_are_refused() -> None:
     write(Path(), {"openie.json": '{"docs": []}'})
-    said = failed(2, "index", "notes", "--workspace", "w", "--methods", "bm25,dense", "--triples", "openie.json")
+    said = failed(2, "index", "notes", "--index", "w", "--methods", "bm25,dense", "--triples", "openie.json")
     assert said == "--triples is given, and no method reads triples: 'bm25(over=triples)' would."
     assert not Path("w").exists()
-    built = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25,bm25(over=triples)")
+    built = ragindex("index", "notes", "--index", "w", "--methods", "bm25,bm25(over=triples)")
     assert built.code == 0
-    assert failed(3, "index", "--workspace", "w", "--methods", "bm25(over=triples)", "--triples", "questions.csv")
+    assert failed(3, "index", "--index", "w", "--methods", "bm25(over=triples)", "--triples", "questions.csv")
 
 
 def test_a_workspace_among_its_documents_is_refused() -> None:
     for command in ("index", "add"):
-        assert failed(2, command, "notes", "--workspace", "notes/w") == (
+        assert failed(2, command, "notes", "--index", "notes/w") == (
             "The workspace notes/w lies in the folder of its documents, notes: they must lie apart. "
-            "Name another folder with --workspace."
+            "Name another folder with --index."
         )
-        assert failed(2, command, "notes", "--workspace", ".") == (
+        assert failed(2, command, "notes", "--index", ".") == (
             "The documents notes lie in the folder of their workspace, .: they must lie apart. "
-            "Name another folder with --workspace."
+            "Name another folder with --index."
         )
-    estimated = ("--methods", "bm25", "--llm", "openai:small", "--workspace", "notes/w")
+    estimated = ("--methods", "bm25", "--llm", "openai:small", "--index", "notes/w")
     assert "lies in the folder of its documents" in failed(2, "estimate", "notes", *estimated)
     assert not Path("notes/w").exists()
     write(Path("set"), {"corpus.jsonl": '{"_id": "a", "text": "slate"}\n'})
-    assert ragindex("index", "set", "--workspace", "set/w", "--methods", "bm25").code == 0  # one file is read, by name
+    assert ragindex("index", "set", "--index", "set/w", "--methods", "bm25").code == 0  # one file is read, by name
 
 
 def test_search(built: Path) -> None:
-    done = ragindex("search", "Which town is of slate?", "--workspace", built, "--method", "bm25", "-k", 1, "--explain")
+    done = ragindex("search", "Which town is of slate?", "--index", built, "--method", "bm25", "-k", 1, "--explain")
     first, text, step = done.out.splitlines()
     assert first.startswith("1. quill  ")
     assert first.endswith("  quill.txt")
     assert text == TEXTS["quill.txt"]
     assert step.startswith("step 1, text, ")
     assert step.endswith(" ms: Which town is of slate? → quill.txt#0")
-    value = ragindex("search", "slate", "--workspace", built, "--json", "-").json
+    value = ragindex("search", "slate", "--index", built, "--json", "-").json
     assert (value["question"], value["notes"]) == ("slate", [])
     assert [hit["doc_ids"] for hit in value["hits"]][:2] == [["quill.txt"], ["rivers/sarn.md"]]
     assert value["hits"][0]["metadata"]["quill.txt"]["source"] == "quill.txt"
@@ -214,7 +214,7 @@ def test_search(built: Path) -> None:
 def test_filters(built: Path) -> None:
     def ids(*filters: str) -> list[str]:
         flags = [part for one in filters for part in ("--filter", one)]
-        done = ragindex("search", "river slate", "--workspace", built, "--method", "bm25", *flags, "--json", "-")
+        done = ragindex("search", "river slate", "--index", built, "--method", "bm25", *flags, "--json", "-")
         assert done.err == ""
         return sorted(hit["id"] for hit in done.json["hits"])
 
@@ -222,48 +222,48 @@ def test_filters(built: Path) -> None:
     assert ids("source=quill.txt") == ["quill.txt#0"]
     assert ids("source=quill.txt", "source=rivers/orla.md") == ["quill.txt#0", "rivers/orla.md#0"]
     assert ids("source=quill.txt", "modified=1900-01-01") == []
-    unknown = ragindex("search", "slate", "--workspace", built, "--method", "bm25", "--filter", "sauce=quill.txt")
+    unknown = ragindex("search", "slate", "--index", built, "--method", "bm25", "--filter", "sauce=quill.txt")
     assert (unknown.code, unknown.out) == (0, "Nothing was found.\n")
     assert unknown.err == "No document has the metadata key 'sauce'. There are: modified, source.\n"
-    assert failed(2, "search", "x", "--workspace", built, "--filter", "a") == (
+    assert failed(2, "search", "x", "--index", built, "--filter", "a") == (
         "--filter must be KEY=VALUE. Got 'a' instead."
     )
 
 
 def test_add_and_remove() -> None:
-    ragindex("index", "notes", "--workspace", "w", "--methods", "bm25")
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     write(Path(), {"new/mill.txt": "A mill grinds."})
-    assert ragindex("add", "new", "--as", "new", "--workspace", "w").out == "1 added, 0 changed, 0 as they were\n"
-    assert ragindex("add", "new", "--workspace", "w", "--json", "-").json == {
+    assert ragindex("add", "new", "--as", "new", "--index", "w").out == "1 added, 0 changed, 0 as they were\n"
+    assert ragindex("add", "new", "--index", "w", "--json", "-").json == {
         **{"added": 0, "changed": 0, "unchanged": 1},
         "spent": {"input_tokens": 0, "output_tokens": 0, "money": 0.0},
     }
-    asked = ("search", "mill", "--workspace", "w", "--method", "bm25", "--json", "-")
+    asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
     assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["new/mill.txt#0"]
-    assert failed(2, "remove", "new/mill.txt", "hil.md", "--workspace", "w") == (
+    assert failed(2, "remove", "new/mill.txt", "hil.md", "--index", "w") == (
         "The workspace w holds no document 'hil.md'. Nothing was removed."
     )
-    assert failed(2, "remove", "notes/rivers/orla.md", "--workspace", "w") == (
+    assert failed(2, "remove", "notes/rivers/orla.md", "--index", "w") == (
         "The workspace w holds no document 'notes/rivers/orla.md'. Nothing was removed. "
         "The id of that file is 'rivers/orla.md'."
     )
-    assert ragindex("remove", "new/mill.txt", "--workspace", "w", "--json", "-").json["removed"] == 1
+    assert ragindex("remove", "new/mill.txt", "--index", "w", "--json", "-").json["removed"] == 1
     assert ragindex(*asked).json["hits"] == []
 
 
 def test_a_file_of_a_remembered_folder_replaces_its_document() -> None:
-    ragindex("index", "notes", "--workspace", "w", "--methods", "bm25")
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     write(Path("notes"), {"rivers/orla.md": "# Orla\n\nThe Orla has twelve gorges."})
-    assert ragindex("add", "notes/rivers/orla.md", "--workspace", "w").out == "0 added, 1 changed, 0 as they were\n"
-    asked = ("search", "gorges", "--workspace", "w", "--method", "bm25", "--json", "-")
+    assert ragindex("add", "notes/rivers/orla.md", "--index", "w").out == "0 added, 1 changed, 0 as they were\n"
+    asked = ("search", "gorges", "--index", "w", "--method", "bm25", "--json", "-")
     assert [(hit["id"], hit["text"][-14:]) for hit in ragindex(*asked).json["hits"]] == [
         ("rivers/orla.md#0", "twelve gorges.")
     ]
 
 
 def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
-    ragindex("index", "notes", "--workspace", "w", "--methods", "bm25")
-    done = ragindex("remove", "hill.md", "quill.txt", "--workspace", "w")
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25")
+    done = ragindex("remove", "hill.md", "quill.txt", "--index", "w")
     assert done.out == "2 removed\n"
     assert done.err.splitlines() == [
         f"{Path.cwd()}/notes/{name} is still there: it comes back when its folder is indexed again."
@@ -271,7 +271,7 @@ def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
     ]
     Path("notes/quill.txt").unlink()
     Path("notes/rivers/sarn.md").unlink()
-    again = ragindex("index", "./notes/", "--workspace", "w", "--methods", "bm25", "--json", "built.json")
+    again = ragindex("index", "./notes/", "--index", "w", "--methods", "bm25", "--json", "built.json")
     assert again.out.splitlines()[:2] == [
         "2 documents, 2 passages in w",
         "./notes/: 1 added (hill.md), 0 changed, 1 removed (rivers/sarn.md), 1 as they were",
@@ -282,45 +282,45 @@ def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
 
 def test_two_folders_with_one_file_name() -> None:
     write(Path("two"), {"a/index.md": "Slate is of a.", "b/index.md": "Copper is of b."})
-    ragindex("index", "two/a", "--workspace", "w", "--methods", "bm25")
+    ragindex("index", "two/a", "--index", "w", "--methods", "bm25")
     for command in ("add", "index", "compare"):
         flags = ("--questions", "questions.txt") if command == "compare" else ()
-        said = failed(4, command, "two/b", "--workspace", "w", *flags)
+        said = failed(4, command, "two/b", "--index", "w", *flags)
         assert f"{Path.cwd()}/two/a" in said
-        assert f"{Path.cwd()}/two/b --as b --workspace w" in said
-    assert ragindex("add", "two/b", "--as", "b", "--workspace", "w").code == 0
+        assert f"{Path.cwd()}/two/b --as b --index w" in said
+    assert ragindex("add", "two/b", "--as", "b", "--index", "w").code == 0
     write(Path(), {"copper.csv": "question,documents\nWhat is copper?,index.md\n"})
-    flags = ("--questions", "copper.csv", "--methods", "bm25", "--k", "1", "--workspace", "w", "--json", "-")
+    flags = ("--questions", "copper.csv", "--methods", "bm25", "--k", "1", "--index", "w", "--json", "-")
     value = ragindex("compare", "two/b", *flags).json
     assert (value["dataset"]["documents"], value["methods"][0]["metrics"]["R@1"]) == (2, 1.0)
     assert value["notes"] == ["one document that the workspace holds besides is searched too"]
-    assert ragindex("index", "two/a", "--workspace", "w", "--methods", "bm25", "--json", "-").json["documents"] == 2
-    assert ragindex("remove", "--source", "b", "--workspace", "w").out == "1 removed\n"
-    assert ragindex("index", "--workspace", "w", "--methods", "bm25", "--json", "-").json["documents"] == 1
+    assert ragindex("index", "two/a", "--index", "w", "--methods", "bm25", "--json", "-").json["documents"] == 2
+    assert ragindex("remove", "--source", "b", "--index", "w").out == "1 removed\n"
+    assert ragindex("index", "--index", "w", "--methods", "bm25", "--json", "-").json["documents"] == 1
 
 
 def test_several_paths_at_once() -> None:
     paths = ("notes/hill.md", "notes/rivers", "notes/rivers/sarn.md", "./notes")  # the first makes notes the root
-    assert ragindex("add", *paths, "--workspace", "w").out == "4 added, 0 changed, 0 as they were\n"
+    assert ragindex("add", *paths, "--index", "w").out == "4 added, 0 changed, 0 as they were\n"
 
 
 def test_documents_that_nothing_is_built_over() -> None:
-    done = ragindex("add", "notes", "--workspace", "my work")
+    done = ragindex("add", "notes", "--index", "my work")
     assert done.out == "4 added, 0 changed, 0 as they were\n"
-    assert done.err == ("Nothing is built over them yet. Run: ragindex index --workspace 'my work' --methods hybrid\n")
-    assert failed(4, "search", "x", "--workspace", "my work", "--method", "bm25", "--seed", "3") == (
+    assert done.err == ("Nothing is built over them yet. Run: ragindex index --index 'my work' --methods hybrid\n")
+    assert failed(4, "search", "x", "--index", "my work", "--method", "bm25", "--seed", "3") == (
         "The workspace my work has not been built for bm25. "
-        "Run: ragindex index --workspace 'my work' --methods bm25 --seed 3"
+        "Run: ragindex index --index 'my work' --methods bm25 --seed 3"
     )
 
 
 def test_the_seed_of_the_workspace_is_kept() -> None:
-    ragindex("index", "notes", "--workspace", "w", "--methods", "dense", "--seed", "5")
+    ragindex("index", "notes", "--index", "w", "--methods", "dense", "--seed", "5")
     write(Path(), {"new/mill.txt": "A mill grinds slate."})
-    assert ragindex("add", "new", "--as", "new", "--workspace", "w").code == 0
-    asked = ragindex("search", "slate", "--workspace", "w", "--method", "dense", "--json", "-")
+    assert ragindex("add", "new", "--as", "new", "--index", "w").code == 0
+    asked = ragindex("search", "slate", "--index", "w", "--method", "dense", "--json", "-")
     assert "new/mill.txt#0" in [hit["id"] for hit in asked.json["hits"]]
-    shown = ragindex("compare", "--workspace", "w", "--questions", "questions.txt", "--methods", "dense", "--json", "-")
+    shown = ragindex("compare", "--index", "w", "--questions", "questions.txt", "--methods", "dense", "--json", "-")
     assert shown.json["seed"] == 5
 
 
@@ -329,8 +329,8 @@ def test_the_seed_of_the_workspace_is_kept() -> None:
     [["search", "x"], ["remove", "x"], ["index"], ["compare", "--questions", "questions.csv"]],
 )
 def test_looking_into_a_workspace_makes_none(arguments: list[str]) -> None:
-    said = failed(4, *arguments, "--workspace", "nowhere")
-    assert said == "There is no workspace in nowhere. Run: ragindex index DATA --workspace nowhere"
+    said = failed(4, *arguments, "--index", "nowhere")
+    assert said == "There is no workspace in nowhere. Run: ragindex index DATA --index nowhere"
     assert not Path("nowhere").exists()
 
 
@@ -338,12 +338,12 @@ def test_looking_into_a_workspace_makes_none(arguments: list[str]) -> None:
 
 
 def test_a_workspace_is_compared_without_data(built: Path) -> None:
-    arguments = ("compare", "--workspace", built, "--questions", "questions.csv", "--methods", "bm25", "--k", "1")
+    arguments = ("compare", "--index", built, "--questions", "questions.csv", "--methods", "bm25", "--k", "1")
     value = ragindex(*arguments, "--json", "-").json
     assert value["dataset"]["name"] == "w"
     assert value["dataset"]["documents"] == 4
     assert value["methods"][0]["metrics"]["R@1"] == 0.75
-    assert failed(2, "compare", "--workspace", built) == ("compare needs DATA, or --questions FILE beside --workspace.")
+    assert failed(2, "compare", "--index", built) == ("compare needs DATA, or --questions FILE beside --index.")
 
 
 def test_nested_parameters_beir_limit_and_seed() -> None:
@@ -410,7 +410,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         (["notes", "--out", "questions.csv/deep"], 5, "Nothing can be written to questions.csv/deep: "),
         (["notes", "--json", "nodir/x.json"], 5, "The JSON file nodir/x.json could not be written: there is no folder"),
         (["notes", "--json", "notes"], 5, "The JSON file notes could not be written: it is a folder."),
-        (["notes", "--workspace", "questions.csv"], 4, "questions.csv is no readable workspace"),
+        (["notes", "--index", "questions.csv"], 4, "questions.csv is no readable workspace"),
         (["notes", "--config", "none.yaml"], 3, "none.yaml: expected a YAML file; found No such file"),
     ],
 )
@@ -446,17 +446,15 @@ def test_a_read_only_folder(desk: Path) -> None:
     assert failed(5, *arguments, "--out", "sealed/o") == (
         f"Nothing can be written to sealed/o: you may not write in {desk / 'sealed'}. Name another place."
     )
-    assert (
-        failed(5, *arguments, "--workspace", "sealed/w") == "The workspace sealed/w cannot be made: Permission denied."
-    )
+    assert failed(5, *arguments, "--index", "sealed/w") == "The workspace sealed/w cannot be made: Permission denied."
 
 
 def test_skipping_what_is_bad() -> None:
     write(Path("notes"), {"empty.txt": "", "picture.png": "x"})
-    assert failed(3, "index", "notes", "--workspace", "w") == (
+    assert failed(3, "index", "notes", "--index", "w") == (
         "notes/empty.txt: expected a file with text in it; found none."
     )
-    done = ragindex("index", "notes", "--workspace", "w", "--methods", "bm25", "--skip-bad", "--json", "-")
+    done = ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--skip-bad", "--json", "-")
     assert done.json["documents"] == 4
     assert done.err.splitlines() == [
         "skipped: notes/empty.txt: expected a file with text in it; found none.",

@@ -49,8 +49,8 @@ def controls(text: str) -> set[str]:
 def test_control_characters_reach_the_json_and_not_the_terminal() -> None:
     write(Path("odd"), {"a.md": f"# {ESCAPES}\n\nslate {ESCAPES}", "b\x1b[7m.txt": "slate"})
     write(Path(), {"q.csv": f"question,documents\nslate {ESCAPES},a.md\nslate,none\x1b[2J\n"})
-    ragindex("index", "odd", "--workspace", "w", "--methods", "bm25")
-    asked = ("search", f"slate {ESCAPES}", "--workspace", "w", "--method", "bm25")
+    ragindex("index", "odd", "--index", "w", "--methods", "bm25")
+    asked = ("search", f"slate {ESCAPES}", "--index", "w", "--method", "bm25")
     done = ragindex(*(part.replace("\x00", "") for part in asked), "--explain")
     shown = "�[31mRed�[0m �]0;pwned��2J� [bold]x[/] :warning: \\"
     assert f". {shown}  " in done.out
@@ -58,46 +58,46 @@ def test_control_characters_reach_the_json_and_not_the_terminal() -> None:
     assert f" ms: slate {shown.replace('2J�', '2J')} → a.md#0" in done.out
     assert ". b�[7m  " in done.out
     assert controls(done.out) == set()
-    value = ragindex("search", "pwned", "--workspace", "w", "--method", "bm25", "--json", "-").json
+    value = ragindex("search", "pwned", "--index", "w", "--method", "bm25", "--json", "-").json
     assert value["hits"][0]["title"] == ESCAPES
     compared = ragindex("compare", "odd", "--questions", "q.csv", "--methods", "bm25", "--skip-bad")
     assert compared.code == 0
     assert controls(compared.out + compared.err) == set()
-    assert controls(ragindex("search", "x", "--workspace", "w", "--method", "b\x1b[7m").err) == set()
+    assert controls(ragindex("search", "x", "--index", "w", "--method", "b\x1b[7m").err) == set()
 
 
 def test_every_script_and_half_characters() -> None:
     words = ["slate", "кирпич", "πέτρα", "حجر", "אבן", "पत्थर", "石头", "돌", "หิน", "ქვა", "𐎠𐎼", "👩‍👩‍👧"]
     write(Path("odd"), {f"{number}.txt": f"{word} x{number}" for number, word in enumerate(words)})
-    ragindex("index", "odd", "--workspace", "w", "--methods", "bm25")
+    ragindex("index", "odd", "--index", "w", "--methods", "bm25")
     for number, word in enumerate(words):
-        value = ragindex("search", f"{word} x{number}", "--workspace", "w", "--method", "bm25", "--json", "-").json
+        value = ragindex("search", f"{word} x{number}", "--index", "w", "--method", "bm25", "--json", "-").json
         assert value["hits"][0]["text"] == f"{word} x{number}"
-    broken = ragindex("search", "slate \udcff", "--workspace", "w", "--method", "bm25", "--json", "-")
+    broken = ragindex("search", "slate \udcff", "--index", "w", "--method", "bm25", "--json", "-")
     assert (broken.json["question"], broken.json["hits"][0]["id"]) == ("slate \udcff", "0.txt#0")
-    assert "slate �" in ragindex("search", "slate \udcff", "--workspace", "w", "--method", "bm25", "--explain").out
+    assert "slate �" in ragindex("search", "slate \udcff", "--index", "w", "--method", "bm25", "--explain").out
 
 
 def test_questions_that_are_empty_long_or_meet_nothing(built: Path) -> None:
-    assert failed(2, "search", " \n", "--workspace", built) == "The question is empty. Ask something."
-    assert ragindex("search", "zzzz", "--workspace", built).out == "Nothing was found.\n"
-    done = ragindex("search", "slate " * 16_667, "--workspace", built, "--method", "bm25", "-k", 10**6, "--explain")
+    assert failed(2, "search", " \n", "--index", built) == "The question is empty. Ask something."
+    assert ragindex("search", "zzzz", "--index", built).out == "Nothing was found.\n"
+    done = ragindex("search", "slate " * 16_667, "--index", built, "--method", "bm25", "-k", 10**6, "--explain")
     assert [line.split()[1] for line in done.out.splitlines() if line[:1].isdigit()] == ["quill", "Sarn"]
     assert len(done.out) < 1000
-    hits = ragindex("search", "slate " * 16_667, "--workspace", built, "--json", "-").json["hits"]
+    hits = ragindex("search", "slate " * 16_667, "--index", built, "--json", "-").json["hits"]
     assert {"quill.txt#0", "rivers/sarn.md#0"} <= {hit["id"] for hit in hits}
 
 
 def test_a_passage_of_one_character() -> None:
     write(Path("tiny"), {"m.txt": "m"})
-    assert ragindex("index", "tiny", "--workspace", "w").code == 0
-    assert ragindex("search", "m", "--workspace", "w", "--json", "-").json["hits"][0]["text"] == "m"
+    assert ragindex("index", "tiny", "--index", "w").code == 0
+    assert ragindex("search", "m", "--index", "w", "--json", "-").json["hits"][0]["text"] == "m"
 
 
 def test_a_corpus_in_another_language() -> None:
     german = "Der Fluss ist nicht lang und die Stadt liegt auf dem Berg, aber sie hat eine Brücke und ein Schloss. "
     write(Path("texte"), {f"{number}.txt": german * 5 + str(number) for number in range(3)})
-    done = ragindex("index", "texte", "--workspace", "w", "--methods", "bm25", "--json", "-")
+    done = ragindex("index", "texte", "--index", "w", "--methods", "bm25", "--json", "-")
     assert done.json["documents"] == 3
     assert done.err.startswith("warning: ")
     assert "german" in done.err
@@ -113,17 +113,17 @@ def test_a_workspace_of_a_later_version(built: Path) -> None:
     held.pop("sha256")
     Path("w/workspace.json").write_bytes(durable_files.sealed({**held, "format": 99, "colour": "red"}))
     for arguments in (["search", "x"], ["add", "notes"], ["remove", "x"], ["index"]):
-        said = failed(4, *arguments, "--workspace", "w")
+        said = failed(4, *arguments, "--index", "w")
         assert said.startswith("The workspace w has format 99; this ragindex reads up to 2. Run: pip install --upgrade")
 
 
 def test_two_writers(built: Path) -> None:
     shutil.copytree(built, "w")
     with Workspace.open("w") as opened, opened.store.lease("the first"):
-        said = failed(4, "add", "notes/hill.md", "--workspace", "w")
+        said = failed(4, "add", "notes/hill.md", "--index", "w")
         assert f"is being written by the first (process {os.getpid()} on " in said
-        assert ragindex("search", "slate", "--workspace", "w", "-k", 1).code == 0
-    added = ragindex("add", "notes/hill.md", "--as", "more", "--workspace", "w")  # another folder than the built one's
+        assert ragindex("search", "slate", "--index", "w", "-k", 1).code == 0
+    added = ragindex("add", "notes/hill.md", "--as", "more", "--index", "w")  # another folder than the built one's
     assert added.out == "1 added, 0 changed, 0 as they were\n"
 
 
@@ -155,7 +155,7 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
     assert {path.name for path in kept} == {"answers-20.jsonl"}
     done = ragindex(*arguments).json
     assert all(path.read_bytes() == content for path, content in kept.items())
-    undisturbed = ragindex(*arguments, "--workspace", "other").json
+    undisturbed = ragindex(*arguments, "--index", "other").json
     figures = [(method["label"], method["metrics"]) for method in done["methods"]]
     assert figures == [(method["label"], method["metrics"]) for method in undisturbed["methods"]]
     monkeypatch.setattr(BM25, "open", shut)
@@ -225,13 +225,13 @@ def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:
     program = [sys.executable, "-m", "ragindex.cli.main"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     shown = subprocess.run(
-        [*program, "index", "--workspace", built, "--methods", "bm25"],
+        [*program, "index", "--index", built, "--methods", "bm25"],
         capture_output=True,
         env=environment,
         timeout=60,
         check=True,
     )
-    assert shown.stdout.splitlines()[-1].startswith(b'To ask it: ragindex search "\\u2026" --workspace ')
+    assert shown.stdout.splitlines()[-1].startswith(b'To ask it: ragindex search "\\u2026" --index ')
     assert shown.stderr == b""
     refused = subprocess.run(
         [*program, "methods", "bm52\u00e9"], capture_output=True, env=environment, timeout=60, check=False
@@ -268,7 +268,7 @@ def test_bars_on_a_terminal_for_what_takes_long(
 ) -> None:
     writing, shown = terminal
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    assert ragindex("index", "notes", "--workspace", "w", "--methods", "bm25", "--json", "-", stderr=writing).code == 0
+    assert ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--json", "-", stderr=writing).code == 0
     text = shown()
     assert "passages: indexing" in text
     assert "4/4" in text
@@ -279,10 +279,10 @@ def test_no_bars_for_what_is_quick_or_goes_to_a_file(
 ) -> None:
     writing, shown = terminal
     monkeypatch.setattr(progress, "_PATIENCE", 3600.0)
-    assert ragindex("index", "notes", "--workspace", "w", "--methods", "bm25", stderr=writing).code == 0
+    assert ragindex("index", "notes", "--index", "w", "--methods", "bm25", stderr=writing).code == 0
     assert shown() == ""
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    assert ragindex("index", "notes", "--workspace", "v", "--methods", "bm25").err == ""
+    assert ragindex("index", "notes", "--index", "v", "--methods", "bm25").err == ""
 
 
 # ---------------------------------------------------------------- other packages' commands

@@ -32,7 +32,7 @@ EMBEDDED = SameAs(by="embedding", cosine=1.0)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with the part same_as over three documents."""
     made = tmp_path_factory.mktemp("parts")
-    with Workspace.open(made / "w", cutting=None, encoder="lsa") as workspace:
+    with Workspace.open(made / "w", chunking=None, encoder="lsa") as workspace:
         workspace.import_part("extractions", openie(made / "f.json", DOCUMENTS))
         workspace.add(DOCUMENTS)
         workspace.sync([SAME_AS])
@@ -40,12 +40,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def audited(folder: Path, name: str, *arguments: object) -> list[dict[str, Any]]:
-    done = ragindex("parts", name, "--workspace", folder, "--audit", "--json", "-", *arguments)
+    done = ragindex("parts", name, "--index", folder, "--audit", "--json", "-", *arguments)
     return list(done.json["shown"])
 
 
 def test_the_list(folder: Path) -> None:
-    done = ragindex("parts", "--workspace", folder)
+    done = ragindex("parts", "--index", folder)
     rows = [line.split() for line in done.out.splitlines()]
     assert rows[0] == ["part", "encoder", "records", "MB", "seconds"]
     assert [row[0] for row in rows[1:7]] == ["extractions", "name_vectors", "passages", "same_as", "triples", "vectors"]
@@ -59,11 +59,11 @@ def test_the_list(folder: Path) -> None:
 
 def test_the_list_names_the_sources(folder: Path) -> None:
     row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3}
-    assert ragindex("parts", "--workspace", folder, "--json", "-").json["sources"] == [row]
+    assert ragindex("parts", "--index", folder, "--json", "-").json["sources"] == [row]
 
 
 def test_the_list_as_json(folder: Path) -> None:
-    rows = ragindex("parts", "same_as", "--workspace", folder, "--json", "-").json["parts"]
+    rows = ragindex("parts", "same_as", "--index", folder, "--json", "-").json["parts"]
     record = next(one for one in Workspace.open(folder).manifest.parts.values() if one.name == "same_as")
     assert [(row["part"], row["encoder"], row["records"]) for row in rows] == [("same_as", None, {"records": 3})]
     assert (rows[0]["bytes"], rows[0]["seconds"], rows[0]["notes"]) == (
@@ -77,7 +77,7 @@ def test_the_list_as_json(folder: Path) -> None:
 
 
 def test_audit_the_weakest_first(folder: Path) -> None:
-    lines = ragindex("parts", "same_as", "--workspace", folder, "--audit").out.splitlines()
+    lines = ragindex("parts", "same_as", "--index", folder, "--audit").out.splitlines()
     assert [line.split("  ")[0].rstrip() for line in lines] == [
         "names",
         "Churchill = Winston Churchill",
@@ -89,7 +89,7 @@ def test_audit_the_weakest_first(folder: Path) -> None:
 
 
 def test_audit_as_json(folder: Path, tmp_path: Path) -> None:
-    shown = ragindex("parts", "same_as", "--workspace", folder, "--audit", "--limit", 2, "--json", tmp_path / "a.json")
+    shown = ragindex("parts", "same_as", "--index", folder, "--audit", "--limit", 2, "--json", tmp_path / "a.json")
     value = json.loads((tmp_path / "a.json").read_text())
     assert value["pairs"] == 3
     assert [row["text"] for row in value["shown"]] == ["Churchill = Winston Churchill", f"Myanmar = {NASTY}"]
@@ -109,24 +109,24 @@ def test_a_sample_depends_on_the_seed_alone(folder: Path) -> None:
 
 
 def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
-    assert failed(2, "parts", "--workspace", folder, "--audit") == (
+    assert failed(2, "parts", "--index", folder, "--audit") == (
         "--audit shows one of these parts: same_as, judged_same_as. Got no part instead."
     )
-    assert failed(2, "parts", "triples", "--workspace", folder, "--audit") == (
+    assert failed(2, "parts", "triples", "--index", folder, "--audit") == (
         "--audit shows one of these parts: same_as, judged_same_as. Got triples instead."
     )
-    assert failed(4, "parts", "communities", "--workspace", folder) == (
+    assert failed(4, "parts", "communities", "--index", folder) == (
         f"The workspace {folder} holds no part communities for its encoder and seed. "
-        f"Run: ragindex index --workspace {folder} --methods graphrag"
+        f"Run: ragindex index --index {folder} --methods graphrag"
     )
-    assert "No part is called 'sameas'" in failed(2, "parts", "sameas", "--workspace", folder)
-    assert failed(2, "parts", "same_as", "--workspace", folder, "--sample", 2) == (
+    assert "No part is called 'sameas'" in failed(2, "parts", "sameas", "--index", folder)
+    assert failed(2, "parts", "same_as", "--index", folder, "--sample", 2) == (
         "--limit, --sample and --seed say how much a view shows. Name one: --audit, --show."
     )
-    assert failed(2, "parts", "same_as", "--workspace", folder, "--show") == (
+    assert failed(2, "parts", "same_as", "--index", folder, "--show") == (
         "--show shows one of these parts: summary_tree. Got same_as instead."
     )
-    assert failed(4, "parts", "--workspace", tmp_path / "none").startswith("There is no workspace in")
+    assert failed(4, "parts", "--index", tmp_path / "none").startswith("There is no workspace in")
 
 
 # ---------------------------------------------------------------- a tree
@@ -140,7 +140,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with three rings, the first two bridged by m, and a text that stands alone; summaries by rules."""
     made = tmp_path_factory.mktemp("tree")
     documents = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
-    with Workspace.open(made / "w", cutting=None, encoder=Compass()) as workspace:
+    with Workspace.open(made / "w", chunking=None, encoder=Compass()) as workspace:
         workspace.add([*documents, Document("x", "", "no direction")])
         workspace.sync([registry.part(SMALL)])
     return made / "w"
@@ -174,17 +174,17 @@ def drawn_as_text(value: Any) -> str:
 
 
 def test_the_tree_of_a_method_is_shown_by_the_command(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path / "w", cutting=None, encoder="lsa") as workspace:
+    with Workspace.open(tmp_path / "w", chunking=None, encoder="lsa") as workspace:
         workspace.add(DOCUMENTS_OF_CHECKS)
         workspace.sync([registry.scheme("raptor")])
-    value = ragindex("parts", "summary_tree", "--workspace", tmp_path / "w", "--show", "--json", "-").json
+    value = ragindex("parts", "summary_tree", "--index", tmp_path / "w", "--show", "--json", "-").json
     assert list(value) == ["levels", "alone", "roots", "shown"]
     assert value["levels"]["0"] == 24
     assert value["roots"] == len(value["shown"])
-    first = ragindex("parts", "summary_tree", "--workspace", tmp_path / "w", "--show", "--limit", 1).out.splitlines()
+    first = ragindex("parts", "summary_tree", "--index", tmp_path / "w", "--show", "--limit", 1).out.splitlines()
     assert first[1].startswith(f"level 1, {value['shown'][0]['children']} children, ")
     assert first[-1] == f"and {value['roots'] - 1} roots more"
-    missing = failed(4, "parts", "summary_tree(over=aggregates)", "--workspace", tmp_path / "w", "--show")
+    missing = failed(4, "parts", "summary_tree(over=aggregates)", "--index", tmp_path / "w", "--show")
     assert missing.endswith("--methods sirerag")  # raptor has another tree
 
 
@@ -193,12 +193,12 @@ def test_several_of_one_name(folder: Path) -> None:
         workspace.sync([EMBEDDED])
     wanted = registry.label(EMBEDDED)
     assert wanted == "same_as(by=embedding, cosine=1)"
-    listed = ragindex("parts", "same_as", "--workspace", folder, "--json", "-").json["parts"]
+    listed = ragindex("parts", "same_as", "--index", folder, "--json", "-").json["parts"]
     assert [row["part"] for row in listed] == ["same_as", wanted]
     evidence = {name: {row["evidence"] for row in audited(folder, name)} for name in ("same_as", wanted)}
     assert evidence == {
         "same_as": {"last name", "predicate: renamed to", "predicate: also known as"},
         wanted: {"neighbour: 1.00"},
     }
-    missing = failed(4, "parts", "same_as(cosine=0.7)", "--workspace", folder, "--audit")
+    missing = failed(4, "parts", "same_as(cosine=0.7)", "--index", folder, "--audit")
     assert missing.startswith(f"The workspace {folder} holds no part same_as(cosine=0.7) for its encoder and seed.")

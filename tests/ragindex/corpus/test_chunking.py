@@ -1,4 +1,4 @@
-"""Cutting documents into passages."""
+"""Chunking documents into passages."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
-from ragindex.corpus import Cutting, cut, passage_text
+from ragindex.corpus import Chunking, chunk, passage_text
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document, Passage
 
@@ -16,18 +16,18 @@ texts = st.one_of(
     st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=40), st.integers(1, 400)),
     st.text(alphabet="ab. \n\r\t字e\u0301\u200d👩\x00\x1c\u2028", max_size=300),
 )
-sizes = st.integers(1, 60).flatmap(lambda size: st.builds(Cutting, st.just(size), st.integers(0, size - 1)))
+sizes = st.integers(1, 60).flatmap(lambda size: st.builds(Chunking, st.just(size), st.integers(0, size - 1)))
 
 
 @given(texts, sizes)
 @settings(max_examples=150, deadline=None)
-def test_offsets_give_the_passages_and_only_white_space_is_left_out(text: str, cutting: Cutting) -> None:
-    passages = cut(Document("d", "t", text), cutting)
+def test_offsets_give_the_passages_and_only_white_space_is_left_out(text: str, chunking: Chunking) -> None:
+    passages = chunk(Document("d", "t", text), chunking)
     assert [passage.id for passage in passages] == [f"d#{number}" for number in range(len(passages))]
     end = 0
     for passage in passages:
         assert text[passage.start : passage.end] == passage.text
-        assert passage.end - passage.start <= cutting.size
+        assert passage.end - passage.start <= chunking.size
         assert text[end : passage.start].strip() == ""
         end = max(end, passage.end)
     assert text[end:].strip() == ""
@@ -39,12 +39,12 @@ def test_offsets_give_the_passages_and_only_white_space_is_left_out(text: str, c
 @settings(deadline=None)
 def test_without_cutting_a_document_is_one_passage(title: str, text: str) -> None:
     document = Document("d", title, text, {"page": 3})
-    assert cut(document, None) == [Passage("d", "d", title, text, 0, len(text), {"page": 3})]
+    assert chunk(document, None) == [Passage("d", "d", title, text, 0, len(text), {"page": 3})]
 
 
 def test_boundaries_are_those_of_paragraphs_then_sentences() -> None:
     text = "Alpha one. Alpha two.\n\nBeta one. Beta two.\n\nGamma is one long sentence of its own."
-    found = cut(Document("d", "t", text, {"page": 3}), Cutting(25, 0))
+    found = chunk(Document("d", "t", text, {"page": 3}), Chunking(25, 0))
     assert [(p.id, p.start, p.end, p.text) for p in found] == [
         ("d#0", 0, 21, "Alpha one. Alpha two."),
         ("d#1", 23, 42, "Beta one. Beta two."),
@@ -56,7 +56,7 @@ def test_boundaries_are_those_of_paragraphs_then_sentences() -> None:
 
 def test_overlap_repeats_the_end_of_the_passage_before() -> None:
     text = "one two three four five six seven"
-    found = cut(Document("d", "", text), Cutting(13, 6))
+    found = chunk(Document("d", "", text), Chunking(13, 6))
     assert [p.text for p in found] == ["one two three", "three four", "four five six", "six seven"]
 
 
@@ -66,14 +66,14 @@ def test_windows_leave_no_seam(overlap: int) -> None:
     text = " ".join(sentences)
     whole = TextSplitter(200, overlap=overlap).chunk_indices(text)
     assert len(text) > 5 * 16 * 200
-    assert [(p.start, p.text) for p in cut(Document("d", "", text), Cutting(200, overlap))] == whole
+    assert [(p.start, p.text) for p in chunk(Document("d", "", text), Chunking(200, overlap))] == whole
 
 
 @pytest.mark.parametrize("piece", ["x", "字", "1.2.", "e\u0301", "👩\u200d👩\u200d👧"])
 def test_a_million_characters_without_a_space(piece: str) -> None:
     # Unwindowed, the splitter is quadratic: 60 s for this many ideographs.
     text = piece * (1_000_000 // len(piece))
-    found = cut(Document("d", "", text), Cutting(1200, 200))
+    found = chunk(Document("d", "", text), Chunking(1200, 200))
     assert found[0].start == 0
     assert found[-1].end == len(text)
     assert all(before.end >= after.start for before, after in pairwise(found))
@@ -81,12 +81,15 @@ def test_a_million_characters_without_a_space(piece: str) -> None:
 
 def test_long_white_space_between_two_words() -> None:
     text = "first" + " " * 50_000 + "last"
-    assert [(p.start, p.text) for p in cut(Document("d", "", text), Cutting(10, 2))] == [(0, "first"), (50_005, "last")]
+    assert [(p.start, p.text) for p in chunk(Document("d", "", text), Chunking(10, 2))] == [
+        (0, "first"),
+        (50_005, "last"),
+    ]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n" * 10_000])
 def test_a_blank_text_is_one_passage(text: str) -> None:
-    assert cut(Document("d", "Title", text), Cutting()) == [Passage("d#0", "d", "Title", "", 0, 0)]
+    assert chunk(Document("d", "Title", text), Chunking()) == [Passage("d#0", "d", "Title", "", 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -97,14 +100,14 @@ def test_a_blank_text_is_one_passage(text: str) -> None:
         ("text", Document("d", "t", "a\ud800")),
     ],
 )
-@pytest.mark.parametrize("cutting", [None, Cutting()])
-def test_a_lone_surrogate_is_refused(field: str, document: Document, cutting: Cutting | None) -> None:
+@pytest.mark.parametrize("chunking", [None, Chunking()])
+def test_a_lone_surrogate_is_refused(field: str, document: Document, chunking: Chunking | None) -> None:
     with pytest.raises(
         DataError,
         match=rf"expected text that UTF-8 can hold; found a lone surrogate at character 2 "
         rf"of the {field} of document",
     ):
-        cut(document, cutting)
+        chunk(document, chunking)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_a_lone_surrogate_is_refused(field: str, document: Document, cutting: Cu
 )
 def test_impossible_sizes(size: int, overlap: int, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Cutting(size, overlap)
+        Chunking(size, overlap)
 
 
 def test_passage_text() -> None:

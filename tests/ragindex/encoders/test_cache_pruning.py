@@ -145,7 +145,7 @@ def test_a_sync_forgets_the_vectors_of_what_was_removed_and_changed(tmp_path: Pa
         with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as connection:
             return {key for (key,) in connection.execute("SELECT text FROM vectors")}
 
-    workspace = Workspace.open(tmp_path, encoder="lsa:2", cutting=None)
+    workspace = Workspace.open(tmp_path, encoder="lsa:2", chunking=None)
     workspace.add([Document(f"d{n}", "Oak", f"oak fen {n}") for n in range(8)])
     workspace.sync([Dense()])
     before = keys()
@@ -164,7 +164,7 @@ def test_a_sync_that_was_abandoned_long_ago_stops_no_pruning(tmp_path: Path) -> 
         with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as connection:
             return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
 
-    workspace = Workspace.open(tmp_path, encoder="lsa:2", cutting=None)
+    workspace = Workspace.open(tmp_path, encoder="lsa:2", chunking=None)
     workspace.add([Document(f"d{n}", "Oak", f"oak fen {n}") for n in range(8)])
     workspace.sync([Dense()])
     abandoned = Journal.of(tmp_path, "another-part")

@@ -15,7 +15,7 @@ from ragindex import text_analysis
 from ragindex.encoders import lsa
 from ragindex.encoders.lsa import Lsa, LsaEncoder
 from ragindex.errors import StoreError, UsageError
-from ragindex.interfaces import PayingEncoder, TokenEncoder
+from ragindex.interfaces import PaidEncoder, TokenEncoder
 from ragindex.plugins import registry
 
 CORPUS = [
@@ -175,7 +175,7 @@ def test_two_kinds_of_identical_passages_are_orthogonal(tmp_path: Path) -> None:
 def test_a_words_vector_is_that_of_the_word_alone(tmp_path: Path) -> None:
     encoder = _fitted(tmp_path / "fit")
     assert isinstance(encoder, TokenEncoder)
-    assert not isinstance(encoder, PayingEncoder)
+    assert not isinstance(encoder, PaidEncoder)
     [found] = encoder.encode_tokens(["The HARBOUR, xyzzy and an oven"])
     assert found.spans == ((4, 11), (26, 30))
     np.testing.assert_allclose(found.vectors, encoder.encode_queries(["harbour", "oven"]), atol=1e-6)

@@ -16,7 +16,7 @@ from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import BudgetError, ServiceError, UsageError
 from ragindex.interfaces import TokenEncoder
 from ragindex.llm.budget import Budget
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 
 TEXTS = ["one red fish", "two", "the blue fish swims"]
@@ -116,7 +116,9 @@ def test_what_is_encoded_in_threads_is_booked_where_it_was_asked(server: OpenAIS
 
 def test_a_budget_stops_before_the_request_that_would_pass_it(server: OpenAIServer) -> None:
     budget = Budget(100.0)
-    encoder = OpenAICompatible(model="small", dimensions=NATIVE, batch_size=1, price=1e6).open(Setting(budget=budget))
+    encoder = OpenAICompatible(model="small", dimensions=NATIVE, batch_size=1, price=1e6).open(
+        LLMSettings(budget=budget)
+    )
     with ledger.recording() as asked, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is used up"):
         encoder.encode_documents([f"a b c d e f {n}" for n in range(50)])  # seven tokens each
     assert asked.spent.money == budget.spent == 7.0 * len(server.requests)
@@ -127,7 +129,7 @@ def test_a_budget_needs_a_price_before_anything_is_paid(server: OpenAIServer) ->
     with pytest.raises(
         UsageError, match=r"A budget needs the price of small.* Or give it here: openai\(model=\"small\""
     ):
-        OpenAICompatible(model="small").open(Setting(budget=Budget(1.0)))
+        OpenAICompatible(model="small").open(LLMSettings(budget=Budget(1.0)))
     assert server.requests == []
 
 

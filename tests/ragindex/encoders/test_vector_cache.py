@@ -23,7 +23,7 @@ from ragindex.accounting.ledger import Entry
 from ragindex.encoders import vector_cache
 from ragindex.encoders.vector_cache import CachedEncoder, shared_questions
 from ragindex.errors import ServiceError, StoreError, UsageError
-from ragindex.interfaces import Floats, TokenEncoder, TokenVectors
+from ragindex.interfaces import Floats, TokenEmbeddings, TokenEncoder
 from ragindex.types import Usage
 
 
@@ -68,11 +68,11 @@ class Paying(Plain):
 class Tokens(Plain):
     """One vector a text."""
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         time.sleep(0.01)
-        return [TokenVectors(((0, len(text)),), self.encode_documents([text])) for text in texts]
+        return [TokenEmbeddings(((0, len(text)),), self.encode_documents([text])) for text in texts]
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         return self.encode_queries(texts), self.encode_tokens(texts)
 
 
@@ -206,11 +206,11 @@ class Spoilt(Plain):
 
     encode_queries = encode_documents
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         return self.encode_queries(texts), self.encode_tokens(texts)
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        return [TokenVectors((), np.empty((0, 4), np.float32)) for _ in texts]
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
+        return [TokenEmbeddings((), np.empty((0, 4), np.float32)) for _ in texts]
 
 
 class SpoiltAndPaid(Spoilt):

@@ -18,7 +18,7 @@ from ragindex.llm import answer_question, endpoint_features, tokens
 from ragindex.llm.answer_question import ANSWER, Answered, Context, Numbered, Said, context, inputs, read
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import render
 from ragindex.types import Hit, Retrieval
 from ragindex.workspace.workspace import Workspace
@@ -195,7 +195,7 @@ def asked(server: OpenAIServer, said: Any, **given: Any) -> tuple[Answered, ledg
     server.write = lambda body: said if isinstance(said, str) else json.dumps(said)
     plugin = OpenAICompatibleChat(model="small", base_url=server.url)
     with ledger.recording() as tally:
-        return read(plugin.open(Setting(clock=QUICK)), "Who?", Retrieval(HITS), **given), tally
+        return read(plugin.open(LLMSettings(clock=QUICK)), "Who?", Retrieval(HITS), **given), tally
 
 
 def test_what_a_model_says(server: OpenAIServer) -> None:

@@ -18,12 +18,12 @@ from made_language import ANSWER, ECHO, ORIGIN, PRICES, QUICK, Echo, key, opened
 from openai_server import KEY, OpenAIServer, chat, slow, status
 
 from ragindex.accounting import ledger
-from ragindex.errors import DataError, LanguageError, ServiceError, StoreError
+from ragindex.errors import DataError, LLMError, ServiceError, StoreError
 from ragindex.llm import endpoint_features, key_locks
 from ragindex.llm.cache import Answer, Cache, Held, NoCache, held, prune, size
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.llm.prices import Price, Prices
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
 from ragindex.types import Usage
 
@@ -114,7 +114,7 @@ def test_speed_and_patience_are_not_part_of_the_key(server: OpenAIServer, tmp_pa
 
 
 def test_nothing_is_kept_without_a_cache(server: OpenAIServer) -> None:
-    language = opened(server, setting=Setting(cache=NoCache(), prices=PRICES, clock=QUICK))
+    language = opened(server, setting=LLMSettings(cache=NoCache(), prices=PRICES, clock=QUICK))
     with ledger.recording() as tally:
         assert language.map(ECHO, [TEXT] * 3) == [Echo(text="one two")] * 3
     assert (len(server.requests), tally.calls, tally.replayed) == (3, 3, 0)
@@ -136,7 +136,7 @@ def test_prices_of_the_time_are_kept_and_missing_ones_filled_in(server: OpenAISe
 
     def money(prices: Prices) -> float | None:
         with ledger.recording() as tally:
-            opened(server, setting=Setting(cache=Cache(path), prices=prices)).run(ECHO, TEXT)
+            opened(server, setting=LLMSettings(cache=Cache(path), prices=prices)).run(ECHO, TEXT)
         return tally.entries[0].money
 
     assert money(Prices({})) is None
@@ -165,7 +165,7 @@ def test_failures_are_replayed_until_they_are_to_be_tried_again(server: OpenAISe
 def test_unreachable_is_not_kept(server: OpenAIServer, tmp_path: Path) -> None:
     language = opened(server, tmp_path / "calls.sqlite", retries=0)
     server.faults.append(lambda answer: None)
-    with pytest.raises(LanguageError):
+    with pytest.raises(LLMError):
         language.run(ECHO, TEXT)
     assert language.run(ECHO, TEXT) == Echo(text="one two")
 

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
-from ragindex.errors import LanguageError, ServiceError, UsageError
+from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.llm import endpoint_features
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
 from ragindex.types import Usage
 
@@ -100,9 +100,9 @@ def test_settings_of_the_environment(server: OpenAIServer, monkeypatch: pytest.M
         plugin.open().run(ECHO, TEXT)
     (tmp_path / "key").write_text(f"{KEY}\n")
     monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
-    assert plugin.open(Setting(workspace=tmp_path / "workspace")).run(ECHO, TEXT) == Echo(text="one two")
+    assert plugin.open(LLMSettings(workspace=tmp_path / "workspace")).run(ECHO, TEXT) == Echo(text="one two")
     with pytest.raises(UsageError, match="must name a file outside the workspace"):
-        plugin.open(Setting(workspace=tmp_path)).run(ECHO, TEXT)
+        plugin.open(LLMSettings(workspace=tmp_path)).run(ECHO, TEXT)
     monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         plugin.open().run(ECHO, TEXT)
@@ -190,7 +190,7 @@ def test_plain_text_is_read_by_the_task(server: OpenAIServer) -> None:
 
 def test_a_fixed_structure_is_not_given_up(server: OpenAIServer) -> None:
     server.refuses = {"json_object"}
-    with pytest.raises(LanguageError, match="rejects the input, status 400: Unsupported parameter: 'json_object'"):
+    with pytest.raises(LLMError, match="rejects the input, status 400: Unsupported parameter: 'json_object'"):
         opened(server, structure="json").run(ECHO, TEXT)
     assert run(server, structure="text")[0] == Echo(text=bodies(server)[-1]["messages"][-1]["content"])
     assert [body.get("response_format") for body in bodies(server)] == [{"type": "json_object"}, None]
@@ -221,7 +221,7 @@ def test_one_schema_refused_is_not_all_schemas_refused(server: OpenAIServer) -> 
 def test_an_input_too_long_says_nothing_about_the_structure(server: OpenAIServer) -> None:
     server.faults.append(status(400, "This model's maximum context length is 8 tokens."))
     language = opened(server)
-    with pytest.raises(LanguageError, match="rejects the input, status 400: .* maximum context") as caught:
+    with pytest.raises(LLMError, match="rejects the input, status 400: .* maximum context") as caught:
         language.run(ECHO, TEXT)
     assert caught.value.kind == "rejected"
     language.run(ECHO, {"text": "x"})
@@ -247,7 +247,7 @@ def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
 
 def test_waits_as_long_as_told(server: OpenAIServer) -> None:
     server.faults.append(status(429, retry_after="1"))
-    assert opened(server, setting=Setting(prices=PRICES)).run(ECHO, TEXT) == Echo(text="one two")
+    assert opened(server, setting=LLMSettings(prices=PRICES)).run(ECHO, TEXT) == Echo(text="one two")
     assert server.requests[1].at - server.requests[0].at >= 1.0
 
 
@@ -267,7 +267,7 @@ def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
 )
 def test_tries_are_bounded(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
     server.faults.extend([fault] * 3)
-    with pytest.raises(LanguageError, match=message) as caught:
+    with pytest.raises(LLMError, match=message) as caught:
         opened(server, retries=2).run(ECHO, TEXT)
     assert caught.value.kind == "unreachable"
     assert len(server.requests) == 3
@@ -290,7 +290,7 @@ def test_what_stops_everything(server: OpenAIServer, fault: openai_server.Fault,
     server.choose = lambda received, earlier: fault
     with pytest.raises(ServiceError, match=message) as caught:
         opened(server, concurrency=1).map(ECHO, texts(50))
-    assert not isinstance(caught.value, LanguageError)
+    assert not isinstance(caught.value, LLMError)
     assert len(server.requests) <= 2
 
 
@@ -306,7 +306,7 @@ def test_no_server(server: OpenAIServer) -> None:
         ServiceError, match=r"small at http://127\.0\.0\.1:1/v1 cannot be reached in 1 tries; "
     ) as caught:
         opened(server, base_url="http://127.0.0.1:1/v1", retries=0).run(ECHO, TEXT)
-    assert not isinstance(caught.value, LanguageError)
+    assert not isinstance(caught.value, LLMError)
 
 
 # ---------------------------------------------------------------- answers that cannot be used
@@ -337,7 +337,7 @@ def test_the_model_is_shown_its_error_once(
     assert tally.stages == {"echo": Counter({stage: 1, "asked again": 1, "strict": 1})}
     assert tally.calls == 2
     server.faults.extend([fault, fault])
-    with pytest.raises(LanguageError, match=f"echo: small gave no usable answer: {note}") as caught:
+    with pytest.raises(LLMError, match=f"echo: small gave no usable answer: {note}") as caught:
         run(server)
     assert caught.value.kind == stage
 
@@ -358,12 +358,12 @@ def test_parts_of_a_text(server: OpenAIServer) -> None:
 def test_a_refusal_is_not_asked_twice(server: OpenAIServer) -> None:
     server.faults.extend([chat(content=None, refusal="I will not."), chat(content="", finish_reason="content_filter")])
     for reason in ("it refuses: I will not.", "it refuses: its content filter stopped it"):
-        with pytest.raises(LanguageError, match=reason) as caught:
+        with pytest.raises(LLMError, match=reason) as caught:
             run(server)
         assert caught.value.kind == "refusal"
     assert len(server.requests) == 2
     server.faults.append(status(400, "The response was filtered", code="content_filter"))
-    with pytest.raises(LanguageError, match="rejects the input, status 400: The response was filtered"):
+    with pytest.raises(LLMError, match="rejects the input, status 400: The response was filtered"):
         run(server, structure="json")
 
 
@@ -375,7 +375,7 @@ def test_a_cut_answer_gets_twice_the_room(server: OpenAIServer) -> None:
     assert [body["max_tokens"] for body in bodies(server)] == [100, 200]
     assert tally.stages == {"echo": Counter({"truncated": 1, "asked again": 1, "strict": 1})}
     server.faults.extend([cut_off, chat(content="", finish_reason="length")])
-    with pytest.raises(LanguageError, match="it was cut off after 3 tokens; more max_tokens") as caught:
+    with pytest.raises(LLMError, match="it was cut off after 3 tokens; more max_tokens") as caught:
         run(server)
     assert caught.value.kind == "truncated"
     server.faults.append(chat(finish_reason="length"))  # just whole
@@ -437,7 +437,7 @@ def test_rules_do_the_task_without_a_model() -> None:
 
 def test_a_rule_that_finds_nothing_is_a_failure() -> None:
     def never(inputs: Mapping[str, Any]) -> Echo:
-        raise LanguageError(f"nothing in {inputs['text']}", "empty")
+        raise LLMError(f"nothing in {inputs['text']}", "empty")
 
     failing = Task("failing", 1, PROMPT, Echo, rule=never)
     assert Offline().open().map(failing, [TEXT]) == [Failure("failing", "nothing in one two", "empty")]

@@ -22,7 +22,7 @@ from ragindex.llm import endpoint_features
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import Cache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, sleep, stopping
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 
 
 class Time:
@@ -118,7 +118,7 @@ def test_one_told_to_wait_is_all_told_to_wait(server: OpenAIServer) -> None:
     server.choose = lambda received, earlier: (
         status(429, retry_after="1") if "first" in received.body["messages"][-1]["content"] and not earlier else None
     )
-    language = opened(server, setting=Setting(prices=PRICES), concurrency=1)
+    language = opened(server, setting=LLMSettings(prices=PRICES), concurrency=1)
     start = time.monotonic()
     language.map(ECHO, [{"text": "first"}, {"text": "second"}])
     assert [request.at - start >= 1.0 for request in server.requests] == [False, True, True]
@@ -218,14 +218,14 @@ def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServ
     inputs = texts(40)  # each costs 0.010 + 0.015, and could cost 0.3 more than its input
     budget = Budget(1.0)
     with pytest.raises(BudgetError, match="the same command with a larger --budget goes on from here"):
-        opened(server, setting=Setting(cache=cache, prices=PRICES, budget=budget, clock=QUICK)).map(ECHO, inputs)
+        opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=budget, clock=QUICK)).map(ECHO, inputs)
     paid = len(server.requests)
     each = 10e-3 + 4 * 3e-3
     assert budget.spent == pytest.approx(each * paid)
     assert 0 < paid < 40
     assert budget.spent + 0.3 < 1.0 < budget.spent + 0.3 + 0.12  # the next might have gone over
     with ledger.recording() as tally:
-        language = opened(server, setting=Setting(cache=cache, prices=PRICES, budget=Budget(2.0), clock=QUICK))
+        language = opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=Budget(2.0), clock=QUICK))
         assert language.map(ECHO, inputs) == [Echo(**each) for each in inputs]
     assert (tally.replayed, len(server.requests)) == (paid, 40)
     assert tally.first.money == pytest.approx(40 * each)
@@ -235,4 +235,4 @@ def test_a_budget_needs_a_price(server: OpenAIServer) -> None:
     with pytest.raises(
         UsageError, match=r"price of local/model-7b, .*'  local/model-7b: \{input: 0.00, cached: 0.00, out"
     ):
-        opened(server, model="local/model-7b", setting=Setting(prices=PRICES, budget=Budget(1.0)))
+        opened(server, model="local/model-7b", setting=LLMSettings(prices=PRICES, budget=Budget(1.0)))

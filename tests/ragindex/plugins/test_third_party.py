@@ -22,7 +22,7 @@ from ragindex.cli import doctor
 from ragindex.corpus import Corpus
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError
 from ragindex.interfaces import Part, Retriever
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
@@ -208,7 +208,7 @@ class Encoder(Plugin):
     argument: ClassVar[str] = "name"
     name: str = "x"
 
-    def open(self, setting: Setting | None = None) -> LettersEncoder:
+    def open(self, setting: LLMSettings | None = None) -> LettersEncoder:
         return LettersEncoder()
 
 
@@ -369,8 +369,8 @@ def test_the_commands_go_on_without_a_broken_one(
     assert {what: state for what, state in states.items() if what.endswith(" unhappy")} == {
         f"{kind} unhappy": "broken" for kind in ("method", "part", "encoder", "store", "llm", "corpora", "command")
     }
-    assert ragindex("index", "notes", "--workspace", "w", "--methods", "bm25").code == 0
-    for arguments in (("methods", "unhappy"), ("search", "x", "--workspace", "w", "--method", "unhappy")):
+    assert ragindex("index", "notes", "--index", "w", "--methods", "bm25").code == 0
+    for arguments in (("methods", "unhappy"), ("search", "x", "--index", "w", "--method", "unhappy")):
         done = ragindex(*arguments)
         assert (done.code, said in done.err) == (2, True)
 
@@ -406,7 +406,7 @@ def test_a_workspace_goes_on_when_a_plugin_in_it_breaks(installed: Installed, tm
     )
     points = "[ragindex.parts]\nkept = another_kept:Kept\n"
     installed.distribution("another-kept", points, {"another_kept.py": part})
-    with Workspace.open(tmp_path / "w", cutting=None) as workspace:
+    with Workspace.open(tmp_path / "w", chunking=None) as workspace:
         workspace.add(testing.DOCUMENTS)
         workspace.sync([BM25(), registry.part("kept")])
         installed.write("another_kept.py", "raise ValueError('no such luck')")

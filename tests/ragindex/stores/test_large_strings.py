@@ -13,7 +13,7 @@ import pytest
 
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
-from ragindex.interfaces import Collection, Match, Nearest, Schema, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery, VectorQuery
 from ragindex.stores.lancedb.store import LanceCollection, LanceDB
 from ragindex.stores.large_strings import KEYWORDS, TEXT, wide
 from ragindex.stores.memory.search import Image
@@ -60,12 +60,12 @@ def test_strings_are_made_wide_and_nothing_else_is_changed() -> None:
 def test_every_answer_has_wide_strings(tmp_path: Path, memory: float) -> None:
     collection = filled(tmp_path, memory)
     requests = [
-        Match("oak", 8, FIELDS),
-        Where(None, 8, FIELDS),
-        Where(Range("meta.year", 1902, 1905), 8, FIELDS),
-        Nearest(ONE, 8, FIELDS),
-        Nearest(ONE, 8, (*FIELDS, "vector"), Ids(("r1", "r2"))),
-        Where(Terms("text", ("oak 1", "oak 2")), 8, FIELDS),
+        TextQuery("oak", 8, FIELDS),
+        FilterQuery(None, 8, FIELDS),
+        FilterQuery(Range("meta.year", 1902, 1905), 8, FIELDS),
+        VectorQuery(ONE, 8, FIELDS),
+        VectorQuery(ONE, 8, (*FIELDS, "vector"), Ids(("r1", "r2"))),
+        FilterQuery(Terms("text", ("oak 1", "oak 2")), 8, FIELDS),
     ]
     found = collection.search(requests)
     assert [len(one.ids) for one in found] == [8, 8, 4, 8, 2, 2]
@@ -109,13 +109,13 @@ def test_what_an_engine_fails_at_is_said(
 ) -> None:
     collection: Collection = filled(tmp_path, memory)
     if memory:
-        collection.search([Where(None, 1)])  # what follows is read from memory
+        collection.search([FilterQuery(None, 1)])  # what follows is read from memory
         for name in ("search", "get"):
             monkeypatch.setattr(Image, name, failing(error))
     else:
         monkeypatch.setattr("ragindex.stores.lancedb.index.search", failing(error))
         monkeypatch.setattr(LanceCollection, "_get", failing(error))
-    asked = [Match("oak", 3)]
+    asked = [TextQuery("oak", 3)]
     for work in (
         lambda: collection.search(asked),
         lambda: together([(collection, asked), (collection, asked)]),
@@ -128,4 +128,4 @@ def test_what_an_engine_fails_at_is_said(
 def test_a_wrong_question_is_no_failure_of_the_engine(tmp_path: Path) -> None:
     for memory in (0, 1):
         with pytest.raises(UsageError, match="There is no field 'nothing'"):
-            filled(tmp_path / str(memory), memory).search([Where(None, 1, ("nothing",))])
+            filled(tmp_path / str(memory), memory).search([FilterQuery(None, 1, ("nothing",))])

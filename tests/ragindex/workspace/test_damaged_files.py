@@ -98,7 +98,7 @@ def added(folder: Path) -> Answers:
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     folder = tmp_path_factory.mktemp("damaged")
     file = openie(folder / "triples.json", (*DOCUMENTS, MORE))
-    with Workspace.open(folder / "w", encoder="lsa", cutting=None) as workspace:
+    with Workspace.open(folder / "w", encoder="lsa", chunking=None) as workspace:
         workspace.import_part("extractions", file)
         workspace.add(DOCUMENTS)
     before = synced(folder / "w")
@@ -210,7 +210,7 @@ def test_the_manifest_has_a_copy(name: str, harm: str, kept: Kept) -> None:
     assert first.answers == kept.before
     assert all("workspace.json is damaged or gone, and was read from its copy" in one for one in first.said)
     assert bool(first.said) == (name == "workspace.json")
-    assert ragindex("repair", "--workspace", folder).code == 0
+    assert ragindex("repair", "--index", folder).code == 0
     assert (folder / name).read_bytes() == (kept.whole / "workspace.json").read_bytes()
     assert tried(read, folder) == Tried(kept.before, None, [])
 
@@ -223,7 +223,7 @@ def test_without_a_whole_manifest_there_is_one_clear_line(harm: str, kept: Kept,
     error = tried(read, folder).error
     assert isinstance(error, WorkspaceError)
     assert "workspace.json is not as it was written, and neither is workspace.copy.json" in str(error)
-    assert str(error).endswith("Run: ragindex index DATA --workspace OTHER")
+    assert str(error).endswith("Run: ragindex index DATA --index OTHER")
     (folder / "workspace.json").write_bytes(durable_files.sealed({"format": 1}))
     error = tried(read, folder).error
     assert isinstance(error, WorkspaceError)
@@ -240,7 +240,7 @@ def test_an_imported_file_is_asked_for_where_it_is_needed(harm: str, kept: Kept)
     assert isinstance(failure, DamagedError)
     assert path.name in str(failure)
     assert str(kept.file) in str(failure)
-    failed = ragindex("repair", "--workspace", folder)
+    failed = ragindex("repair", "--index", folder)
     assert (failed.code, path.name in failed.err) == (5, True)
     followed(failure, kept)
     assert tried(synced, folder) == Tried(kept.after, None, [])
@@ -296,7 +296,7 @@ def _every_byte(path: Path, step: int) -> Iterator[int]:
 
 def test_no_flipped_byte_of_the_cache_becomes_a_vector(tmp_path: Path) -> None:
     """Wherever it lies: the vectors are those of before, or an error names the file."""
-    workspace = Workspace.open(tmp_path / "w", encoder="lsa", cutting=None)
+    workspace = Workspace.open(tmp_path / "w", encoder="lsa", chunking=None)
     workspace.add(DOCUMENTS)
     workspace.sync([registry.scheme("dense")])
     encoder, path = workspace.encoder, tmp_path / "w" / "caches" / "vectors.sqlite"
@@ -429,9 +429,9 @@ def test_lost_documents_are_named_and_never_taken_for_none(harm: str, kept: Kept
             HARMS[harm](folder / path)
     found = tried(added, folder)
     assert found.error is not None
-    done = ragindex("repair", "--workspace", folder)
+    done = ragindex("repair", "--index", folder)
     assert (done.code, "The documents of" in done.err) == (5, True)
-    assert "Run: ragindex index DATA --workspace" in done.err.replace("\n", " ")
+    assert "Run: ragindex index DATA --index" in done.err.replace("\n", " ")
     with Workspace.open(folder) as workspace:  # as that command does
         workspace.replace(DOCUMENTS, source="data")
     assert synced(folder) == kept.before
@@ -443,8 +443,8 @@ def test_lost_documents_are_named_and_never_taken_for_none(harm: str, kept: Kept
 
 def test_what_the_command_says_of_a_whole_workspace(kept: Kept) -> None:
     folder = kept.fresh()
-    assert ragindex("repair", "--workspace", folder).out == "Everything is as it was written.\n"
-    assert ragindex("repair", "--workspace", folder, "--json", "-").json == {"damaged": [], "made": 0}
+    assert ragindex("repair", "--index", folder).out == "Everything is as it was written.\n"
+    assert ragindex("repair", "--index", folder, "--json", "-").json == {"damaged": [], "made": 0}
     assert read(folder) == kept.before
 
 
@@ -485,7 +485,7 @@ def test_a_part_is_dropped_and_documents_are_moved_out_of_the_way(kept: Kept) ->
     for path in data:
         HARMS["cut short"](path)
     left = sorted(path.read_bytes() for path in data)
-    ragindex("repair", "--workspace", folder)
+    ragindex("repair", "--index", folder)
     (aside,) = (folder / "damaged").iterdir()
     assert sorted(path.read_bytes() for path in (aside / "data").iterdir()) == left
 
@@ -503,7 +503,7 @@ def test_a_broken_cache_of_calls_keeps_its_log(harm: str, kept: Kept) -> None:
     if harm == "emptied":  # it is not even opened: that would remove the log
         with pytest.raises(StoreError, match="is broken: it is empty, and its log is not"):
             Cache(path).get("0" * 64)
-    done = ragindex("repair", "--workspace", folder)
+    done = ragindex("repair", "--index", folder)
     assert "calls.sqlite.damaged" in done.out + done.err
     assert Path(f"{path}.damaged-wal").read_bytes() == log
 

@@ -53,10 +53,10 @@ class Histories(RuleBasedStateMachine):
     memory_gib: float = 1.0
     store: str = ""
 
-    @initialize(methods=_METHODS, cutting=st.sampled_from(sorted(made.CUTTINGS)), batch=st.integers(1, 6), first=_SOME)
-    def begin(self, methods: list[str], cutting: str, batch: int, first: dict[str, list[int]]) -> None:
+    @initialize(methods=_METHODS, chunking=st.sampled_from(sorted(made.CUTTINGS)), batch=st.integers(1, 6), first=_SOME)
+    def begin(self, methods: list[str], chunking: str, batch: int, first: dict[str, list[int]]) -> None:
         self.place = room("ragindex-history-")
-        chosen = Setting(tuple(methods), cutting, batch, memory_gib=self.memory_gib, store=self.store)
+        chosen = Setting(tuple(methods), chunking, batch, memory_gib=self.memory_gib, store=self.store)
         self.history = History(self.place / "space", chosen, self.fresh)
         self.history.play("put", {"documents": first})
         self.history.play("sync", {"methods": methods})

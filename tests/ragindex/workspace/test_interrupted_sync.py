@@ -12,7 +12,7 @@ from letters import Letters
 from word_part import Words, contents
 
 from ragindex import durable_files
-from ragindex.corpus import Cutting
+from ragindex.corpus import Chunking
 from ragindex.errors import StoreError
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
@@ -28,7 +28,7 @@ from ragindex_baselines.dense import Dense
 
 METHODS = (BM25(), Dense())
 ALL = (*METHODS, Vectors(of=Words()))
-CUTTING = Cutting(40, 0)
+CUTTING = Chunking(40, 0)
 FIRST = [
     Document("lamp", "", "A copper lamp in winter. Bread at the harbour."),
     Document("bread", "", "Winter bread. The bridge over the river is long and wide."),
@@ -59,7 +59,7 @@ def dying(kind: str, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Iterato
 
 
 def opened(folder: Path, **settings: Any) -> Workspace:
-    return Workspace.open(folder, cutting=CUTTING, encoder=Letters(), **settings)
+    return Workspace.open(folder, chunking=CUTTING, encoder=Letters(), **settings)
 
 
 def fresh(folder: Path, documents: list[Document]) -> Workspace:
@@ -167,7 +167,7 @@ def test_another_memory_budget_after_a_death_pins_no_half_applied_state(
     """Killed in the middle of its batches; then another process with another budget, whose sync stops too."""
     monkeypatch.setattr("ragindex.workspace.sync._BATCH", 2)
     folder, documents = tmp_path / "workspace", [Document(f"d{n}", "", f"old bread {n}") for n in range(6)]
-    workspace = Workspace.open(folder, cutting=None)
+    workspace = Workspace.open(folder, chunking=None)
     workspace.add(documents)
     workspace.sync([BM25()])
     workspace.add([Document(f"d{n}", "", f"new bread {n}") for n in range(6)])
@@ -410,7 +410,7 @@ def _versions(folder: Path) -> dict[str, list[str]]:
 
 def test_what_is_made_from_an_outdated_part_is_outdated_too(tmp_path: Path) -> None:
     """Another encoder fit replaces the vectors, and with them what is made from them, whoever asks for it."""
-    workspace = Workspace.open(tmp_path, encoder="lsa:2", cutting=None)
+    workspace = Workspace.open(tmp_path, encoder="lsa:2", chunking=None)
     workspace.add(FIRST)
     workspace.sync([Dense(), registry.scheme("raptor")])
     made = {record.name: key for key, record in workspace.manifest.parts.items()}

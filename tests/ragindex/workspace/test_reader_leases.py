@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ragindex.workspace.workspace.St
 
 
 def opened(folder: Path, memory: float = 0) -> Workspace:
-    return Workspace.open(folder / "w", cutting=None, store=LanceDB(memory_gib=memory))
+    return Workspace.open(folder / "w", chunking=None, store=LanceDB(memory_gib=memory))
 
 
 def made(folder: Path, memory: float = 0) -> Workspace:

@@ -237,7 +237,7 @@ def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, works
         said = str(caught.value)
         assert f"{tmp_path}/two/a" in said
         assert f"{tmp_path}/two/b" in said
-        assert said.endswith(f"two/b --as b --workspace {tmp_path}/w")
+        assert said.endswith(f"two/b --as b --index {tmp_path}/w")
         assert held(workspace) == {"index.md": "of a"}
     workspace.add(read(tmp_path / "two" / "b"), source="b")
     assert held(workspace) == {"index.md": "of a", "b/index.md": "of b"}
@@ -254,11 +254,11 @@ def test_a_clash_of_ids_stops_with_both_paths(tmp_path: Path, workspace: Workspa
         workspace.replace(read(tmp_path / "a"))
         workspace.add(read(tmp_path / "b"), source="b")
         write(tmp_path, {"a/b/index.md": "of a", "a/new.md": "new"})
-        coming, name, after = tmp_path / "a", "", f"ragindex remove --source b --workspace {tmp_path}/w"
+        coming, name, after = tmp_path / "a", "", f"ragindex remove --source b --index {tmp_path}/w"
     else:
         write(tmp_path, {"a/b/index.md": "of a"})
         workspace.replace(read(tmp_path / "a"))
-        coming, name, after = tmp_path / "b", "b", f"ragindex index {tmp_path}/b --as b-2 --workspace {tmp_path}/w"
+        coming, name, after = tmp_path / "b", "b", f"ragindex index {tmp_path}/b --as b-2 --index {tmp_path}/w"
     before, known = held(workspace), workspace.manifest.sources
     with pytest.raises(WorkspaceError, match=r"The id 'b/index\.md' of .*Nothing was written") as caught:
         workspace.replace(read(coming), source=name)
@@ -328,7 +328,7 @@ def lines(*ids: str) -> str:
 def test_a_data_set_is_a_source_by_its_file(tmp_path: Path) -> None:
     write(tmp_path / "set", {"corpus.jsonl": lines("1", "2")})
     write(tmp_path, {"more.jsonl": lines("2", "3")})
-    workspace = Workspace.open(tmp_path / "w", cutting=None)
+    workspace = Workspace.open(tmp_path / "w", chunking=None)
     workspace.replace(read(tmp_path / "set"))
     assert workspace.replace(read(tmp_path / "set" / "corpus.jsonl")).unchanged == 2  # the same file
     with pytest.raises(WorkspaceError, match=r"corpus\.jsonl\. Those of .*more\.jsonl need a name"):
@@ -391,4 +391,4 @@ def test_an_earlier_workspace_is_refused_with_the_command_that_builds_it(tmp_pat
     with pytest.raises(WorkspaceError) as caught:
         Workspace.open(tmp_path / "w")
     assert str(caught.value).startswith(f"The workspace {tmp_path}/w has format 1, of an earlier ragindex; this one")
-    assert str(caught.value).endswith(f"Run: ragindex index '{docs}' --workspace {tmp_path}/w-{FORMAT}")
+    assert str(caught.value).endswith(f"Run: ragindex index '{docs}' --index {tmp_path}/w-{FORMAT}")

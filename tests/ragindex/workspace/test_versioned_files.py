@@ -25,7 +25,7 @@ C = spelt("C", "uvw|is|xyz")
 
 
 def made(tmp_path: Path, *documents: Document) -> Workspace:
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C)))
     workspace.add(documents)
     workspace.sync([PhraseGraph()])

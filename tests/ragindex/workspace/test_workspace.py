@@ -15,7 +15,7 @@ import pytest
 from word_part import Words, contents
 
 from ragindex import durable_files
-from ragindex.corpus import Cutting
+from ragindex.corpus import Chunking
 from ragindex.errors import (
     DataError,
     MissingPartError,
@@ -64,7 +64,7 @@ def test_metadata_travels_and_filters(tmp_path: Path) -> None:
         {"year": "2020"},
         {},
     ]
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([Document(f"d{n}", "", "the same bread", one) for n, one in enumerate(metadata)])
     retriever = workspace.retriever("bm25")
 
@@ -84,7 +84,7 @@ def test_metadata_travels_and_filters(tmp_path: Path) -> None:
 
 def test_documents_are_cut_and_hits_name_their_document(tmp_path: Path) -> None:
     text = " ".join(f"Sentence number{n} ends here." for n in range(60))
-    workspace = Workspace.open(tmp_path, cutting=Cutting(200, 40))
+    workspace = Workspace.open(tmp_path, chunking=Chunking(200, 40))
     workspace.add([Document("book", "A book", text, {"page": 3}), Document("leaf", "A leaf", "Nothing else.")])
     workspace.sync([BM25()])
     assert workspace.counts().documents == 2
@@ -116,7 +116,7 @@ def test_what_is_up_to_date_is_not_made_again(tmp_path: Path) -> None:
 def test_parts_are_shared_and_kept_apart_by_what_they_are(tmp_path: Path) -> None:
     workspace = build(BM25(), tmp_path, "lsa")
     assert workspace.sync([Dense()]).made == len(DOCUMENTS)  # the vectors alone: passages are there
-    other = Workspace.open(tmp_path, encoder="lsa:3", cutting=None)
+    other = Workspace.open(tmp_path, encoder="lsa:3", chunking=None)
     with pytest.raises(MissingPartError, match=r"vectors has not been made with the encoder lsa\(dimensions=3\)"):
         Dense().open(other)
     assert other.sync([Dense()]).made == len(DOCUMENTS)
@@ -181,7 +181,7 @@ def test_readers_see_the_last_finished_sync_and_are_told(tmp_path: Path) -> None
 
 
 def test_replace_makes_the_corpus_exactly_these(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     first = workspace.replace(DOCUMENTS, source="data")
     assert (first.added, first.changed, first.removed) == (len(DOCUMENTS), 0, 0)
     changed = [replace(DOCUMENTS[0], text="Other words."), *DOCUMENTS[2:], ADDED[0]]
@@ -238,10 +238,10 @@ def test_the_law_with_a_fixed_encoder_and_everything_built_at_once(tmp_path: Pat
 def test_the_law_for_a_part_of_merged_records_and_its_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragindex.workspace.sync._BATCH", 5)
     part = Vectors(of=Words())
-    once = Workspace.open(tmp_path / "once", cutting=None)
+    once = Workspace.open(tmp_path / "once", chunking=None)
     once.add(DOCUMENTS)
     once.sync([part])
-    often = Workspace.open(tmp_path / "often", cutting=None)
+    often = Workspace.open(tmp_path / "often", chunking=None)
     often.add(DOCUMENTS)
     often.sync([part])
     often.add([*ADDED, replace(DOCUMENTS[2], text="the sea, the sea")])
@@ -274,7 +274,7 @@ def test_all_documents_removed(tmp_path: Path) -> None:
 
 
 def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     with pytest.raises(DataError, match="the id 'a' twice"):
         workspace.add([Document("a", "", "one"), Document("a", "", "two")])
     workspace.add([Document("a", "", "one")])
@@ -284,7 +284,7 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_identical_passages_and_one_of_one_character(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([*(Document(f"{n:05d}", "Same", "the same words") for n in range(10_000)), Document("x", "", "!")])
     workspace.sync([Hybrid()])
     for scheme in (BM25(), Dense(), Hybrid()):
@@ -295,7 +295,7 @@ def test_ten_thousand_identical_passages_and_one_of_one_character(tmp_path: Path
 def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
     strange = ["a'b", "ü/ñ \t.md", "#1", "x#0", "'; DROP TABLE", "日本 語", "\x00", "a\nb"]
     documents = [Document(id, f"title {id}", f"bread \x00\x07 ‮ {id} 🍞", {id: id}) for id in strange]
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add(documents)
     workspace.sync([Hybrid()])
     hits = Hybrid().open(workspace).retrieve([Query("q", "bread")], 20)[0].hits
@@ -311,12 +311,12 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
 
 
 def test_settings_that_cannot_change(tmp_path: Path) -> None:
-    Workspace.open(tmp_path, language="german", cutting=None)
+    Workspace.open(tmp_path, language="german", chunking=None)
     assert Workspace.open(tmp_path).language == "german"
     with pytest.raises(UsageError, match="was made with german as its language, which cannot change"):
         Workspace.open(tmp_path, language="english")
-    with pytest.raises(UsageError, match="was made with whole documents as its cutting"):
-        Workspace.open(tmp_path, cutting=Cutting(100, 10))
+    with pytest.raises(UsageError, match="was made with whole documents as its chunking"):
+        Workspace.open(tmp_path, chunking=Chunking(100, 10))
     with pytest.raises(UsageError, match="No text analysis is called 'klingon'"):
         Workspace.open(tmp_path / "other", language="klingon")
     assert not (tmp_path / "other").exists()
@@ -396,7 +396,7 @@ def letters(count: int, start: int = 0) -> Sequence[Document]:
 
 
 def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
-    workspace = Workspace.open(small_disk / "w", cutting=None)
+    workspace = Workspace.open(small_disk / "w", chunking=None)
     workspace.add(letters(20))
     workspace.sync([BM25()])
     filler = small_disk / "filler"
@@ -439,7 +439,7 @@ def test_shared_records_go_when_their_passages_go_in_several_batches(
 ) -> None:
     monkeypatch.setattr("ragindex.workspace.sync._BATCH", 4)
     part = Vectors(of=Words())
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([Document("c", "", "other"), *(Document(f"d{n}", "", "common") for n in range(10))])
     workspace.sync([part])
     workspace.remove([f"d{n}" for n in range(10)])
@@ -449,7 +449,7 @@ def test_shared_records_go_when_their_passages_go_in_several_batches(
 
 def test_a_passage_forgotten_and_made_again_tells_what_is_made_from_it(tmp_path: Path) -> None:
     part, a, b = Vectors(of=Words()), Document("a", "", "x shared"), Document("b", "", "y shared")
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([a, b, Document("c", "", "z")])
     workspace.sync([part])
     for change in (lambda: workspace.remove(["a"]), lambda: workspace.remove(["b"]), lambda: workspace.add([a])):
@@ -486,7 +486,7 @@ def test_two_that_make_the_same_workspace_at_once(tmp_path: Path, monkeypatch: p
         return real(plugin, folder)
 
     monkeypatch.setattr(LanceDB, "open", slow)
-    late = Workspace.open(tmp_path, cutting=None)
+    late = Workspace.open(tmp_path, chunking=None)
     assert late.counts().documents == len(DOCUMENTS)
     assert manifests.read(tmp_path) == late.manifest
 
@@ -553,7 +553,7 @@ def test_the_stores_parameters_are_in_the_fingerprint(tmp_path: Path) -> None:
 
 
 def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None, seed=5)
+    workspace = Workspace.open(tmp_path, chunking=None, seed=5)
     workspace.add(DOCUMENTS)
     workspace.sync([Dense()])
     assert Workspace.open(tmp_path).seed == 5
@@ -561,7 +561,7 @@ def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_of_an_addition_that_is_refused(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     many = [Document(f"{n:04d}", "", "x") for n in range(2500)]
     with pytest.raises(DataError, match="the id '0001' twice"):
         workspace.add([*many, many[1]])
@@ -598,7 +598,7 @@ class Looking(Plugin):
 
 
 def test_what_is_made_from_a_part_forgets_before_the_part_does(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add(DOCUMENTS)
     workspace.sync([Looking()])
     workspace.remove(["d03", "d07"])
@@ -609,7 +609,7 @@ def test_what_is_made_from_a_part_forgets_before_the_part_does(tmp_path: Path) -
 def test_where_documents_come_from_is_in_no_fingerprint(tmp_path: Path) -> None:
     found = set()
     for source in ("here", "elsewhere"):
-        workspace = Workspace.open(tmp_path / source, cutting=None)
+        workspace = Workspace.open(tmp_path / source, chunking=None)
         workspace.replace(DOCUMENTS, source=source)
         workspace.sync([BM25()])
         found.add(workspace.result_fingerprint(BM25()))

@@ -41,7 +41,7 @@ from made_language import answering
 from openai_server import OpenAIServer, Received
 
 from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LanguageError
+from ragindex.errors import BudgetError, LLMError
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval, Triple
@@ -455,7 +455,7 @@ def test_a_reason_that_cannot_be_read_is_no(workspace: Workspace, server: OpenAI
 def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: Workspace, server: OpenAIServer) -> None:
     script(server, read=[*[triples(DESIGNED)] * before, "I found none.", "None at all."])
     with (
-        pytest.raises(LanguageError, match="gear-read: small gave no usable answer") as raised,
+        pytest.raises(LLMError, match="gear-read: small gave no usable answer") as raised,
         ledger.recording() as tally,
     ):
         asked(workspace, AGENT, SHORT)
@@ -480,7 +480,7 @@ def test_what_is_no_triple_spoils_no_other(workspace: Workspace, server: OpenAIS
 
 def test_a_rewrite_that_cannot_be_read_fails_the_question(workspace: Workspace, server: OpenAIServer) -> None:
     script(server, read=[triples(DESIGNED)] * 2, reason=[no("a")], rewrite=["Hm.", "Well."])
-    with pytest.raises(LanguageError, match="gear-rewrite: small gave no usable answer"):
+    with pytest.raises(LLMError, match="gear-rewrite: small gave no usable answer"):
         asked(workspace, AGENT, SHORT)
 
 
@@ -654,7 +654,7 @@ def test_a_model_that_is_not_reached_is_no_answer(workspace: Workspace, server: 
         return (lambda answer: None) if "You decide whether" in str(received.body["messages"][0]) else None
 
     server.choose = drops
-    with pytest.raises(LanguageError, match="gave no answer"):
+    with pytest.raises(LLMError, match="gave no answer"):
         asked(workspace, AGENT, SHORT)
 
 

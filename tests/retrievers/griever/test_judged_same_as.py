@@ -18,7 +18,7 @@ from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
 from ragindex.types import Document
@@ -79,8 +79,8 @@ def opened(folder: Path, server: OpenAIServer | None, documents: tuple[Document,
     """A workspace with the extractions of `documents` and no document yet; without a server, one of rules."""
     folder.mkdir(exist_ok=True)
     model = OpenAICompatibleChat(model="small", base_url=server.url, retries=0) if server else "offline"
-    setting = Setting(prices=PRICES, clock=QUICK)
-    workspace = Workspace.open(folder / "w", encoder=Letters(), cutting=None, llm=model, asking=setting)
+    setting = LLMSettings(prices=PRICES, clock=QUICK)
+    workspace = Workspace.open(folder / "w", encoder=Letters(), chunking=None, llm=model, asking=setting)
     workspace.import_part("extractions", openie(folder / "f.json", documents))
     return workspace
 
@@ -270,9 +270,12 @@ def test_an_estimate_counts_the_calls_of_a_run(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     corpus = Corpus("world", "world", tuple(worlds.documents(60)), 0, (), True)
     schemes, llm = [registry.scheme("griever(same_as=llm)")], OpenAICompatibleChat(model="small")
-    expected = {one.task: one.calls for one in estimate(corpus, schemes, llm, Setting())}
+    expected = {one.task: one.calls for one in estimate(corpus, schemes, llm, LLMSettings())}
     assert server.requests == []
-    with ledger.recording() as tally, Workspace.open(tmp_path / "w", llm=llm, cutting=None, encoder="lsa") as workspace:
+    with (
+        ledger.recording() as tally,
+        Workspace.open(tmp_path / "w", llm=llm, chunking=None, encoder="lsa") as workspace,
+    ):
         workspace.add(corpus.documents)
         workspace.sync(schemes)
     assert Counter(entry.task for entry in tally.entries) == expected
@@ -281,11 +284,11 @@ def test_an_estimate_counts_the_calls_of_a_run(
 
 
 def test_audit(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path / "w", encoder="lsa", cutting=None) as workspace:
+    with Workspace.open(tmp_path / "w", encoder="lsa", chunking=None) as workspace:
         workspace.import_part("extractions", openie(tmp_path / "f.json", DOCUMENTS))
         workspace.add(DOCUMENTS)
         workspace.sync([JudgedSameAs()])
-    done = ragindex("parts", "judged_same_as", "--workspace", tmp_path / "w", "--audit", "--json", "-").json
+    done = ragindex("parts", "judged_same_as", "--index", tmp_path / "w", "--audit", "--json", "-").json
     assert (done["pairs"], [row["text"] for row in done["shown"]]) == (2, [FRUIT, ORANGE])
 
 

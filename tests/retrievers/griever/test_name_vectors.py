@@ -10,7 +10,7 @@ from letters import ENCODED, Letters
 from made_extractions import imported, openie, spelt
 
 from ragindex.errors import UsageError
-from ragindex.interfaces import Nearest
+from ragindex.interfaces import VectorQuery
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins import registry
 from ragindex.types import Document
@@ -59,7 +59,7 @@ def test_they_are_searched_by_vector(tmp_path: Path) -> None:
     workspace = made(tmp_path, [A, B, D], NameVectors())
     names: Names = workspace.open_part(NameVectors())
     vector = np.array(by_hand("Alps")["Alps"].expected, np.float32)
-    found = names.entities.search([Nearest(vector, 2)])[0]
+    found = names.entities.search([VectorQuery(vector, 2)])[0]
     assert (found.ids, found.scores.tolist()) == (["Alps", "Mont  Blanc"], pytest.approx([1, 2 / 44**0.5]))
 
 

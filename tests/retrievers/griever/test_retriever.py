@@ -127,7 +127,7 @@ class Silent(Plugin):
 
 
 def test_no_language_model_is_asked(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path / "w", llm=Silent(), cutting=None)
+    workspace = Workspace.open(tmp_path / "w", llm=Silent(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", DOCUMENTS))
     workspace.add(DOCUMENTS)
     workspace.sync([registry.scheme("griever")])

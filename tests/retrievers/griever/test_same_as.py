@@ -226,7 +226,7 @@ ALL = SameAs(passage_cosine=1, common=1)
 
 def made(tmp_path: Path, *documents: Document, part: SameAs = APART, of: tuple[Document, ...] = ()) -> Workspace:
     tmp_path.mkdir(exist_ok=True)
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), cutting=None)
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", of or documents))
     workspace.add(documents)
     workspace.sync([part])

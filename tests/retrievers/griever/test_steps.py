@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex.interfaces import TokenVectors
+from ragindex.interfaces import TokenEmbeddings
 from ragindex.types import Hit, Triple
 from ragindex_retrievers.griever.lookups import Stated
 from ragindex_retrievers.griever.matching import Ngrams, best_of, matched, ngrams, ngrams_as_texts, spans
@@ -66,8 +66,8 @@ def test_other_connectors() -> None:
 # ---------------------------------------------------------------- n-grams
 
 
-def _tokens(*spans: tuple[int, int]) -> TokenVectors:
-    return TokenVectors(spans, np.eye(len(spans), 4, dtype=np.float32))
+def _tokens(*spans: tuple[int, int]) -> TokenEmbeddings:
+    return TokenEmbeddings(spans, np.eye(len(spans), 4, dtype=np.float32))
 
 
 def test_spans_of_ngrams() -> None:
@@ -88,7 +88,7 @@ def test_an_ngram_is_the_mean_of_its_tokens() -> None:
 
 
 def test_an_ngram_is_the_greatest_of_its_tokens() -> None:
-    tokens = TokenVectors(((0, 1), (2, 3)), np.array([[0.6, 0.8], [-0.8, 0.6]], np.float32))
+    tokens = TokenEmbeddings(((0, 1), (2, 3)), np.array([[0.6, 0.8], [-0.8, 0.6]], np.float32))
     vector = ngrams("a b", tokens, 2, "max").vectors[2]
     np.testing.assert_allclose(vector, [0.6, 0.8], atol=1e-6)
 
@@ -99,7 +99,7 @@ def test_ngrams_by_hand(words: list[str], longest: int) -> None:
     text = " ".join(words)
     letters = [(i, i + 1) for i, letter in enumerate(text) if letter != " "]
     vectors = np.random.default_rng(len(text)).normal(size=(len(letters), 3)).astype(np.float32)
-    found = ngrams(text, TokenVectors(tuple(letters), vectors), longest, "mean")
+    found = ngrams(text, TokenEmbeddings(tuple(letters), vectors), longest, "mean")
     expected = []
     for low, high in itertools.combinations(range(len(words) + 1), 2):
         if high - low <= longest:

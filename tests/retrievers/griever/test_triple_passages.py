@@ -12,7 +12,7 @@ from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.errors import UsageError
 from ragindex.filters import Terms, meta
-from ragindex.interfaces import Match
+from ragindex.interfaces import TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
@@ -98,7 +98,9 @@ def test_vectors_come_from_the_cache(tmp_path: Path) -> None:
 def test_passages_are_filtered_by_what_they_name(tmp_path: Path) -> None:
     workspace = made(tmp_path, A, B, C, D)
     workspace.sync([TriplePassages()])
-    wanted = [Match("alps rhine", 9, where=Terms(*one)) for one in (("subjects", ("Rhine",)), ("objects", ("Alps",)))]
+    wanted = [
+        TextQuery("alps rhine", 9, where=Terms(*one)) for one in (("subjects", ("Rhine",)), ("objects", ("Alps",)))
+    ]
     assert [sorted(found.ids) for found in workspace.open_part(TriplePassages()).search(wanted)] == [["A"], [*"ABC"]]
 
 

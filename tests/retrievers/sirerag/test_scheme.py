@@ -19,7 +19,7 @@ from ragindex.filters import meta
 from ragindex.interfaces import Floats
 from ragindex.llm import answer_question
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.abstractness import ABSTRACTNESS
 from ragindex.parts.trees.aggregates import Aggregates
@@ -181,7 +181,7 @@ def test_only_the_best_leaves_are_looked_at(server: OpenAIServer, tmp_path: Path
 
 @pytest.mark.parametrize("base", ["bm25", "hybrid", "composed", "colbert"])
 def test_the_pool_is_searched_by_any_flat_scheme(base: str, tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, encoder="lsa", cutting=None) as workspace:
+    with Workspace.open(tmp_path, encoder="lsa", chunking=None) as workspace:
         workspace.add(DOCUMENTS)
         scheme = registry.scheme(f"sirerag(base={base})")
         plain = registry.scheme(f"{base}(over=tree_pool)")
@@ -195,7 +195,7 @@ def test_the_pool_is_searched_by_any_flat_scheme(base: str, tmp_path: Path) -> N
 
 def test_under_self_ask(tmp_path: Path) -> None:
     """Its candidates are the ten best nodes of the pool, for both calls."""
-    with Workspace.open(tmp_path, encoder="lsa", cutting=None) as workspace:
+    with Workspace.open(tmp_path, encoder="lsa", chunking=None) as workspace:
         workspace.add(DOCUMENTS)
         over, alone = registry.scheme("self-ask(base=sirerag)"), registry.scheme("sirerag")
         workspace.sync([over])
@@ -257,8 +257,8 @@ def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer
     named = [Document("a7", "", "a7 X @1,0.1,0"), Document("b7", "", "b7 X @0.1,1,0")]
     other = [Document(f"z{n}", "", f"z{n} QQ @0,0,-1 @0,0.0{n},0") for n in range(1, 6)]
     plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
-    setting = Setting(prices=PRICES, clock=QUICK)
-    with Workspace.open(tmp_path, llm=plugin, asking=setting, cutting=None, encoder=Signs()) as workspace:
+    setting = LLMSettings(prices=PRICES, clock=QUICK)
+    with Workspace.open(tmp_path, llm=plugin, asking=setting, chunking=None, encoder=Signs()) as workspace:
         workspace.add([*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *named, *other])
         workspace.sync([plain, dual])
         alike, both = (set(drawn(workspace, tree)) for tree in (plain, dual))
@@ -271,7 +271,7 @@ def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer
 class Signs(Compass):
     """As Compass; a sentence about X points along the first axis, others along the last."""
 
-    def open(self, setting: Setting | None = None) -> CompassEncoder:
+    def open(self, setting: LLMSettings | None = None) -> CompassEncoder:
         return SignsEncoder()
 
 
@@ -332,9 +332,9 @@ def test_the_estimate_counts_cross_tree_summaries(tmp_path: Path) -> None:
     documents = tuple(worlds.documents(60))
     scheme = registry.scheme("sirerag(base=bm25, pool=tree_pool(cross_tree=true))")
     found = estimate(
-        Corpus("world", "world", documents, 0, (), True), [scheme], registry.llm("openai:small"), Setting()
+        Corpus("world", "world", documents, 0, (), True), [scheme], registry.llm("openai:small"), LLMSettings()
     )
-    with Workspace.open(tmp_path, encoder="lsa", cutting=None) as workspace:
+    with Workspace.open(tmp_path, encoder="lsa", chunking=None) as workspace:
         workspace.add(documents)
         workspace.sync([scheme])
         made = clusters(nodes(workspace, scheme.pool))  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ def setting(rng: random.Random, memory_gib: float, store: str = "", most: int = 
     kinds = rng.sample(sorted(made.KINDS), rng.randint(2, most))
     return Setting(
         methods=tuple(rng.choice(made.KINDS[kind]) for kind in kinds),
-        cutting=rng.choice(("passages", "passages", "overlapping", "whole")),
+        chunking=rng.choice(("passages", "passages", "overlapping", "whole")),
         batch=rng.choice((2, 3, 6)),
         fragments=rng.choice((3, 64)),
         memory_gib=memory_gib,

@@ -25,7 +25,7 @@ class Means:
     `fitted` names them."""
 
     encoder: str
-    cutting: str
+    chunking: str
     imported: Path | None = None
     failed: frozenset[tuple[str, str, str]] = frozenset()
     fitted: str = ""
@@ -61,8 +61,8 @@ class Fresh:
         folder = self.root / f"{self._made}"
         if means.fit is not None:
             shutil.copytree(means.fit, folder / "encoders")
-        cutting = made.CUTTINGS[means.cutting]
-        space = Workspace.open(folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), cutting=cutting)
+        chunking = made.CUTTINGS[means.chunking]
+        space = Workspace.open(folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), chunking=chunking)
         space.add(made.documents(corpus))
         if means.imported is not None:
             space.import_part("extractions", means.imported)

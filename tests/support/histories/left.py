@@ -18,11 +18,11 @@ class BrokenError(AssertionError):
         self.kind = kind
 
 
-def check(space: Workspace, corpus: made.Corpus, cutting: str) -> None:
+def check(space: Workspace, corpus: made.Corpus, chunking: str) -> None:
     """Of every part that is up to date with `corpus`. Raises BrokenError."""
     manifest = manifests.read(space.folder)
     assert manifest is not None
-    passages = set(made.passages(corpus, cutting))
+    passages = set(made.passages(corpus, chunking))
     known = passages | {f"doc-{name}" for name in corpus}
     names = space.store.names()
     for key, record in manifest.parts.items():

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ragindex.corpus import Cutting, cut
-from ragindex.errors import LanguageError
+from ragindex.corpus import Chunking, chunk
+from ragindex.errors import LLMError
 from ragindex.filters import Ids, Terms
-from ragindex.interfaces import Change, Collection, Floats, IndexingScheme, Part, Schema, Site, TokenVectors, Uses
+from ragindex.interfaces import Change, Collection, Floats, IndexingScheme, Part, Schema, Site, TokenEmbeddings, Uses
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins import registry
@@ -55,7 +55,7 @@ QUERIES = tuple(
         )
     )
 )
-CUTTINGS = {"passages": Cutting(64, 0), "overlapping": Cutting(64, 20), "whole": None}
+CUTTINGS = {"passages": Chunking(64, 0), "overlapping": Chunking(64, 20), "whole": None}
 Corpus = Mapping[str, Sequence[int]]
 """Documents by name: which sentences they hold, in order."""
 
@@ -74,17 +74,17 @@ def documents(corpus: Corpus) -> list[Document]:
     return [document(name, sentences) for name, sentences in sorted(corpus.items())]
 
 
-def passages(corpus: Corpus, cutting: str) -> dict[str, tuple[str, str]]:
+def passages(corpus: Corpus, chunking: str) -> dict[str, tuple[str, str]]:
     """Title and text of each passage, by its id."""
-    every = (one for each in documents(corpus) for one in cut(each, CUTTINGS[cutting]))
+    every = (one for each in documents(corpus) for one in chunk(each, CUTTINGS[chunking]))
     return {one.id: (one.title, one.text) for one in every}
 
 
-def openie(corpus: Corpus, cutting: str, place: Path) -> Path:
+def openie(corpus: Corpus, chunking: str, place: Path) -> Path:
     """A file of extractions for the passages of `corpus`: other triples than the rules find."""
     docs = [
         {"title": title, "text": text, "extracted_entities": words[:2], "extracted_triples": [[*words[:2], words[-1]]]}
-        for title, text in passages(corpus, cutting).values()
+        for title, text in passages(corpus, chunking).values()
         if len(words := text.replace(".", "").split()) > 2
     ]
     written = json.dumps({"docs": docs}, sort_keys=True)
@@ -102,7 +102,7 @@ class Hashed(Plugin):
     argument: ClassVar[str] = "salt"
     salt: str = "a"
 
-    def open(self, setting: Setting | None = None) -> "HashedEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "HashedEncoder":
         return HashedEncoder(self.salt)
 
 
@@ -129,13 +129,13 @@ class HashedEncoder:
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         return self.encode_documents(texts)
 
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         return [self._tokens(text) for text in texts]
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         return self.encode_queries(texts), self.encode_tokens(texts)
 
-    def _tokens(self, text: str) -> TokenVectors:
+    def _tokens(self, text: str) -> TokenEmbeddings:
         spans, at = [], 0
         for word in text.split():
             start = text.index(word, at)
@@ -143,7 +143,7 @@ class HashedEncoder:
             spans.append((start, at))
         vectors = np.stack([self._words(text[start:end]).sum(axis=0) for start, end in spans] or [np.zeros(12)])
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-        return TokenVectors(tuple(spans), vectors.astype(np.float32)[: len(spans)])
+        return TokenEmbeddings(tuple(spans), vectors.astype(np.float32)[: len(spans)])
 
 
 ENCODERS: Mapping[str, Any] = {"hashed": Hashed(), "other": Hashed(salt="b"), "lsa": "lsa"}
@@ -169,14 +169,14 @@ def failing(fails: Fails) -> Iterator[None]:
 class Model(Plugin):
     """The rules, but some passages get no answer. They count as the rules, so what is made is the same part."""
 
-    def open(self, setting: Setting | None = None) -> "FailingRules":
+    def open(self, setting: LLMSettings | None = None) -> "FailingRules":
         return FailingRules()
 
 
 class FailingRules(OfflineRules):
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         if task.name in ASKED and _fails[-1](task.name, inputs["title"], inputs["text"]):
-            raise LanguageError(f"{task.name}: no answer", "empty")
+            raise LLMError(f"{task.name}: no answer", "empty")
         return super().run(task, inputs, repeat=repeat, again=again)
 
 

@@ -37,7 +37,7 @@ class Setting:
     """What a history keeps to from its first step to its last. `store`: as it is written; empty for LanceDB."""
 
     methods: tuple[str, ...]
-    cutting: str = "passages"
+    chunking: str = "passages"
     batch: int = 3
     fragments: int = 64
     memory_gib: float = 1.0
@@ -46,8 +46,8 @@ class Setting:
 
 def opened(folder: Path, setting: Setting, encoder: str, memory_gib: float) -> Workspace:
     """The workspace, by a process that has just begun."""
-    store, cutting = setting.store or LanceDB(memory_gib=memory_gib), made.CUTTINGS[setting.cutting]
-    return Workspace.open(folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, cutting=cutting)
+    store, chunking = setting.store or LanceDB(memory_gib=memory_gib), made.CUTTINGS[setting.chunking]
+    return Workspace.open(folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, chunking=chunking)
 
 
 @dataclass
@@ -195,7 +195,7 @@ class History:
         """Import extractions of the documents as they are now."""
         if not self.corpus:
             return
-        file = made.openie(self.corpus, self.setting.cutting, self._imports)
+        file = made.openie(self.corpus, self.setting.chunking, self._imports)
         before = self._manifest()
         died = self._dying(("take", {"file": str(file)}), death)
         if not died or self._manifest() != before:
@@ -316,10 +316,10 @@ class History:
     def _renew_import(self) -> None:
         """A file of which nothing is in the corpus is refused: the user brings another."""
         if self.imported is not None and self.corpus:
-            held = set(made.passages(self.corpus, self.setting.cutting).values())
+            held = set(made.passages(self.corpus, self.setting.chunking).values())
             known = {(one["title"], one["text"]) for one in json.loads(self.imported.read_text())["docs"]}
             if not known & held:
-                self.imported = made.openie(self.corpus, self.setting.cutting, self._imports)
+                self.imported = made.openie(self.corpus, self.setting.chunking, self._imports)
                 self.open().import_part("extractions", self.imported)
 
     # ------------------------------------------------------------ what must hold
@@ -353,10 +353,10 @@ class History:
         fitted = manifest.encoders.get(self.encoder, "") if learnt else ""
         fit = self.folder / "encoders" if learnt and fitted else None
         failed = frozenset(self._failed(manifest))
-        return Means(self.encoder, self.setting.cutting, self.imported, failed, fitted, fit)
+        return Means(self.encoder, self.setting.chunking, self.imported, failed, fitted, fit)
 
     def _failed(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
-        passages = made.passages(self.corpus, self.setting.cutting)
+        passages = made.passages(self.corpus, self.setting.chunking)
         space = self._reader()
         held = {part: key for key in manifest.parts for part in [key]}
         for task, name in made.ASKED.items():
@@ -381,7 +381,7 @@ class History:
             self.finished[self._key(method)] = Finished(expected, pinned, manifest.corpus, bool(means.failed))
         self._age(methods, manifest)
         try:
-            left.check(self.open(), self.corpus, self.setting.cutting)
+            left.check(self.open(), self.corpus, self.setting.chunking)
         except BrokenError as error:
             if error.kind not in self.skip:
                 raise

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.filters import Terms
-from ragindex.interfaces import Change, Collection, Part, Site, Uses, Where
+from ragindex.interfaces import Change, Collection, FilterQuery, Part, Site, Uses
 from ragindex.llm.rules import is_number
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.triples import Triples
@@ -125,7 +125,7 @@ class StoreGraph:
 
     def _search(self, wanted: Sequence[Terms], limit: int | None) -> list[list[str]]:
         longest = max(1, self.triples.count()) if limit is None else limit
-        return [found.ids for found in self.triples.search([Where(terms, longest) for terms in wanted])]
+        return [found.ids for found in self.triples.search([FilterQuery(terms, longest) for terms in wanted])]
 
 
 def _read(triples: Collection, budget: float) -> pa.Table | None:

@@ -9,7 +9,7 @@ import pytest
 from made_extractions import asking, notes, rows
 from openai_server import KEY, OpenAIServer, chat
 
-from ragindex.corpus import Cutting
+from ragindex.corpus import Chunking
 from ragindex.llm import endpoint_features
 from ragindex.parts.text.preceding import Preceding
 from ragindex.parts.text.propositions import Propositions
@@ -25,7 +25,7 @@ MILLER = Document("a", "Ada Miller", "Ada Miller was a glass painter. She was bo
 
 
 def test_the_rules_by_hand(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([MILLER, Document("b", "Blank", " \n")])
     workspace.sync([Propositions()])
     first, second = rows(workspace, Propositions(), *FIELDS)
@@ -106,8 +106,8 @@ def test_three_calls_a_passage(server: OpenAIServer, tmp_path: Path) -> None:
 
 def cut(folder: Path, server: OpenAIServer) -> Workspace:
     """A workspace whose passages are single lines."""
-    Workspace.open(folder, cutting=Cutting(12, 0), encoder="openai:words")
-    return asking(folder, server, cutting="default", encoder="openai:words")
+    Workspace.open(folder, chunking=Chunking(12, 0), encoder="openai:words")
+    return asking(folder, server, chunking="default", encoder="openai:words")
 
 
 def contents(workspace: Workspace) -> list[dict[str, Any]]:
@@ -185,8 +185,8 @@ def test_an_empty_rewriting_is_no_answer(server: OpenAIServer, tmp_path: Path) -
 def test_whole_documents_have_nothing_before_them(tmp_path: Path) -> None:
     documents = [Document("x#0", "", "one"), Document("x#1", "", "two")]
     whole, cut_up = (
-        Workspace.open(tmp_path / "whole", cutting=None),
-        Workspace.open(tmp_path / "cut", cutting=Cutting(6, 0)),
+        Workspace.open(tmp_path / "whole", chunking=None),
+        Workspace.open(tmp_path / "cut", chunking=Chunking(6, 0)),
     )
     for workspace, added in ((whole, documents), (cut_up, [Document("x", "", "one\n\ntwo\n\nthree")])):
         workspace.add(added)

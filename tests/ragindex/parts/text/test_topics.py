@@ -14,7 +14,7 @@ from openai_server import OpenAIServer, Received, chat
 
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.topics import TOPIC, Topics
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
@@ -52,7 +52,7 @@ def test_the_rule_in_another_language() -> None:
 
 
 def test_a_record_a_passage_by_rules(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, cutting=None) as workspace:
+    with Workspace.open(tmp_path, chunking=None) as workspace:
         workspace.add([TOWER, Document("b", "Blank", " \n")])
         workspace.sync([Topics()])
         assert nodes(workspace, Topics()) == {
@@ -129,7 +129,7 @@ def test_a_topic_that_fails_is_counted_and_asked_for_at_the_next_sync(server: Op
 def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
     documents = (*(told(f"d{n}", "1,0,0", "0,0,1") for n in range(7)), Document("blank", "", " "))
     corpus = Corpus("made", "made", documents, 0, (), True)
-    (found,) = estimate(corpus, [SCHEME], registry.llm("openai:small"), Setting())
+    (found,) = estimate(corpus, [SCHEME], registry.llm("openai:small"), LLMSettings())
     assert (found.task, found.calls) == ("topic", 7)
     assert server.requests == []
 
@@ -166,7 +166,7 @@ def test_coverage_by_topics_beside_a_tree(server: OpenAIServer, tmp_path: Path) 
 
 def test_topics_of_nothing_have_no_clusters(tmp_path: Path) -> None:
     tree = registry.scheme("raptor")
-    with Workspace.open(tmp_path, cutting=None, encoder=Compass()) as workspace:
+    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
         workspace.add([at("a", 1, 0, 0)])
         workspace.sync([SCHEME, tree])
         workspace.remove(["a"])

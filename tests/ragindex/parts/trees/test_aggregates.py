@@ -312,7 +312,7 @@ def test_what_can_stand_where() -> None:
 
 
 def test_the_rules_name_entities_too(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([Document("a", "Ada Miller", "Ada Miller was a glass painter. She was born in Lindau.")])
     workspace.sync([Aggregates()])
     said = "Ada Miller was a glass painter.\nAda Miller was born in Lindau."

@@ -38,7 +38,7 @@ from ragindex.estimate import estimate
 from ragindex.filters import meta
 from ragindex.llm import rules
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.trees.summary_tree import SUMMARY, SummaryTree
 from ragindex.parts.vectors.vectors import Vectors, vectors_of
@@ -194,11 +194,11 @@ def test_only_leaves(server: OpenAIServer, tmp_path: Path) -> None:
 
 
 def test_passages_of_a_document_stand_in_its_order(server: OpenAIServer, tmp_path: Path) -> None:
-    from ragindex.corpus import Cutting
+    from ragindex.corpus import Chunking
 
     text = "\n\n".join(f"t{number} @0,0.{number:02d},1" for number in range(12))
     plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
-    cut = Workspace.open(tmp_path, llm=plugin, cutting=Cutting(14, 0), encoder=Compass())
+    cut = Workspace.open(tmp_path, llm=plugin, chunking=Chunking(14, 0), encoder=Compass())
     cut.add([Document("d", "", text), Document("c", "", "first @0,0,1")])
     tree = SummaryTree(stop_at=2, dimensions=12)  # so few are one cluster
     cut.sync([tree])
@@ -344,7 +344,7 @@ def test_the_contract_of_a_scheme_holds_over_trees(method: str, check: Any, tmp_
 
 
 def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, encoder="lsa", cutting=None)
+    workspace = Workspace.open(tmp_path, encoder="lsa", chunking=None)
     workspace.add(DOCUMENTS)
     workspace.sync([SummaryTree()])
     held = nodes(workspace, SummaryTree())
@@ -358,7 +358,7 @@ def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
 
 def test_an_estimate_counts_every_level() -> None:
     corpus = Corpus("checks", "made", DOCUMENTS, 0, (), True)
-    plugin, setting = OpenAICompatibleChat(model="small"), Setting(prices=PRICES)
+    plugin, setting = OpenAICompatibleChat(model="small"), LLMSettings(prices=PRICES)
     (one,) = estimate(corpus, [Dense(over=SummaryTree(stop_at=2))], plugin, setting)
     assert one.task == "summary"
     assert one.calls >= 2

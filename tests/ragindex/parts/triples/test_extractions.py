@@ -38,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def test_the_rules_by_hand(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add(
         [
             Document("a", "Ada Miller", "Ada Miller was a glass painter who was born in Lindau in 1871."),
@@ -67,7 +67,7 @@ def test_the_rules_by_hand(tmp_path: Path) -> None:
 
 
 def test_numbers_are_entities_where_that_is_asked(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([Document("a", "Ada Miller", "Ada Miller was born in Lindau in 1871.")])
     part = Extractions(numbers_as_entities=True)
     workspace.sync([Extractions(), part])
@@ -76,7 +76,7 @@ def test_numbers_are_entities_where_that_is_asked(tmp_path: Path) -> None:
 
 
 def test_what_the_rules_could_not_read_is_said(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     shouted = "THE HARBOUR OF THE TOWN WAS BUILT LONG AGO."
     workspace.add([Document("a", "", shouted), Document("b", "", f"{shouted} TWICE."), Document("c", "A title", " ")])
     workspace.sync([Triples()])
@@ -228,7 +228,7 @@ def test_another_model_prompt_or_file_gives_another_part_beside(
         return {key for key, record in workspace.manifest.parts.items() if record.name == "extractions"}
 
     folder = tmp_path / "w"
-    first = Workspace.open(folder, cutting=None)
+    first = Workspace.open(folder, chunking=None)
     first.add(documents)
     assert len(keys(first)) == 1
     assert len(keys(asking(folder, server))) == 2
@@ -244,7 +244,7 @@ def test_another_model_prompt_or_file_gives_another_part_beside(
     assert len(keys(other)) == 4  # what the rules had made is replaced: no sync would bring it up again
     other.import_part("extractions", openie(tmp_path / "two.json", [*documents, spelt("2", "c|knows|d")]))
     assert len(keys(other)) == 4
-    second = Workspace.open(folder, cutting=None)
+    second = Workspace.open(folder, chunking=None)
     assert len(keys(imported(folder, tmp_path / "one.json"))) == 4  # the model is not asked, whichever it is
     assert len({key for key, record in other.manifest.parts.items() if record.name == "triples"}) == 4
     outdated = sorted(key.split("-")[0] for key in Workspace.open(folder).manifest.outdated)

@@ -9,7 +9,7 @@ from made_extractions import imported, openie, rows, spelt
 from openai_server import KEY, OpenAIServer
 
 from ragindex.filters import Terms, meta
-from ragindex.interfaces import Where
+from ragindex.interfaces import FilterQuery
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
@@ -59,9 +59,9 @@ def test_entities_are_looked_up_by_key(entity_key: Any, rhine: list[str], blanc:
     workspace.sync([part])
     opened = workspace.open_part(part)
     looked_up = [
-        opened.search([Where(Terms("entity_keys", (part.key("rhine"),)), 9)])[0].ids,
-        opened.search([Where(Terms("object_key", (part.key("Mont Blanc"),)), 9)])[0].ids,
-        opened.search([Where(Terms("subject_key", (part.key("Mont Blanc"),)), 9)])[0].ids,
+        opened.search([FilterQuery(Terms("entity_keys", (part.key("rhine"),)), 9)])[0].ids,
+        opened.search([FilterQuery(Terms("object_key", (part.key("Mont Blanc"),)), 9)])[0].ids,
+        opened.search([FilterQuery(Terms("subject_key", (part.key("Mont Blanc"),)), 9)])[0].ids,
     ]
     assert looked_up == [rhine, blanc, []]
 

@@ -16,7 +16,7 @@ from openai_server import KEY, OpenAIServer
 from ragindex import interfaces, testing
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Floats
-from ragindex.llm.settings import Setting
+from ragindex.llm.settings import LLMSettings
 from ragindex.parts.vectors import token_vectors
 from ragindex.parts.vectors.quantized_tokens import Places, Scores, asked, compressed, maxsim, restored
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
@@ -154,7 +154,7 @@ def documents(*numbers: int) -> list[Document]:
 
 
 def made(folder: Path, *numbers: int) -> Workspace:
-    workspace = Workspace.open(folder, cutting=None)
+    workspace = Workspace.open(folder, chunking=None)
     workspace.add(documents(*numbers))
     workspace.sync([PART])
     return workspace
@@ -265,19 +265,19 @@ def test_what_a_crash_left_is_cleared_away(tmp_path: Path) -> None:
 class Spelt(Letters):
     """A token a letter: another corpus does not change it, as it changes lsa. Registered nowhere."""
 
-    def open(self, setting: Setting | None = None) -> "SpeltEncoder":
+    def open(self, setting: LLMSettings | None = None) -> "SpeltEncoder":
         return SpeltEncoder()
 
 
 class SpeltEncoder(LettersEncoder):
-    def encode_tokens(self, texts: Sequence[str]) -> list[interfaces.TokenVectors]:
+    def encode_tokens(self, texts: Sequence[str]) -> list[interfaces.TokenEmbeddings]:
         spans = [tuple((at, at + 1) for at, letter in enumerate(text) if letter.isalpha()) for text in texts]
         return [
-            interfaces.TokenVectors(found, self.encode_queries([text[start:end] for start, end in found]))
+            interfaces.TokenEmbeddings(found, self.encode_queries([text[start:end] for start, end in found]))
             for text, found in zip(texts, spans, strict=True)
         ]
 
-    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[interfaces.TokenVectors]]:
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[interfaces.TokenEmbeddings]]:
         return self.encode_queries(texts), self.encode_tokens(texts)
 
 
@@ -307,7 +307,7 @@ def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatc
         rows = [row for batch in workspace.open_part(part.of).scan(("title", "text")) for row in batch.to_pylist()]
         return {row["id"]: f"{row['title']}\n{row['text']}".strip() for row in rows}
 
-    workspace = Workspace.open(tmp_path, encoder=Spelt(), cutting=None)
+    workspace = Workspace.open(tmp_path, encoder=Spelt(), chunking=None)
     counted = Counted(monkeypatch)
     workspace.add(documents(0, 1, 2, 3))
     workspace.sync([part])
@@ -320,7 +320,7 @@ def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatc
     after = texts()
     assert sorted(counted.texts) == sorted(text for id, text in after.items() if before.get(id) != text)
     assert workspace.open_part(part).ids == tuple(sorted(after))
-    again = Workspace.open(tmp_path / "again", encoder=Spelt(), cutting=None)
+    again = Workspace.open(tmp_path / "again", encoder=Spelt(), chunking=None)
     again.add([Document("d0", "Another", "Nothing of the kind."), *documents(1, 2, 5)])
     again.sync([part])
     assert everything(again.open_part(part)) == everything(workspace.open_part(part))
@@ -329,7 +329,7 @@ def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatc
 def test_what_was_encoded_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_vectors, "_BATCH", 2)
     counted = Counted(monkeypatch)
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add(documents(0, 1, 2, 3, 4))
     counted.spoilt = "Title 3"
     with pytest.raises(StoreError, match="the lights went out"):
@@ -352,7 +352,7 @@ def test_files_that_are_gone(tmp_path: Path) -> None:
 
 
 def test_records_without_a_known_token_are_counted(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, cutting=None)
+    workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([*documents(0, 1, 2, 3), Document("blank", "", " "), Document("other", "", "?!")])
     workspace.sync([PART])
     assert sorted(everything(opened(workspace)).values())[:2] == [-np.inf, -np.inf]
@@ -369,7 +369,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def test_an_encoder_without_token_vectors(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, encoder="openai:small", cutting=None)
+    workspace = Workspace.open(tmp_path, encoder="openai:small", chunking=None)
     workspace.add(documents(0))
     with pytest.raises(UsageError, match=r"openai-small-.* does not. Name another with --encoder \(lsa"):
         workspace.sync([PART])
@@ -382,7 +382,7 @@ def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
     found = []
     for name, batches in (("one", [[0, 1, 6, 7]]), ("two", [[7], [1, 0], [6]])):
         encoder = f"sentence-transformers:{Path(weights.__file__).parent / 'model'}"
-        workspace = Workspace.open(tmp_path / name, encoder=encoder, cutting=None)
+        workspace = Workspace.open(tmp_path / name, encoder=encoder, chunking=None)
         for batch in batches:
             workspace.add(documents(*batch))
             workspace.sync([PART])

@@ -8,7 +8,7 @@ import pytest
 from made_elasticsearch import TEXT, finished, indices, texts
 
 from ragindex.errors import StoreError
-from ragindex.interfaces import Where
+from ragindex.interfaces import FilterQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import bulk
 from ragindex.testing import DOCUMENTS, ask, assert_same
@@ -22,14 +22,14 @@ def test_an_index_deleted_behind_our_back(store: Any) -> None:
     reader = finished(store, collection, "part-1.records")
     store.server.client.indices.delete(index=reader._now().index)
     for call in (
-        lambda: reader.search([Where(None, 3)]),
+        lambda: reader.search([FilterQuery(None, 3)]),
         lambda: reader.get(["a"], ()),
         lambda: list(reader.scan(())),
         lambda: collection.upsert(texts({"b": "y"})),
         lambda: store.open("part-1.records", reader.version),
         lambda: store.create("part-1.records", TEXT),
     ):
-        with pytest.raises(StoreError, match=r"(?s)deleted.*ragindex index DATA --workspace"):
+        with pytest.raises(StoreError, match=r"(?s)deleted.*ragindex index DATA --index"):
             call()
     assert store.names() == ["part-1.coverage"]
     store.drop("part-1.coverage")
@@ -39,7 +39,7 @@ def test_an_index_deleted_behind_our_back(store: Any) -> None:
 @pytest.mark.parametrize("lost", ["passages-*.records*", "vectors-*.records*", "passages-*.*", "*-vectors-*.coverage*"])
 def test_a_part_deleted_behind_our_back_is_made_anew(lost: str, written: str, tmp_path: Path) -> None:
     scheme = registry.scheme("hybrid")
-    space = Workspace.open(tmp_path / "w", store=written, cutting=None)
+    space = Workspace.open(tmp_path / "w", store=written, chunking=None)
     space.add(DOCUMENTS)
     space.sync([scheme])
     expected = ask(scheme.open(space), 5)

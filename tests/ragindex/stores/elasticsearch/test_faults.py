@@ -17,7 +17,7 @@ from elasticsearch_node.cluster import COUNT, Cluster, cluster
 from made_elasticsearch import plain_client
 
 from ragindex.errors import StoreError
-from ragindex.interfaces import Collection, Match, Schema, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, ask, assert_same
 from ragindex.workspace.workspace import Workspace
@@ -89,7 +89,7 @@ def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluste
         write(collection, batch)
     collection.finish()
     reader = store.open("texts", collection.version)
-    asked = [Match("word7 shared", 5, ("text",)), Where(None, 3)]
+    asked = [TextQuery("word7 shared", 5, ("text",)), FilterQuery(None, 3)]
     expected = [one.ids for one in reader.search(asked)]
     nodes.bring()  # the replica is there too
     doomed, answers = nodes.with_primary(f"{store.layout.base}-texts-*"), []
@@ -115,7 +115,7 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
     nodes.wait("yellow", sum(node.alive() for node in nodes.nodes.values()))
     scheme = registry.scheme("bm25")
     written = {"name": "elasticsearch", "params": {"url": nodes.addresses, "retries": 0}}
-    space = Workspace.open(tmp_path / "w", store=written, cutting=None)
+    space = Workspace.open(tmp_path / "w", store=written, chunking=None)
     space.add(DOCUMENTS[:12])
     space.sync([scheme])
     before = scheme.open(space)
@@ -128,7 +128,7 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
     assert_same(ask(before, 5), expected, "a reader opened before")
     space.add(DOCUMENTS[12:])
     space.sync([scheme])
-    whole = Workspace.open(tmp_path / "lance", cutting=None)
+    whole = Workspace.open(tmp_path / "lance", chunking=None)
     whole.add(DOCUMENTS)
     whole.sync([scheme])
     assert_same(ask(scheme.open(space), 5), ask(scheme.open(whole), 5), "an index of a store that was never away")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragindex import filters
 from ragindex.filters import All, Filter, Ids, Not, Range, Terms
-from ragindex.interfaces import Collection, Schema, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch.filters import number_term, term
 
@@ -80,7 +80,7 @@ def test_filters_find_what_they_find_in_memory(
     ids = pa.array([f"{number:02d}" for number in range(len(records))])
     batch = pa.RecordBatch.from_arrays([ids, *columns.values()], names=["id", *columns])
     here, there = (collection(one, folder / name, batch) for one, name in (("lancedb", "here"), (written, "there")))
-    requests = [Where(where, 100) for where in asked]
+    requests = [FilterQuery(where, 100) for where in asked]
     found = zip(asked, here.search(requests), there.search(requests), strict=True)
     assert [(where, other.ids) for where, _, other in found] == [
         (where, one.ids) for where, one in zip(asked, here.search(requests), strict=True)

@@ -34,7 +34,7 @@ def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace
         made = []
         for store in ("lancedb", written):
             folder = tmp_path_factory.mktemp("graphs")
-            space = Workspace.open(folder / "w", store=store, cutting=None)
+            space = Workspace.open(folder / "w", store=store, chunking=None)
             space.add(worlds.documents(60))
             space.sync([registry.scheme(method) for method in METHODS])
             made.append(space)

@@ -19,7 +19,7 @@ from made_elasticsearch import plain_client, texts
 
 from ragindex.errors import StoreError, WriterBusyError
 from ragindex.http import TroubleError
-from ragindex.interfaces import Match, Schema, Where
+from ragindex.interfaces import FilterQuery, Schema, TextQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import client as elastic_client
 from ragindex.stores.elasticsearch import indices, responses
@@ -238,7 +238,7 @@ def history(written: str, folder: Path) -> list[Any]:
         collection.delete(["00"])
         collection.finish()
         reader = store.open("texts", collection.version)
-        seen = [reader.count(), reader.search([Match("shared", 20), Where(None, 20)])[0].ids]
+        seen = [reader.count(), reader.search([TextQuery("shared", 20), FilterQuery(None, 20)])[0].ids]
         seen += [sorted(id for one in reader.scan(()) for id in one.column("id").to_pylist())]
         seen += [reader.get(["01", "new"], ()).num_rows, reader.describe()["bytes"] > 0, store.names(), reader.fields()]
         store.clean("texts", frozenset())
@@ -353,8 +353,8 @@ def lose_a_shard(client: Any, index: str) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda reader, _: reader.search([Match("shared", 20)]),
-        lambda reader, _: reader.search([Where(None, 20)]),
+        lambda reader, _: reader.search([TextQuery("shared", 20)]),
+        lambda reader, _: reader.search([FilterQuery(None, 20)]),
         lambda reader, _: list(reader.scan(("text",))),
         lambda reader, _: reader.get(list(GIVEN), ()),
         lambda reader, _: reader.describe(),
@@ -362,7 +362,7 @@ def lose_a_shard(client: Any, index: str) -> None:
         lambda _, half: half.fields(),
         lambda _, half: half.version,
         lambda _, half: half.describe(),
-        lambda _, half: half.search([Where(None, 20)]),
+        lambda _, half: half.search([FilterQuery(None, 20)]),
         lambda _, half: half.upsert(batch(GIVEN)),
         lambda _, half: half.finish(),
     ],

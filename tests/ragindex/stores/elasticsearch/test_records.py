@@ -10,7 +10,7 @@ from made_elasticsearch import TEXT, finished, held_in_memory, plain_client, tex
 
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
-from ragindex.interfaces import Schema, Where
+from ragindex.interfaces import FilterQuery, Schema
 from ragindex.stores.elasticsearch import bulk
 
 
@@ -35,14 +35,14 @@ def test_odd_records_come_back_as_they_went_in(store: Any) -> None:
     scanned = pa.Table.from_batches(reader.scan(fields)).sort_by("id").column("id").to_pylist()
     assert scanned == sorted(ids)
     filters = [Ids((ids[1],)), Terms("tags", ("y" * 300,)), Terms("text", ("x" * 40_000,)), Range("size", high=0)]
-    assert [one.ids for one in reader.search([Where(where, 9) for where in filters])] == [
+    assert [one.ids for one in reader.search([FilterQuery(where, 9) for where in filters])] == [
         ["i" * 600],
         ["日本"],
         ["i" * 600],
         ["nul\0"],
     ]
     with pytest.raises(UsageError, match="at most 256 characters"):
-        reader.search([Where(Range("text", low="x" * 300), 9)])
+        reader.search([FilterQuery(Range("text", low="x" * 300), 9)])
 
 
 def test_vectors_come_back_to_the_last_bit(store: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from elasticsearch_stand_in import INFO, Answer, StandIn, failed
 from made_elasticsearch import TEXT, texts
 
 from ragindex.errors import StoreError
-from ragindex.interfaces import Match
+from ragindex.interfaces import TextQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import lease
 from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
@@ -99,7 +99,11 @@ ON = "on the store's indices"
         ("indices:admin/get", f"the privilege manage {ON}", lambda store: store.names()),
         ("indices:admin/create", f"the privilege manage {ON}", take),
         ("indices:monitor/stats", f"the privilege manage {ON}", lambda store: pinned(store).describe()),
-        ("indices:data/read/search", f"the privilege read {ON}", lambda store: pinned(store).search([Match("x", 1)])),
+        (
+            "indices:data/read/search",
+            f"the privilege read {ON}",
+            lambda store: pinned(store).search([TextQuery("x", 1)]),
+        ),
         ("indices:data/read/mget[shard]", f"the privilege read {ON}", lambda store: pinned(store).get(["a"], ())),
         ("indices:data/read/open_point_in_time", f"the privilege read {ON}", scan),
         ("indices:data/write/bulk[s]", f"the privilege write {ON}", write),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from made_elasticsearch import TEXT, Trips, finished, texts
 
-from ragindex.interfaces import Match, Where
+from ragindex.interfaces import FilterQuery, TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
@@ -17,7 +17,7 @@ from ragindex.workspace.workspace import Workspace
 
 
 def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    space = Workspace.open(tmp_path / "w", store=written, cutting=None)
+    space = Workspace.open(tmp_path / "w", store=written, chunking=None)
     space.add(DOCUMENTS)
     trips = Trips(space.store, monkeypatch)
     queries = [Query("q", "Who climbed Mont Blanc?"), Query("r", "glass")]
@@ -37,7 +37,7 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
         assert (name, len(trips.paths)) == (name, expected), trips.paths
     parts = [space.open_part(part) for part in (Passages(), Vectors())]
     trips.paths.clear()
-    together([(part, [Where(None, 1)]) for part in parts])
+    together([(part, [FilterQuery(None, 1)]) for part in parts])
     assert trips.paths == ["/_msearch"]
 
 
@@ -48,6 +48,6 @@ def test_collections_searched_together_are_one_round_trip(store: Any, monkeypatc
         collection.upsert(texts({name: "shared words"}))
         readers.append(finished(store, collection, name))
     trips = Trips(store, monkeypatch)
-    found = together([(reader, [Match("words", 3), Where(None, 3)]) for reader in readers])
+    found = together([(reader, [TextQuery("words", 3), FilterQuery(None, 3)]) for reader in readers])
     assert [[one.ids for one in each] for each in found] == [[["one"], ["one"]], [["two"], ["two"]]]
     assert trips.paths == ["/_msearch"]

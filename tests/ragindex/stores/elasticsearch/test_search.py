@@ -11,7 +11,7 @@ from made_elasticsearch import TEXT, Trips, finished, held_in_memory, texts
 
 from ragindex.errors import StoreError
 from ragindex.filters import Ids, Not, meta
-from ragindex.interfaces import Match, Nearest, Schema, Where
+from ragindex.interfaces import FilterQuery, Schema, TextQuery, VectorQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import indices, search
 from ragindex.testing import ADDED, DOCUMENTS, ask, assert_same
@@ -27,7 +27,7 @@ def test_bm25_of_long_texts_is_that_of_memory(shards: int, tmp_path: Path) -> No
     words = [f"word{n}" for n in range(60)]
     share = np.arange(1, 61) ** -1.0 / (np.arange(1, 61) ** -1.0).sum()
     made = {f"{n:04d}": " ".join(rng.choice(words, size=rng.integers(1, 300), p=share)) for n in range(600)}
-    asked = [Match(" ".join(rng.choice(words, 5)), k) for k in (1, 10, 50, 700) for _ in range(10)]
+    asked = [TextQuery(" ".join(rng.choice(words, 5)), k) for k in (1, 10, 50, 700) for _ in range(10)]
     with elasticsearch_store(shards=shards) as written:
         store = registry.store(written).open(tmp_path / "elastic")
         collection = store.create("long", TEXT)
@@ -46,7 +46,7 @@ def test_a_candidate_that_the_engine_undervalues_is_found(store: Any, tmp_path: 
     made |= {f"z{n:03d}": "common " * 160 for n in range(200)}
     collection = store.create("near", TEXT)
     collection.upsert(texts(made))
-    asked = [Match("rare", 3)]
+    asked = [TextQuery("rare", 3)]
     trips = Trips(store, monkeypatch)
     found = finished(store, collection, "near").search(asked)[0]
     assert found.ids == ["060", "061", "062"] == held_in_memory(texts(made), TEXT, tmp_path).search(asked)[0].ids
@@ -57,7 +57,7 @@ def test_a_question_of_more_tokens_than_a_query_may_have(store: Any, tmp_path: P
     made = {f"{n:03d}": f"word{n} word{n + 1} shared" for n in range(300)}
     collection = store.create("texts", TEXT)
     collection.upsert(texts(made))
-    asked = [Match(" ".join(f"word{n}" for n in range(100, 2000)), 5)]
+    asked = [TextQuery(" ".join(f"word{n}" for n in range(100, 2000)), 5)]
     found = finished(store, collection, "texts").search(asked)[0]
     assert found.ids == held_in_memory(texts(made), TEXT, tmp_path).search(asked)[0].ids
 
@@ -76,11 +76,11 @@ def test_answers_longer_than_the_servers_window(store: Any, tmp_path: Path, monk
     collection.upsert(batch)
     reader, twin = finished(store, collection, "many"), held_in_memory(batch, schema, tmp_path)
     asked = [
-        Where(None, 33),
-        Where(Not(Ids(("03",))), 100),
-        Match("word word1", 30, ("text",)),
-        Nearest(vectors[0], 30, ("text",)),
-        Nearest(vectors[0], 39, (), Ids(tuple(f"{n:02d}" for n in range(0, 40, 2)))),
+        FilterQuery(None, 33),
+        FilterQuery(Not(Ids(("03",))), 100),
+        TextQuery("word word1", 30, ("text",)),
+        VectorQuery(vectors[0], 30, ("text",)),
+        VectorQuery(vectors[0], 39, (), Ids(tuple(f"{n:02d}" for n in range(0, 40, 2)))),
     ]
     for one, expected in zip(reader.search(asked), twin.search(asked), strict=True):
         assert one.ids == expected.ids
@@ -95,8 +95,8 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
     batch = pa.RecordBatch.from_arrays([pa.array(ids), column], names=["id", "vector"])
     schema = Schema(dimensions=16)
-    asked = [Nearest(vector, 10) for vector in rng.standard_normal((20, 16)).astype(np.float32)]
-    few = [Nearest(one.vector, 10, (), Ids(tuple(ids[::7]))) for one in asked]
+    asked = [VectorQuery(vector, 10) for vector in rng.standard_normal((20, 16)).astype(np.float32)]
+    few = [VectorQuery(one.vector, 10, (), Ids(tuple(ids[::7]))) for one in asked]
     with elasticsearch_store(exact_up_to=1000) as written:
         store = registry.store(written).open(tmp_path / "elastic")
         collection = store.create("many", schema)
@@ -160,7 +160,7 @@ def test_an_engines_own_analyser(tmp_path: Path) -> None:
         collection = store.create("texts", TEXT)
         collection.upsert(texts({"a": "The rivers", "b": "A river"}))
         reader = finished(store, collection, "texts")
-        assert [one.ids for one in reader.search([Match("river", 5), Match("THE", 5)])] == [["b"], ["a"]]
+        assert [one.ids for one in reader.search([TextQuery("river", 5), TextQuery("THE", 5)])] == [["b"], ["a"]]
         other = registry.store(written.replace("standard", "simple")).open(tmp_path)
         with pytest.raises(StoreError, match="was made with the analyser standard"):
             other.create("texts", TEXT)
@@ -170,7 +170,7 @@ def test_the_methods_answer_as_over_lancedb(written: str, tmp_path: Path) -> Non
     """Also after changes, while a reader that was opened before stays where it was."""
     schemes = [registry.scheme(name) for name in METHODS]
     spaces = [
-        Workspace.open(tmp_path / name.partition("(")[0], store=name, cutting=None) for name in ("lancedb", written)
+        Workspace.open(tmp_path / name.partition("(")[0], store=name, chunking=None) for name in ("lancedb", written)
     ]
     before = []
     for space in spaces:

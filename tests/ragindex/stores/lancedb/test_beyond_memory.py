@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ragindex.filters import All, Ids, Not, Terms
-from ragindex.interfaces import Collection, Found, Match, Nearest, Request, Schema, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.stores.lancedb import index as lance_index
 from ragindex.stores.lancedb import maintenance
@@ -40,25 +40,25 @@ def filled(folder: Path, memory: float, name: str = "some") -> Collection:
     return collection
 
 
-def told(found: Found) -> tuple[list[str], list[float], list[dict[str, Any]]]:
+def told(found: SearchResult) -> tuple[list[str], list[float], list[dict[str, Any]]]:
     return found.ids, np.round(found.scores, 5).tolist(), found.records.to_pylist()
 
 
 SOME = Ids(("r39", "r03", "missing", "r07", "r11"))
-REQUESTS: list[Request] = [
-    Where(SOME, 3, ("tags",)),
-    Nearest(QUESTION, 2, ("text",), SOME),
-    Nearest(-QUESTION, 10, (), Ids(("r00", "r07"))),
-    Nearest(np.zeros(4, np.float32), 10, (), SOME),
-    Where(Ids(()), 3),
-    Nearest(QUESTION, 5, ("tags", "meta.none"), Terms("tags", ("t1",))),
-    Nearest(QUESTION, 50, (), All((Not(SOME), Terms("tags", ("all",))))),
-    Nearest(QUESTION, 5, (), Terms("tags", ("nobody",))),
-    Match("word1 word4", 4, ("text",), SOME),
-    Match("word1", 4, ("text",), Not(SOME)),
-    Match("", 4),
-    Where(Terms("tags", ("t2",)), 4, ("text", "vector")),
-    Nearest(QUESTION, 6),
+REQUESTS: list[SearchRequest] = [
+    FilterQuery(SOME, 3, ("tags",)),
+    VectorQuery(QUESTION, 2, ("text",), SOME),
+    VectorQuery(-QUESTION, 10, (), Ids(("r00", "r07"))),
+    VectorQuery(np.zeros(4, np.float32), 10, (), SOME),
+    FilterQuery(Ids(()), 3),
+    VectorQuery(QUESTION, 5, ("tags", "meta.none"), Terms("tags", ("t1",))),
+    VectorQuery(QUESTION, 50, (), All((Not(SOME), Terms("tags", ("all",))))),
+    VectorQuery(QUESTION, 5, (), Terms("tags", ("nobody",))),
+    TextQuery("word1 word4", 4, ("text",), SOME),
+    TextQuery("word1", 4, ("text",), Not(SOME)),
+    TextQuery("", 4),
+    FilterQuery(Terms("tags", ("t2",)), 4, ("text", "vector")),
+    VectorQuery(QUESTION, 6),
 ]
 
 
@@ -85,7 +85,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_several_collections_are_waited_for_once(tmp_path: Path, waits: list[int]) -> None:
     one, other = filled(tmp_path / "a", 0, "one"), filled(tmp_path / "a", 0, "other")
-    asked = [(one, REQUESTS[:5]), (other, [Match("word1", 3, ("text",))])]
+    asked = [(one, REQUESTS[:5]), (other, [TextQuery("word1", 3, ("text",))])]
     alone = [[told(found) for found in collection.search(requests)] for collection, requests in asked]
     waits.clear()
     assert [[told(found) for found in answers] for answers in together(asked)] == alone
@@ -127,10 +127,12 @@ def test_an_index_of_vectors_is_made_anew_once_it_lacks_many(tmp_path: Path, mon
         return stats.num_indexed_rows, stats.num_unindexed_rows
 
     assert added(0, 1) == (RECORDS, 1)
-    assert collection.search([Nearest(np.array([1, 0, 0, 0], np.float32), 1)])[0].ids == ["s00"]
+    assert collection.search([VectorQuery(np.array([1, 0, 0, 0], np.float32), 1)])[0].ids == ["s00"]
     assert added(1, 4) == (RECORDS, 4)  # of 44
     assert added(4, 5) == (RECORDS + 5, 0)
-    assert collection.search([Nearest(np.array([1, 0, 0, 0], np.float32), 5)])[0].ids == [f"s{n:02d}" for n in range(5)]
+    assert collection.search([VectorQuery(np.array([1, 0, 0, 0], np.float32), 5)])[0].ids == [
+        f"s{n:02d}" for n in range(5)
+    ]
 
 
 def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> No
         return sorted(index.columns for index in records.table.list_indices())
 
     def opened(memory: float) -> Workspace:
-        return Workspace.open(tmp_path / "w", cutting=None, store=LanceDB(memory_gib=memory))
+        return Workspace.open(tmp_path / "w", chunking=None, store=LanceDB(memory_gib=memory))
 
     queries = [Query(str(number), one.text) for number, one in enumerate(worlds.questions(60, per_kind=2))]
     roomy = opened(1)
@@ -183,10 +185,10 @@ def test_indexes_follow_what_is_written(tmp_path: Path, monkeypatch: pytest.Monk
             where, but = Terms("tags", (tag,)), Not(Terms("tags", (tag,)))
             found = [id for batch in collection.scan((), where) for id in batch.column("id").to_pylist()]
             assert sorted(found) == expected
-            assert collection.search([Where(where, 100)])[0].ids == expected
-            assert collection.search([Where(but, 100)])[0].ids == sorted(held.keys() - set(expected))
+            assert collection.search([FilterQuery(where, 100)])[0].ids == expected
+            assert collection.search([FilterQuery(but, 100)])[0].ids == sorted(held.keys() - set(expected))
         assert collection.get(ids, ()).column("id").to_pylist() == [id for id in ids if id in held]
     pinned = store.open("some", collection.version)
-    assert pinned.search([Where(Terms("tags", ("t1",)), 100)])[0].ids == sorted(
+    assert pinned.search([FilterQuery(Terms("tags", ("t1",)), 100)])[0].ids == sorted(
         id for id, own in held.items() if "t1" in own
     )

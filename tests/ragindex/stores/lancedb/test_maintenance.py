@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragindex.errors import StoreError
 from ragindex.filters import Ids, Not, Terms
-from ragindex.interfaces import Collection, Found, Match, Nearest, Request, Schema, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.lancedb import files, maintenance
 from ragindex.stores.lancedb import store as module
 from ragindex.stores.lancedb.store import LanceDB, LanceStore
@@ -66,18 +66,18 @@ steps = st.one_of(
 questions = st.lists(st.sampled_from((*WORDS, "none")), min_size=1, max_size=4).map(" ".join)
 
 
-def asked(question: str) -> list[Request]:
+def asked(question: str) -> list[SearchRequest]:
     return [
-        Match(question, 3, ("text", "tags")),
-        Match(question, 40, ("vector",)),
-        Match(question, 4, (), Terms("tags", ("t1",))),
-        Match(question, 4, ("text",), Not(Ids(("r03", "r05", "r07")))),
-        Match(question, 40, (), Ids(tuple(f"r{n:02d}" for n in range(0, 25, 3)))),
-        Where(Terms("tags", ("t0",)), 5, ("text",)),
+        TextQuery(question, 3, ("text", "tags")),
+        TextQuery(question, 40, ("vector",)),
+        TextQuery(question, 4, (), Terms("tags", ("t1",))),
+        TextQuery(question, 4, ("text",), Not(Ids(("r03", "r05", "r07")))),
+        TextQuery(question, 40, (), Ids(tuple(f"r{n:02d}" for n in range(0, 25, 3)))),
+        FilterQuery(Terms("tags", ("t0",)), 5, ("text",)),
     ]
 
 
-def told(found: Found) -> tuple[list[str], list[float], list[dict[str, object]]]:
+def told(found: SearchResult) -> tuple[list[str], list[float], list[dict[str, object]]]:
     return found.ids, np.round(found.scores, 9).tolist(), found.records.to_pylist()
 
 
@@ -124,12 +124,12 @@ def test_what_the_index_lacks_is_scored_by_the_same_statistics(tmp_path: Path) -
     for id in ("r1", "a", "z"):
         collection.upsert(records({id: "oak fen rye"}))
         collection.finish()
-    found = collection.search([Match("fen", 9)])[0]
+    found = collection.search([TextQuery("fen", 9)])[0]
     assert found.ids == ["a", "r1", "r3", "r5", "r7", "z"]
     assert len(set(found.scores.tolist())) == 1
     alone = LanceDB(memory_gib=1).open(tmp_path / "b").create("some", SCHEMA)
     alone.upsert(collection.get(["a", *(f"r{n}" for n in range(9)), "z"], ("text", "tags", "vector")))
-    assert alone.search([Match("fen", 9)])[0].scores.tolist() == found.scores.tolist()
+    assert alone.search([TextQuery("fen", 9)])[0].scores.tolist() == found.scores.tolist()
 
 
 def test_filters_see_every_record_that_the_index_of_text_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +147,8 @@ def test_filters_see_every_record_that_the_index_of_text_knows(tmp_path: Path, m
         (Not(Ids(wanted)), [f"r{n:03d}" for n in range(100) if n != 1] + [f"s{n:03d}" for n in (0, *range(2, 7))]),
         (Terms("tags", ("none",)), []),
     ):
-        assert sorted(collection.search([Match("oak", 200, (), where)])[0].ids) == ids
-    assert len(collection.search([Match("s", 200, (), Terms("tags", ("all",)))])[0].ids) == 8
+        assert sorted(collection.search([TextQuery("oak", 200, (), where)])[0].ids) == ids
+    assert len(collection.search([TextQuery("s", 200, (), Terms("tags", ("all",)))])[0].ids) == 8
 
 
 # ---------------------------------------------------------------- what one more record writes
@@ -218,7 +218,7 @@ def test_small_fragments_are_written_together_and_large_ones_left(
         assert len(now.fragments) <= 7
         assert large in now.fragments
     assert collection.count() == 140
-    found = collection.search([Match("w3 w7", 10)])[0].ids
+    found = collection.search([TextQuery("w3 w7", 10)])[0].ids
     assert found == ["r003", "r007", "s003", "s007"]
 
 
@@ -234,7 +234,7 @@ def test_records_that_were_deleted_go_from_the_disk(tmp_path: Path) -> None:
     collection.finish()
     store.clean("some", set())
     assert size(store) < 0.4 * before
-    assert collection.search([Match("1650", 1)])[0].ids == ["r1650"]
+    assert collection.search([TextQuery("1650", 1)])[0].ids == ["r1650"]
 
 
 # ---------------------------------------------------------------- removing versions
@@ -259,8 +259,8 @@ def test_cleaning_leaves_what_is_kept_and_removes_what_is_not(tmp_path: Path) ->
         again = store.open("some", version)
         for one in (reader, again):
             assert one.count() == count
-            assert len(one.search([Match("oak", 9, ("text", "vector"))])[0].ids) == count
-            assert len(one.search([Nearest(np.array([1, 1], np.float32), 9)])[0].ids) == count
+            assert len(one.search([TextQuery("oak", 9, ("text", "vector"))])[0].ids) == count
+            assert len(one.search([VectorQuery(np.array([1, 1], np.float32), 9)])[0].ids) == count
     store.clean("some", set())
     assert middle not in versions(store)
     assert store.version("some") == collection.version

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
-from ragindex.interfaces import Collection, Schema, Where
+from ragindex.interfaces import Collection, FilterQuery, Schema
 from ragindex.stores.lancedb import store
 from ragindex.stores.lancedb.store import LanceDB
 
@@ -74,9 +74,9 @@ def filled(folder: Path, memory: float) -> Collection:
 @given(where=filters)
 def test_the_same_records_pass(collections: tuple[Collection, Collection, Collection], where: Filter) -> None:
     memory, *beyond = collections
-    [expected] = memory.search([Where(where, RECORDS)])
+    [expected] = memory.search([FilterQuery(where, RECORDS)])
     for one in beyond:
-        assert one.search([Where(where, RECORDS)])[0].ids == expected.ids
+        assert one.search([FilterQuery(where, RECORDS)])[0].ids == expected.ids
         scanned = [id for batch in one.scan((), where) for id in batch.column("id").to_pylist()]
         assert sorted(scanned) == expected.ids
 
@@ -95,4 +95,4 @@ def test_a_negation_passes_what_lacks_the_field(
     collections: tuple[Collection, Collection, Collection], where: Filter, passing: list[str]
 ) -> None:
     for one in collections:
-        assert one.search([Where(where, RECORDS)])[0].ids == passing
+        assert one.search([FilterQuery(where, RECORDS)])[0].ids == passing
