@@ -76,7 +76,7 @@ def compare(
     k: Annotated[str | None, typer.Option("--k", metavar="5,10,20", help="The cutoffs. Default: 5,10,20.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ask N questions, drawn by the seed.")] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="S", help="The seed of everything random. Default: 0, or the workspace's.")
+        int | None, typer.Option(metavar="S", help="The seed of everything random. Default: 0, or the index's.")
     ] = None,
     grid: Annotated[
         list[str] | None, typer.Option(metavar="LABEL:P=V,V", help="Variants, as 'hybrid:rrf_k=10,60'. Repeatable.")
@@ -91,8 +91,11 @@ def compare(
     trace: Annotated[
         bool | None, typer.Option("--trace", help="Record each retrieval that is made now as an MLflow span.")
     ] = None,
-    workspace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Default: ragindex-workspaces/NAME; kept, to go on from.")
+    index: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The index's folder. Default: ragindex-workspaces/NAME; kept for the next run."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Rankings and figures. Default: ragindex-results/NAME.")
@@ -131,7 +134,7 @@ def compare(
         strict=strict,
         fresh=fresh,
         trace=trace,
-        workspace=workspace,
+        workspace=index,
         out=out,
         json_file=json,
     )

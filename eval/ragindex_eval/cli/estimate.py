@@ -36,7 +36,7 @@ def estimate_command(
     methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to be built.")],
     llm: Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
     sample: Annotated[int, typer.Option(metavar="N", min=0, help="Pay for N documents, to know the answers.")] = 0,
-    workspace: Annotated[
+    index: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where the answers of the sample are kept: nothing is paid twice."),
     ] = None,
@@ -63,10 +63,10 @@ def estimate_command(
     dataset = datasets.load(data, format=format, skip_bad=skip_bad, **loading) if read_answers else None  # type: ignore[arg-type]
     corpus = read(data, format=format, skip_bad=skip_bad) if dataset is None else dataset.corpus
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
-    if workspace is not None:
-        require_apart(workspace, data, corpus)
-        workspace.mkdir(parents=True, exist_ok=True)
-    cache = NoCache() if workspace is None else Cache(workspace / CALLS)
+    if index is not None:
+        require_apart(index, data, corpus)
+        index.mkdir(parents=True, exist_ok=True)
+    cache = NoCache() if index is None else Cache(index / CALLS)
     setting = LLMSettings(cache=cache, budget=limited(budget), seed=seed)
     model = registry.llm(llm)
     with ledger.recording() as paid:
