@@ -4,8 +4,8 @@ import importlib.util
 import os
 import platform
 from collections.abc import Iterator
-from importlib.metadata import metadata, version
 
+from ragindex import distribution
 from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError, RagindexError, UsageError
 from ragindex.plugins import registry
 from ragindex.workspace.part_keys import checked
@@ -36,8 +36,8 @@ def findings() -> list[tuple[str, str, str]]:
     """What was looked at, its state, and a detail: what it is for, or the line that installs it."""
     return [
         ("python", "ok", platform.python_version()),
-        ("ragindex", "ok", version("ragindex")),
-        *(_extra(name) for name in sorted(metadata("ragindex").get_all("Provides-Extra") or []) if name != "dev"),
+        ("ragindex", "ok", distribution.installed().version),
+        *(_extra(name) for name in sorted(_EXTRAS)),
         *(_loads(group, name) for group in _LOADED for name in registry.names(group)),
         *(_loads(*one) for one in _of_others()),
         *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
@@ -45,13 +45,13 @@ def findings() -> list[tuple[str, str, str]]:
 
 
 def _extra(name: str) -> tuple[str, str, str]:
-    module, use = _EXTRAS.get(name, (name, ""))
+    module, use = _EXTRAS[name]
     there = importlib.util.find_spec(module) is not None
     return (f"extra {name}", "ok" if there else "missing", f"for {use}" if there else f"for {use}: {_install(name)}")
 
 
 def _install(extra: str) -> str:
-    return f"pip install 'ragindex[{extra}]'"
+    return distribution.install_line(*map(distribution.package_of, distribution.extras()[extra]))
 
 
 def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:

@@ -60,7 +60,7 @@ def _html(raw: bytes, path: Path) -> _Read:
 
 
 def _pdf(raw: bytes, path: Path) -> _Read:
-    pypdf = require("pypdf", "pdf", f"Reading {path.name}")
+    pypdf = require("pypdf", "pypdf", f"Reading {path.name}")
     try:
         reader = pypdf.PdfReader(BytesIO(raw))
         text = "\n\n".join(page.extract_text() for page in reader.pages)

@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ragindex.distribution import install_line
 from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet
 from ragindex.errors import UsageError
 from ragindex.plugins.registry import require
@@ -29,9 +30,11 @@ def load(kind: str, model: str, revision: str, wanted_by: str, **options: Any) -
     Raises MissingExtraError without sentence-transformers, UsageError where it is too old, where there is no such
     model, and where the folder's files have another revision.
     """
-    module = require("sentence_transformers", "neural", wanted_by)
+    module = require("sentence_transformers", "sentence-transformers", wanted_by)
     if not hasattr(module, kind):
-        raise UsageError(f"{wanted_by} needs a newer sentence-transformers. Run: pip install -U sentence-transformers")
+        raise UsageError(
+            f"{wanted_by} needs a newer sentence-transformers. Run: {install_line('sentence-transformers')}"
+        )
     folder = Path(model).expanduser()
     if folder.is_dir():
         if revision and revision != (found := _revision(folder)):

@@ -47,7 +47,9 @@ class SentenceTransformers(Plugin):
 
     def open(self, setting: LLMSettings | None = None) -> "SentenceTransformerEncoder":
         """The model, loaded. Raises MissingExtraError without the extra, UsageError where there is no such model."""
-        module = require("sentence_transformers", "neural", f"The encoder sentence-transformers:{self.model}")
+        module = require(
+            "sentence_transformers", "sentence-transformers", f"The encoder sentence-transformers:{self.model}"
+        )
         folder = Path(self.model).expanduser()
         try:
             with _no_progress_bars(), _quiet("sentence_transformers"):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, ValidationError
 
+from ragindex import distribution
 from ragindex.canonical import digest
 from ragindex.errors import (
     BrokenPluginError,
@@ -88,7 +89,7 @@ def load(group: Group, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"The {_SINGULAR[group]} {name!r} needs the package {error.name!r}, which is not installed. "
-            f"Run: pip install {_install_target(point)}"
+            f"{_advice(point)}"
         ) from error
     except (Exception, SystemExit) as error:
         raise _broken(group, name, point, said_of(error)) from error
@@ -127,19 +128,20 @@ def _broken(group: Group, name: str, point: EntryPoint, reason: str) -> BrokenPl
     )
 
 
-def _install_target(point: EntryPoint) -> str:
-    distribution = point.dist.name if point.dist else "ragindex"
-    return f"'{distribution}[{','.join(point.extras)}]'" if point.extras else f"'{distribution}'"
+def _advice(point: EntryPoint) -> str:
+    """How to install what an entry point lacks, as its own distribution names it."""
+    extras = f"[{','.join(point.extras)}]" if point.extras else ""
+    return f"Run: pip install '{point.dist.name}{extras}'" if point.dist else "Install it."
 
 
-def require(module: str, extra: str, wanted_by: str) -> ModuleType:
-    """Import an optional package. Raises MissingExtraError with the install line where it is absent."""
+def require(module: str, package: str, wanted_by: str) -> ModuleType:
+    """Import a module of an optional package. Raises MissingExtraError with the install line where it is absent."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"{wanted_by} needs the package {error.name!r}, which is not installed. "
-            f"Run: pip install 'ragindex[{extra}]'"
+            f"{wanted_by} needs the package {package}, which is not installed. "
+            f"Run: {distribution.install_line(package)}"
         ) from error
 
 

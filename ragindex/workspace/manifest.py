@@ -18,13 +18,13 @@ from typing import Any
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
-from ragindex import durable_files
+from ragindex import distribution, durable_files
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
 FORMAT = 2
 _FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
-    *("ragindex", "lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
+    *("lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
     *("sentence-transformers", "torch", "openai", "graspologic-native", "scipy", "umap-learn"),
 )
 
@@ -157,7 +157,7 @@ def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
     if isinstance(found, int) and found > FORMAT:
         raise NewerFormatError(
             f"The workspace {folder} has format {found}; this ragindex reads up to {FORMAT}. "
-            "Run: pip install --upgrade ragindex"
+            f"Run: {distribution.upgrade_line()}"
         )
     if isinstance(found, int) and found < FORMAT:
         raise WorkspaceError(
@@ -215,7 +215,7 @@ def settle(folder: Path) -> None:
 @cache
 def libraries() -> Mapping[str, str]:
     """The installed versions of the libraries that rankings can depend on."""
-    found = {}
+    found = {"ragindex": distribution.installed().version}
     for name in _LIBRARIES:
         try:
             found[name] = version(name)

@@ -168,7 +168,7 @@ def principal(rows: Points, dimensions: int) -> Points:
 
 
 def _umap(units: Points, how: Clustering, neighbours: int) -> Points:
-    umap = require("umap", "umap", "summary_tree(reduction=umap)")
+    umap = require("umap", "umap-learn", "summary_tree(reduction=umap)")
     reducer = umap.UMAP(
         n_neighbors=min(max(neighbours, 2), len(units) - 1),
         n_components=how.dimensions,

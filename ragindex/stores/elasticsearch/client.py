@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import regex
 
+from ragindex.distribution import install_line
 from ragindex.errors import StoreError, UsageError
 from ragindex.http import Trouble, TroubleError, redacted, retrying, secret, variable, without_credentials
 from ragindex.plugins.registry import require
@@ -62,7 +63,7 @@ _HINTS: Mapping[str, str] = {
     ),
     _REFUSED_CLIENT: (
         f"The server must be 8 (from {_OLDEST[0]}.{_OLDEST[1]}) or 9, and the package one that speaks to both. "
-        "Run: pip install 'elasticsearch>=8.15,<9'"
+        f"Run: {install_line('elasticsearch')}"
     ),
 }
 
@@ -173,7 +174,7 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
         version = ".".join(map(str, package.__version__))
         raise UsageError(
             f"The store elasticsearch needs the package elasticsearch 8, which speaks to servers 8 and 9; "
-            f"got {version}. Run: pip install 'elasticsearch>=8.15,<9'"
+            f"got {version}. Run: {install_line('elasticsearch')}"
         )
     written = url or variable([URL])
     if written is None:

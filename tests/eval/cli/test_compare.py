@@ -250,10 +250,10 @@ def test_the_demo_lists_what_is_not_installed(run: Run, small_demo: None, monkey
 
     def without(written: registry.Written) -> object:
         if written == "dense":
-            raise MissingExtraError("The method 'dense' needs … Run: pip install 'ragindex[neural]'")
+            raise MissingExtraError("The method 'dense' needs … Run: pip install 'sentence-transformers>=5'")
         return found(written)
 
     monkeypatch.setattr(registry, "scheme", without)
     result = run("demo", "--dir", "elsewhere")
-    assert "left out: dense: The method 'dense' needs … Run: pip install 'ragindex[neural]'" in result.stdout
+    assert "left out: dense: The method 'dense' needs … Run: pip install 'sentence-transformers>=5'" in result.stdout
     assert "\ndense" not in result.stdout

@@ -133,7 +133,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     done = ragindex("doctor", "--json", "-")
     rows = {row["what"]: (row["state"], row["detail"]) for row in done.json}
-    install = "pip install 'ragindex[neural]'"
+    install = "pip install 'sentence-transformers>=5'"
     assert rows["extra neural"] == ("missing", f"for encoder sentence-transformers: {install}")
     assert rows["encoder sentence-transformers"] == ("missing", install)
     assert rows["method bm25"] == ("ok", "ragindex_baselines.bm25:BM25")
@@ -467,7 +467,7 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("--questions", "questions.csv", "--encoder", "sentence-transformers:some-model")
     said = failed(2, "compare", "notes", *flags, "--methods", "dense")
     assert said.endswith(
-        "needs the package 'sentence_transformers', which is not installed. Run: pip install 'ragindex[neural]'"
+        "needs the package sentence-transformers, which is not installed. Run: pip install 'sentence-transformers>=5'"
     )
     done = ragindex("compare", "notes", *flags, "--methods", "bm25", "--json", "-")
     assert [method["label"] for method in done.json["methods"]] == ["bm25"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from command_line import build, failed, make_desk, ragindex, write
 
-from ragindex import durable_files, progress
+from ragindex import distribution, durable_files, progress
 from ragindex.errors import MissingExtraError
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
@@ -114,7 +114,9 @@ def test_a_workspace_of_a_later_version(built: Path) -> None:
     Path("w/workspace.json").write_bytes(durable_files.sealed({**held, "format": 99, "colour": "red"}))
     for arguments in (["search", "x"], ["add", "notes"], ["remove", "x"], ["index"]):
         said = failed(4, *arguments, "--index", "w")
-        assert said.startswith("The workspace w has format 99; this ragindex reads up to 2. Run: pip install --upgrade")
+        assert said.startswith(
+            f"The workspace w has format 99; this ragindex reads up to 2. Run: {distribution.upgrade_line()}"
+        )
 
 
 def test_two_writers(built: Path) -> None:

@@ -181,7 +181,7 @@ def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "pypdf", None)
     write(tmp_path / "paper.pdf", pdf("x"))
     for skip_bad in (False, True):
-        with pytest.raises(MissingExtraError, match=r"Reading paper.pdf needs .*pip install 'ragindex\[pdf\]'"):
+        with pytest.raises(MissingExtraError, match=r"Reading paper.pdf needs .*Run: pip install 'pypdf>=5'"):
             read(tmp_path, skip_bad=skip_bad)
 
 

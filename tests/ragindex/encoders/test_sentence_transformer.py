@@ -125,5 +125,5 @@ def test_unknown_model(tmp_path: Path, name: str) -> None:
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"Run: pip install 'ragindex\[neural\]'"):
+    with pytest.raises(MissingExtraError, match=r"Run: pip install 'sentence-transformers>=5'"):
         SentenceTransformers(model=str(FOLDER)).open()

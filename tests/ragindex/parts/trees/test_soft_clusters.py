@@ -241,7 +241,7 @@ def test_principal_components_as_another_program_finds_them() -> None:
 
 def test_umap_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "umap", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'ragindex\[umap\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'umap-learn>=0\.5\.7'"):
         found(blobs(2, 20, 30, 1), reduction="umap")
 
 

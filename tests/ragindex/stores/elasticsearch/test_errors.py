@@ -140,7 +140,7 @@ def test_a_client_too_new(standing: Standing, tmp_path: Path, monkeypatch: Any) 
 
     refusing = standing(lambda *_: failed("media_type_header_exception", "Accept version must be 8 or 7", 400))
     with pytest.raises(
-        StoreError, match=r"must be 8 or 7\. The server must be 8 .* Run: pip install 'elasticsearch>=8\.15,<9'"
+        StoreError, match=r"must be 8 or 7\. The server must be 8 .* Run: pip install 'elasticsearch<9,>=8\.15'"
     ):
         opened(refusing.url, tmp_path)
     monkeypatch.setattr(elasticsearch, "__version__", (9, 5, 1))

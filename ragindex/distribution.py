@@ -1,0 +1,45 @@
+"""The installed distribution that this package belongs to: its name, version and optional packages, from its metadata.
+
+Messages that say what to install take it from here, so that they are right under whatever name it is published.
+"""
+
+import re
+from functools import cache
+from importlib.metadata import Distribution, entry_points
+
+
+@cache
+def installed() -> Distribution:
+    """The distribution that installs the command `ragindex`. Raises LookupError where none is installed."""
+    for point in entry_points(group="console_scripts", name="ragindex"):
+        if point.value == "ragindex.__main__:main" and point.dist is not None:
+            return point.dist
+    raise LookupError("ragindex is not installed: there is no metadata that names its plugins and requirements")
+
+
+@cache
+def extras() -> dict[str, tuple[str, ...]]:
+    """The requirements that each extra adds, as `{"pdf": ("pypdf>=5",)}`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in installed().requires or ():
+        requirement, _, marker = line.partition(";")
+        extra = re.search(r"""extra\s*==\s*['"]([^'"]+)""", marker)
+        if extra:
+            found[extra[1]] = (*found.get(extra[1], ()), requirement.strip())
+    return found
+
+
+def package_of(requirement: str) -> str:
+    """The package that a requirement names: `pypdf` of `pypdf>=5`."""
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+
+
+def install_line(*packages: str) -> str:
+    """The command that installs optional packages in versions that work here: `pip install 'pypdf>=5'`."""
+    requirements = {package_of(line): line for lines in extras().values() for line in lines}
+    return " ".join(["pip install", *(f"'{requirements.get(package, package)}'" for package in packages)])
+
+
+def upgrade_line() -> str:
+    """The command that installs the newest version of this distribution."""
+    return f"pip install --upgrade {installed().name}"
