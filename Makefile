@@ -48,12 +48,12 @@ clean:
 
 $(VENV)/.core: pyproject.toml | $(BIN)/uv
 	@echo "installing ragindex ..."
-	@$(BIN)/uv pip install -q --python $(BIN)/python -e .
+	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[eval]'
 	@touch $@
 
 $(VENV)/.all: pyproject.toml | $(BIN)/uv
 	@echo "installing everything for development ..."
-	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[neural,elasticsearch,pdf,dev]'
+	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[eval,neural,elasticsearch,pdf,dev]'
 	@touch $@ $(VENV)/.core
 
 $(BIN)/uv:

@@ -5,7 +5,11 @@ Messages that say what to install take it from here, so that they are right unde
 
 import re
 from functools import cache
+from importlib import import_module
 from importlib.metadata import Distribution, entry_points
+from types import ModuleType
+
+from ragindex.errors import MissingExtraError
 
 
 @cache
@@ -43,3 +47,13 @@ def install_line(*packages: str) -> str:
 def upgrade_line() -> str:
     """The command that installs the newest version of this distribution."""
     return f"pip install --upgrade {installed().name}"
+
+
+def require(module: str, package: str, wanted_by: str) -> ModuleType:
+    """Import a module of an optional package. Raises MissingExtraError with the install line where it is absent."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"{wanted_by} needs the package {package}, which is not installed. Run: {install_line(package)}"
+        ) from error

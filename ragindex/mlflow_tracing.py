@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from ragindex.canonical import metadata_json
+from ragindex.distribution import require
 from ragindex.errors import RagindexError
 from ragindex.interfaces import Retriever
 from ragindex.redaction import bare, hidden
@@ -43,7 +44,8 @@ class TracingWarning(UserWarning):
 def autolog(*, disable: bool = False) -> None:
     """Trace every retriever that a workspace opens from now on; with `disable`, none that is opened from now on.
 
-    Retrievers that are open keep what they were opened with; `mlflow.tracing.disable()` stops all.
+    Retrievers that are open keep what they were opened with; `mlflow.tracing.disable()` stops all. Raises
+    MissingExtraError without MLflow.
     """
     if not disable:
         _prepare()
@@ -266,11 +268,14 @@ _one_warning = _OneWarning()
 
 
 def _prepare() -> None:
-    """Import MLflow, which warns of its dependencies, and begin anew with the tracker."""
+    """Import MLflow, which warns of its dependencies, and begin anew with the tracker.
+
+    Raises MissingExtraError without MLflow.
+    """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import mlflow.tracing  # noqa: F401
+        require("mlflow.tracing", "mlflow", "Tracing")
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_one_warning)  # one that is there already is not added again
     _tracker.warned, _tracker.works_at, _tracker.again_at = False, "", 0.0

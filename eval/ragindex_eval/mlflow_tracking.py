@@ -14,12 +14,14 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import regex
 
 from ragindex.canonical import digest
+from ragindex.distribution import install_line, require
 from ragindex.mlflow_tracing import autolog, probe
 from ragindex.redaction import bare, hidden
 from ragindex_eval.files import write
@@ -57,7 +59,11 @@ def tracking_uri() -> str:
 
 
 def track(study: Study) -> str | None:
-    """Record a study; the id of its parent run. None, after one warning, where the tracker failed."""
+    """Record a study; the id of its parent run. None, after one warning, without MLflow or where the tracker failed."""
+    if find_spec("mlflow") is None:
+        said = f"The comparison is not recorded: MLflow is not installed. Run: {install_line('mlflow')}"
+        warnings.warn(said, TrackingWarning, stacklevel=2)
+        return None
     uri = tracking_uri()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
     with warnings.catch_warnings():
@@ -78,14 +84,16 @@ def track(study: Study) -> str | None:
 
 
 def trace_to_tracker() -> None:
-    """From now on each retrieval is recorded as a span where comparisons are recorded, in the same experiment."""
+    """From now on each retrieval is recorded as a span where comparisons are recorded, in the same experiment.
+
+    Raises MissingExtraError without MLflow.
+    """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
+        mlflow = require("mlflow", "mlflow", "--trace")
         try:
             probe(tracking_uri())
-            import mlflow
-
             mlflow.set_tracking_uri(tracking_uri())
             mlflow.set_experiment(EXPERIMENT)
         except _failures():

@@ -15,6 +15,7 @@ _EXTRAS = {  # the module that an extra brings, and what needs it
     "elasticsearch": ("elasticsearch", "store elasticsearch"),
     "pdf": ("pypdf", "reading .pdf"),
     "umap": ("umap", "clustering with UMAP"),
+    "eval": ("mlflow", "recording comparisons and retrievals in MLflow"),
 }
 _LOADED: tuple[registry.Group, ...] = ("schemes", "encoders", "stores")
 _LOADED_OF_OTHERS: tuple[registry.Group, ...] = ("parts", "llms", "corpora", "commands")

@@ -12,8 +12,8 @@ import regex
 from ragindex.corpus.corpus import Gathered, Given, gather
 from ragindex.corpus.html_reader import page
 from ragindex.corpus.json_reader import Item, Problems, decode, read_bytes, unreadable
+from ragindex.distribution import require
 from ragindex.errors import DataError
-from ragindex.plugins.registry import require
 from ragindex.types import MetadataValue
 
 _HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")

@@ -5,10 +5,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ragindex.distribution import install_line
+from ragindex.distribution import install_line, require
 from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet
 from ragindex.errors import UsageError
-from ragindex.plugins.registry import require
 
 _SHOWN = 8  # hexadecimal digits of a revision
 

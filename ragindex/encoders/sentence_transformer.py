@@ -14,12 +14,12 @@ import numpy as np
 from pydantic import Field
 
 from ragindex.canonical import digest, encodable
+from ragindex.distribution import require
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Plugin
-from ragindex.plugins.registry import require
 
 _READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
 _OTHER_ENGINES = frozenset({"onnx", "openvino"})

@@ -6,14 +6,11 @@ Plugins are entry points of installed distributions, ours like anyone else's. Li
 import difflib
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, ValidationError
 
-from ragindex import distribution
 from ragindex.canonical import digest
 from ragindex.errors import (
     BrokenPluginError,
@@ -132,17 +129,6 @@ def _advice(point: EntryPoint) -> str:
     """How to install what an entry point lacks, as its own distribution names it."""
     extras = f"[{','.join(point.extras)}]" if point.extras else ""
     return f"Run: pip install '{point.dist.name}{extras}'" if point.dist else "Install it."
-
-
-def require(module: str, package: str, wanted_by: str) -> ModuleType:
-    """Import a module of an optional package. Raises MissingExtraError with the install line where it is absent."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"{wanted_by} needs the package {package}, which is not installed. "
-            f"Run: {distribution.install_line(package)}"
-        ) from error
 
 
 def create(group: Group, written: Written) -> Any:

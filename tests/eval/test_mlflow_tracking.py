@@ -1,6 +1,7 @@
 import json
 import socket
 import sqlite3
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ragindex.corpus import Corpus
+from ragindex.errors import MissingExtraError
 from ragindex.types import Document, Query, Usage
 from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.mlflow_tracking import TrackingWarning, metric_name, track
+from ragindex_eval.mlflow_tracking import TrackingWarning, metric_name, trace_to_tracker, track
 from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, Study
 from ragindex_eval.run.compare import compare
 
@@ -145,6 +147,14 @@ def fails(comparison: Comparison, match: str) -> None:
     with pytest.warns(TrackingWarning, match=match) as caught:
         assert track(Study(comparison.dataset.name, (comparison,))) is None
     assert len(caught) == 1
+
+
+def test_without_mlflow(comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # as if it were not installed
+    fails(comparison, r"^The comparison is not recorded: MLflow is not installed\. Run: pip install 'mlflow>=3\.1'$")
+    assert list(working_folder.iterdir()) == []
+    with pytest.raises(MissingExtraError, match="^--trace needs the package mlflow"):
+        trace_to_tracker()
 
 
 def test_a_server_that_is_not_there(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,10 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from ragindex import distribution
+from ragindex.errors import MissingExtraError
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -30,6 +33,11 @@ def test_an_install_line_names_packages_and_the_versions_that_work() -> None:
     assert distribution.install_line("pypdf", "umap-learn") == "pip install 'pypdf>=5' 'umap-learn>=0.5.7'"
     assert distribution.install_line("elasticsearch") == "pip install 'elasticsearch<9,>=8.15'"
     assert distribution.install_line("unheard-of") == "pip install 'unheard-of'"
+
+
+def test_a_missing_package() -> None:
+    with pytest.raises(MissingExtraError, match=r"^Tea needs the package pypdf, .* Run: pip install 'pypdf>=5'$"):
+        distribution.require("no_such_module", "pypdf", "Tea")
 
 
 def test_no_text_says_to_install_the_project_of_another() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ragindex import mlflow_tracing
-from ragindex.errors import UsageError
+from ragindex.errors import MissingExtraError, UsageError
 from ragindex.filters import meta
 from ragindex.mlflow_tracing import TracingWarning, autolog, traced
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
@@ -260,6 +260,17 @@ def test_traced_twice_is_traced_once(workspace: Workspace) -> None:
 def test_mlflow_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, ragindex.workspace.workspace, ragindex.mlflow_tracing; print('mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "mlflow.tracing", None)
+    with pytest.raises(
+        MissingExtraError, match=r"^Tracing needs the package mlflow, .* Run: pip install 'mlflow>=3\.1'$"
+    ):
+        autolog()
+    plain = Fixed()
+    assert mlflow_tracing.traced_where_on(plain, "fixed") is plain
 
 
 # ---------------------------------------------------------------- a tracker that fails

@@ -17,9 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from ragindex.distribution import require
 from ragindex.encoders.common import of_length_one
 from ragindex.interfaces import Floats
-from ragindex.plugins.registry import require
 
 Places: TypeAlias = npt.NDArray[np.int64]
 Points: TypeAlias = npt.NDArray[np.float64]

@@ -16,10 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 import regex
 
-from ragindex.distribution import install_line
+from ragindex.distribution import install_line, require
 from ragindex.errors import StoreError, UsageError
 from ragindex.http import Trouble, TroubleError, redacted, retrying, secret, variable, without_credentials
-from ragindex.plugins.registry import require
 from ragindex.stores.elasticsearch import responses
 from ragindex.stores.elasticsearch.responses import PARTIAL, ItemsError, problem
 
