@@ -1,34 +1,81 @@
-"""Build alternative retrieval schemes over one corpus, use one, and compare them.
+"""Build retrievers for RAG over your documents, search with one, and compare them.
 
-    workspace = ragindex.Workspace.open("my-index")
-    workspace.add(ragindex.read("my-documents"))
-    retriever = workspace.retriever("hybrid")
-    hits = retriever.retrieve([ragindex.Query("1", "Who wrote the report?")], k=5)[0].hits
+    import ragindex
 
-`ragindex_eval.run.compare.compare` is the comparison; the command line does the same.
+    with ragindex.open("my-index", encoder="lsa", create=True) as index:
+        index.add(ragindex.read("my-documents"))
+        index.build("hybrid")
+        for hit in index.retriever("hybrid").search("When was the lighthouse built?", k=3):
+            print(hit.score, hit.title, hit.text, hit.doc_ids)
+
+    result = ragindex.compare("my-documents", ["bm25", "hybrid(rrf_k=20)"], questions="questions.csv")
+    print(result)
+    print(result["bm25"]["R@5"])
+
+`ragindex methods` on the command line lists the methods; `ragindex methods hybrid` explains one method's parameters.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ragindex.corpus import Chunking, Corpus, read
     from ragindex.errors import RagindexError
+    from ragindex.index import Hits, Index, IndexRetriever
+    from ragindex.index import open_index as open
     from ragindex.types import Document, Hit, Query, Retrieval
-    from ragindex.workspace.workspace import Workspace
 
-__all__ = ["Chunking", "Corpus", "Document", "Hit", "Query", "RagindexError", "Retrieval", "Workspace", "read"]
+__all__ = [
+    "Chunking",
+    "Corpus",
+    "Document",
+    "Hit",
+    "Hits",
+    "Index",
+    "IndexRetriever",
+    "Query",
+    "RagindexError",
+    "Retrieval",
+    "compare",
+    "open",
+    "read",
+]
 
-_FROM = {
-    **dict.fromkeys(("Corpus", "Chunking", "read"), "ragindex.corpus"),
+_LAZY = {
+    **dict.fromkeys(("Chunking", "Corpus", "read"), "ragindex.corpus"),
     **dict.fromkeys(("Document", "Hit", "Query", "Retrieval"), "ragindex.types"),
-    **{"RagindexError": "ragindex.errors", "Workspace": "ragindex.workspace.workspace"},
+    **dict.fromkeys(("Hits", "Index", "IndexRetriever", "open_index"), "ragindex.index"),
+    "RagindexError": "ragindex.errors",
 }
+
+
+def compare(data: Any, methods: Any, *, questions: Any = None, **options: Any) -> Any:
+    """Compare methods on documents and questions: recall, answers, tokens, money, latency, size.
+
+    Example:
+        result = ragindex.compare("my-documents", ["bm25", "hybrid(rrf_k=20)"], questions="questions.csv")
+        print(result)                     # a table; in a notebook, HTML
+        result["bm25"]["R@5"]             # one figure
+        result.save("results")            # JSON, CSV, TREC run files
+        result.report("report.html")
+
+    `ragindex_eval.compare` says what `data`, `questions` and the options may be, and what is raised. The evaluation is
+    found by its entry point, because the framework imports no evaluation.
+    """
+    from importlib.metadata import entry_points
+
+    (evaluation,) = entry_points(group="ragindex.evaluation", name="compare")
+    return evaluation.load()(data, methods, questions=questions, **options)
+
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """The names above, imported when they are asked for: the command line must catch Ctrl-C before anything is."""
-        if name not in _FROM:
+        """Import a public name when it is first used: the command line must catch Ctrl-C before anything is."""
+        source = {"open": "open_index"}.get(name, name)
+        if source not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_FROM[name]), name)
+        return getattr(import_module(_LAZY[source]), source)
+
+    def __dir__() -> list[str]:
+        return [*globals(), *__all__]

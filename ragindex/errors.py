@@ -33,7 +33,14 @@ from ragindex.redaction import hidden
 
 
 class RagindexError(Exception):
-    """The root of the tree above."""
+    """The base class of every error that ragindex raises on purpose; the message says what to do next.
+
+    Example:
+        try:
+            index.retriever("raptor")
+        except ragindex.RagindexError as error:
+            print(error)
+    """
 
     exit_code: ClassVar[int] = 1
 

@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
@@ -105,6 +105,32 @@ def term(value: str | float | date | bool) -> str:
 def meta(key: str, *values: str | float | date | bool) -> Terms:
     """The filter on the metadata key `key` of documents: one of `values`."""
     return Terms(f"meta.{key}", tuple(term(value) for value in values))
+
+
+def from_mapping(where: Mapping[str, object]) -> Filter:
+    """The filter that a mapping of fields to values stands for: all of its entries must pass.
+
+    A value (or any of a list, tuple or set of values) must be equal; `{"gte": LOW, "lte": HIGH}` is a range with its
+    ends, either of which may be left out. Fields: `meta.KEY`, `doc_ids`, `passage_ids`. Raises UsageError.
+    """
+    return All(tuple(_condition(field, value) for field, value in where.items()))
+
+
+def _condition(field: str, value: object) -> Filter:
+    if not field.startswith("meta.") and field not in _FIELDS:
+        raise UsageError(f"A filter's field must be meta.KEY or one of {', '.join(_FIELDS)}. Got {field!r} instead.")
+    if isinstance(value, Mapping):
+        unknown = sorted(value.keys() - {"gte", "lte"})
+        if unknown or not value:
+            raise UsageError(f"A range on {field!r} has the keys 'gte' or 'lte', or both. Got {value!r} instead.")
+        return Range(field, value.get("gte"), value.get("lte"))
+    values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    if not all(isinstance(one, str | int | float | date) for one in values):
+        raise UsageError(f"A filter's values must be strings, numbers, booleans or dates. Got {value!r} for {field!r}.")
+    return Terms(field, tuple(term(one) for one in values))
+
+
+_FIELDS = ("doc_ids", "passage_ids")
 
 
 def both(first: Filter | None, second: Filter | None) -> Filter | None:

@@ -20,14 +20,27 @@ def _none() -> Metadata:
     return NO_METADATA
 
 
+def _shortened(text: str, length: int = 60) -> str:
+    """The first line of a text, at most `length` characters."""
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text of the corpus. `metadata` (source file, page, date, anything JSON can hold) travels to every hit."""
+    """A text of the corpus. `metadata` (source file, page, date, anything JSON can hold) travels to every hit.
+
+    Example:
+        ragindex.Document("report-7", "Annual report", "The harbour was rebuilt.", {"year": 1931})
+    """
 
     id: str
     title: str
     text: str
     metadata: Metadata = field(default_factory=_none)
+
+    def __repr__(self) -> str:
+        return f"Document({self.id!r}, {_shortened(self.title)!r}, {len(self.text)} characters)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,11 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question. Its id is opaque: nothing about gold or hops may be read off it."""
+    """A question. Its id is opaque: nothing about gold or hops may be read off it.
+
+    Example:
+        ragindex.Query("q1", "When was the lighthouse built?")
+    """
 
     id: str
     text: str
@@ -54,7 +71,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing found: a passage, or a summary or proposition that names the passages and documents it came from.
+    """One search result: a passage, or a summary or proposition that names the passages and documents it came from.
+
+    Example:
+        hit = retriever.search("When was the lighthouse built?")[0]
+        print(hit.score, hit.title, hit.text, hit.doc_ids, hit.metadata)
 
     `source` is the label of the scheme that found it; `metadata` is by document id; a higher `score` is better.
     """
@@ -68,6 +89,9 @@ class Hit:
     score: float
     source: str
     metadata: Mapping[str, Metadata] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Hit({self.score:.4g}, {self.id!r}, {_shortened(self.title or self.text)!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +127,10 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Retrieval:
     """What a retriever found for one query, best first.
+
+    Example:
+        (found,) = retriever.retrieve([ragindex.Query("q1", "When was the lighthouse built?")], k=3)
+        print(found.hits, found.trace)
 
     `notes` are texts that a method hands the reader beside the hits (thoughts, follow-up answers).
     """

@@ -15,7 +15,10 @@ _SMALLEST_WINDOW = 4096
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """At most `size` characters a passage, up to `overlap` of them shared with the one before.
+    """Split documents into passages of at most `size` characters, up to `overlap` of them shared with the one before.
+
+    Example:
+        index = ragindex.open("another-index", chunking=ragindex.Chunking(size=800, overlap=100), create=True)
 
     Raises UsageError unless 0 < size and 0 <= overlap < size.
     """

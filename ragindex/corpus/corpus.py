@@ -16,6 +16,10 @@ from ragindex.types import NO_METADATA, Document, Metadata
 class Corpus:
     """Documents read from one place.
 
+    Example:
+        corpus = ragindex.read("my-documents")
+        print(len(corpus.documents), corpus.skipped, corpus.ignored)
+
     `repeats` counts further copies of documents that came without ids; `skipped` says what was left out and why;
     `ignored` counts the files of a folder that no reader takes, by suffix. With `whole`, as in benchmark formats, a
     document is a passage; documents of one's own are cut. `root` is what was read, in full: the folder that ids are

@@ -25,9 +25,13 @@ FORMATS = ("folder", *_READERS)
 
 
 def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False) -> Corpus:
-    """The corpus that a path holds; its format is recognised unless `format` names it (see FORMATS).
+    """Read the documents under a path; their format is recognised unless `format` names it (see FORMATS).
 
-    Where nothing is under the path and it is written NAME:REST, as world:1k, the corpus that the plugin NAME makes.
+    Example:
+        corpus = ragindex.read("my-documents")
+
+    A folder may hold text, Markdown, HTML and PDF files; a file may be a data set (BEIR, HippoRAG, MuSiQue, ...). Where
+    nothing is under the path and it is written NAME:REST, as world:1k, the plugin NAME makes the corpus.
 
     Raises UsageError for an unknown format and DataError, with file and line, for the first thing that cannot be
     read; with `skip_bad` such items are left out, and `Corpus.skipped` holds a sentence about each.

@@ -54,9 +54,14 @@ def state(manifest: Manifest) -> State:
     return State({**collections, "documents": manifest.documents_version}, parts, frozenset(manifest.encoders.values()))
 
 
-def take(folder: Path, read: State) -> Lease:
-    """A lease on what is read of the workspace `folder`. It never fails: see the head of this module."""
+def take(folder: Path, read: State, *, write: bool = True) -> Lease:
+    """A lease on what is read of the workspace `folder`. It never fails: see the head of this module.
+
+    With `write` False it writes no file: the folder of leases is locked, shared.
+    """
     leases = folder / _FOLDER
+    if not write:
+        return _of_all(leases)
     path = leases / f"{os.getpid()}-{uuid.uuid4().hex}.json"
     told = {"collections": dict(read.collections), "parts": sorted(read.parts), "encoders": sorted(read.encoders)}
     descriptor = None

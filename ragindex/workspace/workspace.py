@@ -5,7 +5,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -112,6 +112,7 @@ class Workspace:
     encoders: Encoders
     model: Model
     seed: int = 0
+    read_only: bool = False
     _opened: dict[str, Any] = field(default_factory=dict)
     _lease: Lease | None = None
     _pinned: State | None = None
@@ -132,20 +133,28 @@ class Workspace:
         seed: int | None = None,
         asking: LLMSettings | None = None,
         keep_calls: bool = True,
+        create: bool = True,
+        read_only: bool = False,
     ) -> "Workspace":
-        """Open the workspace in `folder`, or make one there.
+        """Open the workspace in `folder`; with `create`, make one where there is none.
 
-        Language, chunking and store are fixed when it is made; asking for others later raises UsageError. The encoder,
-        language model and the seed (default: those last used, `lsa`, `offline` and 0 at first) may change: other parts
-        are then built beside. `asking` holds prices and budget; `keep_calls` keeps the answers of language models.
-        Raises NewerFormatError, WorkspaceError, StoreError.
+        With `read_only` nothing is written into the folder: no cached answers, and no reader's lease of its own (a
+        shared lock keeps what is read). Language, chunking and store are fixed when it is made; asking for others later
+        raises UsageError. The encoder, language model and the seed (default: those last used, `lsa`, `offline` and 0 at
+        first) may change: other parts are then built beside. `asking` holds prices and budget; `keep_calls` keeps the
+        answers of language models. Raises NewerFormatError, WorkspaceError, StoreError.
         """
         folder = Path(folder)
         checked_seed(seed or 0)
         held = manifests.read(folder)
+        if held is None and (read_only or not create):
+            raise WorkspaceError(
+                f"There is no index in {folder}. Run: ragindex index DATA --index {shlex.quote(str(folder))}"
+            )
         plugin = registry.store(store or (held.settings.store if held else "lancedb"))
         settings = settled(folder, held, language, chunking, plugin)
-        _make(folder)
+        if held is None:
+            _make(folder)
         opened = plugin.open(folder / "store")
         if held is None:
             held = _first(folder, opened, settings, seed or 0)
@@ -154,8 +163,8 @@ class Workspace:
         seed = held.seed if seed is None else seed
         asked = replace(asking or LLMSettings(), seed=seed)
         encoders = Encoders(folder, chosen, settings.language, seed, asked)
-        asks = Model(folder, registry.llm(llm or held.llm or "offline"), asked, keep_calls)
-        return cls(folder, held, plugin, opened, encoders, asks, seed)
+        asks = Model(folder, registry.llm(llm or held.llm or "offline"), asked, keep_calls and not read_only)
+        return cls(folder, held, plugin, opened, encoders, asks, seed, read_only)
 
     def __enter__(self) -> "Workspace":
         return self
@@ -188,7 +197,7 @@ class Workspace:
         """The documents as they are now, indexed or not; to be read, and there as long as somebody does."""
         lease, version = None, self.store.version("documents")
         while version is not None and lease is None:
-            held = reader_leases.take(self.folder, State({"documents": version}))
+            held = reader_leases.take(self.folder, State({"documents": version}), write=not self.read_only)
             newest = self.store.version("documents")
             lease, version = (held if newest == version else None), newest  # else a writer has gone on meanwhile
         if version is None:
@@ -302,7 +311,7 @@ class Workspace:
 
     def repair(self) -> mending.Findings:
         """Look at everything that is kept and remove what is damaged; `sync` then makes it again."""
-        with self.store.lease("ragindex repair"):
+        with self._writer("ragindex repair"):
             self._reload()
             manifests.write(self.folder, self.manifest)  # both copies of it are whole
             names = self.store.names()
@@ -330,9 +339,8 @@ class Workspace:
     # ------------------------------------------------------------ reading
 
     def retriever(self, scheme: Written) -> Retriever:
-        """The retriever of a scheme, its parts made first where they are missing or behind; traced where that is on."""
+        """The retriever of a scheme that `sync` has built; traced where that is on. Raises MissingPartError."""
         made = registry.scheme(scheme)
-        self.sync([made])
         return mlflow_tracing.traced_where_on(made.open(self), registry.label(model(made)))
 
     @mending.advising
@@ -408,7 +416,7 @@ class Workspace:
             raise UsageError(f"The part {registry.label(model(made))} is not made from files.")
         made.check_import(file)
         name, digest = registry.name_of(model(made)), imported_files.taken(file, self.folder)
-        with self.store.lease("ragindex index"):
+        with self._writer("ragindex index"):
             self._reload()
             before = self._current_keys()
             imported = self.manifest.model_copy(update={"imports": {**self.manifest.imports, name: digest}})
@@ -516,13 +524,19 @@ class Workspace:
 
     @contextmanager
     def _writing(self, owner: str) -> Iterator[Documents]:
-        with self.store.lease(owner):
+        with self._writer(owner):
             self._reload()
             if self.manifest.documents and self.store.version("documents") is None:
                 if owner != _INDEXING:  # an empty collection would be taken for a corpus without documents
                     raise self._lost()
                 self._save(documents_version=0)  # that of the collection to come may be the number of the lost one's
             yield Documents(self.store.create("documents", SCHEMA), self.chunking)
+
+    def _writer(self, owner: str) -> AbstractContextManager[None]:
+        """The writer's lease. Raises UsageError where this workspace was opened to be read."""
+        if self.read_only:
+            raise UsageError(f"The index {self.folder} was opened with read_only=True. Open it without, to change it.")
+        return self.store.lease(owner)
 
     def _lost(self) -> StoreError:
         return StoreError(
@@ -549,7 +563,7 @@ class Workspace:
         """Take the lease on what the manifest names, so that it stays as long as this workspace or a part is used."""
         while self._lease is None or self._pinned != reader_leases.state(self.manifest):
             self._pinned = reader_leases.state(self.manifest)
-            self._lease = reader_leases.take(self.folder, self._pinned)
+            self._lease = reader_leases.take(self.folder, self._pinned, write=not self.read_only)
             fresh = manifests.read(self.folder) or self.manifest
             if fresh != self.manifest:  # a writer may have looked for leases before this one was there
                 self._opened.clear()
@@ -714,7 +728,7 @@ class Workspace:
 
     def _clean_later(self) -> None:
         """What stayed for readers at the last sync, once they are gone; not while somebody else writes."""
-        if self.manifest.leftover:
+        if self.manifest.leftover and not self.read_only:
             with suppress(WriterBusyError), self.store.lease("ragindex sync"):
                 self._reload()
                 self._clean()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_dialogues import (
@@ -162,7 +163,7 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     thinks(server, "The designer of Ostra Bridge has to be found.", ANSWERED)
     with opened(tmp_path, server) as workspace:
         query = Query("q", QUESTION, meta("half", "no such half"))
-        (found,) = workspace.retriever("ircot").retrieve([query], 5)
+        (found,) = built_retriever(workspace, "ircot").retrieve([query], 5)
     assert (found.hits, found.notes) == ((), ("The designer of Ostra Bridge has to be found.", ANSWERED))
     assert shown(server, 0).startswith(f"The search found no passages.\n\nQuestion: {QUESTION}")
 
@@ -171,7 +172,7 @@ def test_filters_hold_in_every_round(server: OpenAIServer, tmp_path: Path) -> No
     thinks(server, "The River Sarn ends in the Grey Sea.", ANSWERED)
     with opened(tmp_path, server) as workspace:
         query = Query("q", LONGER, meta("half", "chain"))
-        (found,) = workspace.retriever("ircot").retrieve([query], 10)
+        (found,) = built_retriever(workspace, "ircot").retrieve([query], 10)
     assert sorted(ids(found)) == ["bridge", "ilse", "town"]
     assert len(found.trace[2].ids) == 1  # the passage of the thought does not pass, one that names the river does
 

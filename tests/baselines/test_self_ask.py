@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from made_dialogues import (
     DOCUMENTS,
     LONGER,
@@ -132,7 +133,7 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     script(server, {"follow_ups": [WHO]})
     with opened(tmp_path, server) as workspace:
         query = Query("q", QUESTION, meta("half", "no such half"))
-        (found,) = workspace.retriever("self-ask(base=bm25, searches=true)").retrieve([query], 5)
+        (found,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 5)
     assert (found.hits, found.notes) == ((), NOTES[:1])
     assert shown(server, 0) == f"The search found no passages.\n\nQuestion: {QUESTION}"
 
@@ -141,7 +142,7 @@ def test_filters_hold_for_follow_ups(server: OpenAIServer, tmp_path: Path) -> No
     script(server, {"follow_ups": [{"question": "Where does the River Sarn end?", "answer": "Grey Sea"}]})
     with opened(tmp_path, server) as workspace:
         query = Query("q", LONGER, meta("half", "chain"))
-        (found,) = workspace.retriever("self-ask(base=bm25, searches=true)").retrieve([query], 10)
+        (found,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 10)
     assert sorted(ids(found)) == ["bridge", "ilse", "town"]
     assert len(found.trace[-1].ids) == 1  # of the two passages that name the river, one passes
 

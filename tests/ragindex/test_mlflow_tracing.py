@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 
 from ragindex import mlflow_tracing
 from ragindex.errors import MissingExtraError, UsageError
@@ -234,13 +235,13 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def test_autolog_traces_what_a_workspace_opens(workspace: Workspace) -> None:
-    before = workspace.retriever("bm25")
+    before = built_retriever(workspace, "bm25")
     autolog()
     query = Query("q1", "Which stone is slate?")
-    found = workspace.retriever("hybrid(depth=3)").retrieve([query], 2)
+    found = built_retriever(workspace, "hybrid(depth=3)").retrieve([query], 2)
     before.retrieve([query], 2)
     autolog(disable=True)
-    assert workspace.retriever("hybrid(depth=3)").retrieve([query], 2)[0].hits == found[0].hits
+    assert built_retriever(workspace, "hybrid(depth=3)").retrieve([query], 2)[0].hits == found[0].hits
     (trace,) = traces()
     root, *children = trace.data.spans
     assert root.name == "hybrid(depth=3)"
@@ -253,7 +254,7 @@ def test_autolog_traces_what_a_workspace_opens(workspace: Workspace) -> None:
 
 def test_traced_twice_is_traced_once(workspace: Workspace) -> None:
     autolog()
-    traced(workspace.retriever("bm25"), "mine").retrieve([Query("q1", "slate")], 1)
+    traced(built_retriever(workspace, "bm25"), "mine").retrieve([Query("q1", "slate")], 1)
     assert [trace.data.spans[0].name for trace in traces()] == ["mine"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from built_retriever import built_retriever
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
@@ -52,7 +53,7 @@ def opened(
 
 def asked(workspace: Workspace, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
     """One question."""
-    (found,) = workspace.retriever(written).retrieve([Query("q", question)], k)
+    (found,) = built_retriever(workspace, written).retrieve([Query("q", question)], k)
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from built_retriever import built_retriever
 from made_extractions import openie, spelt
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
@@ -158,7 +159,7 @@ def opened(
 
 def asked(workspace: Workspace, scheme: Written, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
     """One question, and its calls."""
-    retriever = workspace.retriever(scheme)
+    retriever = built_retriever(workspace, scheme)
     with ledger.recording() as tally:
         (found,) = retriever.retrieve([Query("q", question)], k)
     return found, tally
@@ -198,8 +199,8 @@ def fused(*rankings: Sequence[str]) -> list[str]:
 
 def by_equation_9(workspace: Workspace, found: Retrieval, base: str, base_k: int, k: int) -> list[str]:
     """The ranking that follows from what the trace says was asked, remembered and found by the beams."""
-    passages = workspace.retriever(base)
-    links = workspace.retriever({"name": base, "params": {"over": "triples"}})
+    passages = built_retriever(workspace, base)
+    links = built_retriever(workspace, {"name": base, "params": {"over": "triples"}})
     rankings = []
     for triple in ended(found)[0]:
         text = Query("t", f"{triple.subject} {triple.predicate} {triple.object}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from built_retriever import built_retriever
 from click.testing import Result
 from openai_server import KEY, OpenAIServer
 from typer.testing import CliRunner
@@ -29,7 +30,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ask")
     with Workspace.open(folder) as opened:
         opened.add(Document(f"{title[-4:].lower()}.md", title, text) for title, text in TEXTS.items())
-        opened.retriever("bm25")
+        built_retriever(opened, "bm25")
     return folder
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from built_retriever import built_retriever
 from pydantic import Field
 
 from ragindex import testing
@@ -121,7 +122,7 @@ def test_a_wrapper_over_a_base_that_reads_k_is_measured_once_for_each(tmp_path: 
     result = compare(data, [scheme], ks=(2, 20), workspace=tmp_path, tracking=False).methods[0]
     assert set(result.answers) == {2, 20}
     with Workspace.open(tmp_path) as workspace:
-        found = workspace.retriever(scheme).retrieve(queries, 2)
+        found = built_retriever(workspace, scheme).retrieve(queries, 2)
     assert [[hit.id for hit in one.hits] for one in result.answers[2]] == [
         [hit.id for hit in one.hits] for one in found
     ]

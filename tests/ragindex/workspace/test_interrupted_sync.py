@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from letters import Letters
 from word_part import Words, contents
 
@@ -260,7 +261,7 @@ def test_a_workspace_is_made_where_there_are_no_hard_links(tmp_path: Path, monke
     monkeypatch.setattr("os.link", refuse)
     workspace = Workspace.open(tmp_path)
     workspace.add(FIRST)
-    assert len(workspace.retriever("bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
+    assert len(built_retriever(workspace, "bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
 
 
 def test_reading_the_documents_writes_nothing(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_reader_that_a_writer_overtakes_reads_the_newer_state(
     writer, take = made(tmp_path), reader_leases.take
     overtaken: list[int] = []
 
-    def late(folder: Path, read: State) -> reader_leases.Lease:
+    def late(folder: Path, read: State, *, write: bool = True) -> reader_leases.Lease:
         if not overtaken:
             overtaken.append(1)
             more(writer, 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from built_retriever import built_retriever
 from word_part import Words, contents
 
 from ragindex import durable_files
@@ -51,7 +52,7 @@ def ids(workspace: Workspace, question: str, k: int = 5, scheme: Any = None) -> 
 def test_the_ten_lines_of_the_readme(tmp_path: Path) -> None:
     workspace = Workspace.open(tmp_path / "index")
     workspace.add([Document("1", "Rye", "Rye bread keeps for a week."), Document("2", "Sails", "A sail needs wind.")])
-    hits = workspace.retriever("hybrid").retrieve([Query("q", "How long does bread keep?")], k=1)[0].hits
+    hits = built_retriever(workspace, "hybrid").retrieve([Query("q", "How long does bread keep?")], k=1)[0].hits
     assert [(hit.doc_ids, hit.kind, hit.source, hit.text) for hit in hits] == [
         (("1",), "passage", "hybrid", "Rye bread keeps for a week.")
     ]
@@ -66,7 +67,7 @@ def test_metadata_travels_and_filters(tmp_path: Path) -> None:
     ]
     workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([Document(f"d{n}", "", "the same bread", one) for n, one in enumerate(metadata)])
-    retriever = workspace.retriever("bm25")
+    retriever = built_retriever(workspace, "bm25")
 
     def found(where: Any) -> list[str]:
         return [hit.id for hit in retriever.retrieve([Query("q", "bread", where)], 10)[0].hits]
@@ -465,7 +466,9 @@ def test_a_workspace_held_open_sees_what_others_finish(tmp_path: Path) -> None:
     second = Workspace.open(tmp_path)
     second.add([Document("new", "New", "quicksilver")])
     second.sync()
-    assert [hit.id for hit in first.retriever("bm25").retrieve([Query("q", "quicksilver")], 3)[0].hits] == ["new"]
+    assert [hit.id for hit in built_retriever(first, "bm25").retrieve([Query("q", "quicksilver")], 3)[0].hits] == [
+        "new"
+    ]
     second.sync([Dense()])
     first.add([Document("more", "More", "quicksilver")])
     assert {record.name for record in first.manifest.parts.values()} == {"passages", "vectors"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from made_extractions import spelt
 from made_gear import (
     BORN,
@@ -639,7 +640,7 @@ def test_sync_of_nothing_read_is_its_base(workspace: Workspace, server: OpenAISe
 def test_several_questions_are_kept_apart(workspace: Workspace, server: OpenAIServer) -> None:
     script(server, read=[triples(DESIGNED)] * 2 + [triples(BORN)] * 2, reason=[YES, YES])
     queries = [Query("1", SHORT), Query("2", "Where was Ilse Harrow born?")]
-    found = workspace.retriever(AGENT).retrieve(queries, 2)
+    found = built_retriever(workspace, AGENT).retrieve(queries, 2)
     assert [ended(one)[0] for one in found] == [[DESIGNED], [BORN]]
     assert [len(one.hits) for one in found] == [2, 2]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from built_retriever import built_retriever
 from made_extractions import imported, openie, spelt
 
 from ragindex.errors import UsageError
@@ -58,7 +59,7 @@ def asked(workspace: Workspace, written: str | Expanding, k: int = 10, where: ob
         "harbour of Rotterdam",
     )
     queries = [Query(f"q{n}", text, where) for n, text in enumerate(texts)]  # type: ignore[arg-type]
-    return workspace.retriever(written).retrieve(queries, k)
+    return built_retriever(workspace, written).retrieve(queries, k)
 
 
 # ---------------------------------------------------------------- spaces
@@ -133,9 +134,9 @@ def test_expansion_reaches_what_the_base_does_not(tmp_path: Path) -> None:
     documents = [A, B, C, D, E]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
     query = [Query("q", "Where does the Rhine rise?")]
-    base = workspace.retriever("bm25").retrieve(query, 5)[0]
+    base = built_retriever(workspace, "bm25").retrieve(query, 5)[0]
     assert [hit.id for hit in base.hits] == ["a"]
-    found = workspace.retriever("gear.naive(base=bm25, scoring=composed)").retrieve(query, 5)[0]
+    found = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(query, 5)[0]
     # Both triples of a are starts; each has two neighbours but the other: b over the Alps, d over Rotterdam. So the
     # chains' passages are a, then b and d, and the fusion with the base's list [a] puts a first: 2/61, 1/62, 1/63.
     assert {hit.id for hit in found.hits} == {"a", "b", "d"}
@@ -148,7 +149,7 @@ def test_expansion_reaches_what_the_base_does_not(tmp_path: Path) -> None:
     }
     assert list(step.scores) == sorted(step.scores, reverse=True)
     assert step.note == "2 triples to start from, 4 chains considered, 0 encoded"
-    longer = workspace.retriever("gear.naive(base=bm25, scoring=composed, beam_length=3)").retrieve(query, 5)[0]
+    longer = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed, beam_length=3)").retrieve(query, 5)[0]
     assert {hit.id for hit in longer.hits} == {"a", "b", "e"}  # the way over d ends there, and is lost
 
 
@@ -227,10 +228,10 @@ def test_passages_without_triples(tmp_path: Path) -> None:
     ]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", [A, *documents]), documents)
     query = [Query("q", "Where does the Rhine rise?")]
-    found = workspace.retriever("gear.naive(base=bm25)").retrieve(query, 5)[0]
+    found = built_retriever(workspace, "gear.naive(base=bm25)").retrieve(query, 5)[0]
     assert [(hit.id, hit.source) for hit in found.hits] == [("a", "gear.naive(base=bm25)")]
     assert found.trace[-1].note == "0 triples to start from, 0 chains considered, 0 encoded"
-    assert workspace.retriever("gear.sync(base=bm25)").retrieve(query, 5)[0].hits[0].id == "a"
+    assert built_retriever(workspace, "gear.sync(base=bm25)").retrieve(query, 5)[0].hits[0].id == "a"
 
 
 def test_names_of_one_character_and_of_a_thousand(tmp_path: Path) -> None:
@@ -242,7 +243,9 @@ def test_names_of_one_character_and_of_a_thousand(tmp_path: Path) -> None:
         spelt("d", "\u200b|-|—"),
     ]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    found = workspace.retriever("gear.naive(base=bm25, scoring=composed)").retrieve([Query("q", f"é {long}?")], 5)[0]
+    found = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(
+        [Query("q", f"é {long}?")], 5
+    )[0]
     assert {hit.id for hit in found.hits} == {"a", "b", "c"}
 
 
@@ -251,7 +254,7 @@ def test_rings_and_repeats_end(tmp_path: Path) -> None:
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
     written = "gear.naive(base=bm25, base_k=1, scoring=composed, beam_length=12, visited={})"
     for visited in ("last", "all"):
-        found = workspace.retriever(written.format(visited)).retrieve([Query("q", "e0 to e1")], 6)[0]
+        found = built_retriever(workspace, written.format(visited)).retrieve([Query("q", "e0 to e1")], 6)[0]
         chains = [[triple.subject for triple in path] for path in found.trace[-1].paths]
         assert chains
         assert max(map(len, chains)) <= 12

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters import ENCODED, Letters
@@ -338,7 +339,7 @@ def test_a_sync_that_dies(
 @pytest.mark.parametrize("method", ["bm25", "dense", "hybrid", "composed"])
 def test_flat_schemes_find_partials(method: str, tmp_path: Path) -> None:
     workspace = made(tmp_path, A, B, C, encoder=Letters())
-    retriever = workspace.retriever(f"{method}(over=partial_triples)")
+    retriever = built_retriever(workspace, f"{method}(over=partial_triples)")
     hits = retriever.retrieve([Query("q", "which river rises in the Alps?")], 9)[0].hits
     (hit,) = [hit for hit in hits if hit.text == "rises in Alps"]
     assert (hit.id, hit.kind, hit.title) == (partial_id("Alps", "rises in", True), "partial_triple", "")
@@ -348,7 +349,7 @@ def test_flat_schemes_find_partials(method: str, tmp_path: Path) -> None:
 
 def test_a_filter_holds_for_every_document_of_a_partial(tmp_path: Path) -> None:
     workspace = made(tmp_path, A, B, C, encoder=Letters())
-    retriever = workspace.retriever("dense(over=partial_triples)")
+    retriever = built_retriever(workspace, "dense(over=partial_triples)")
 
     def found(*values: str) -> set[str]:
         return {hit.text for hit in retriever.retrieve([Query("q", "Alps", meta("id", *values))], 9)[0].hits}

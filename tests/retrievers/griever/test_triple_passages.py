@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from letters import ENCODED, Letters
 from made_extractions import asking, imported, openie, rows, spelt
 from openai_server import KEY, OpenAIServer, chat
@@ -69,7 +70,7 @@ def test_every_field_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["bm25", "dense", "hybrid", "composed"])
 def test_flat_schemes_answer_as_over_passages(method: str, tmp_path: Path) -> None:
     workspace = made(tmp_path, A, B, C, D, encoder=Letters())
-    plain, ours = workspace.retriever(method), workspace.retriever(f"{method}(over=triple_passages)")
+    plain, ours = built_retriever(workspace, method), built_retriever(workspace, f"{method}(over=triple_passages)")
     questions = [
         Query("1", "Where does the Aare rise?"),
         Query("2", "rivers of the Alps"),
@@ -171,7 +172,7 @@ def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: P
         return [tuple(row[name] for name in ("id", *fields)) for row in rows(workspace, TriplePassages(), *fields)]
 
     def found(method: str) -> list[str]:
-        hits = workspace.retriever(method).retrieve([Query("q", "likes tea milk")], 2)[0].hits
+        hits = built_retriever(workspace, method).retrieve([Query("q", "likes tea milk")], 2)[0].hits
         return [hit.id for hit in hits]
 
     server.choose = choose

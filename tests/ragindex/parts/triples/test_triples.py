@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from made_extractions import imported, openie, rows, spelt
 from openai_server import KEY, OpenAIServer
 
@@ -88,7 +89,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.parametrize("method", ["bm25", "dense", "hybrid", "composed"])
 def test_flat_schemes_find_triples(method: str, encoder: str, tmp_path: Path) -> None:
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", [A, B, C]), [A, B, C], encoder)
-    retriever = workspace.retriever(f"{method}(over=triples)")
+    retriever = built_retriever(workspace, f"{method}(over=triples)")
     hit = retriever.retrieve([Query("q", "Rotterdam has harbour")], 3)[0].hits[0]
     assert (hit.id, hit.kind, hit.title, hit.text) == ("C#t0000", "triple", "", "Rotterdam has harbour")
     assert (hit.passage_ids, hit.doc_ids, hit.metadata) == (("C",), ("C",), {"C": {"id": "C"}})

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_retriever import built_retriever
 from made_elasticsearch import TEXT, Trips, finished, texts
 
 from ragindex.interfaces import FilterQuery, TextQuery
@@ -31,7 +32,7 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
         ("gear.naive(graph=triple_graph(memory_gib=0))", queries[:1], 6),
         ("hipporag(mode=facts)", queries[:1], 3),  # facts, passages near the question, passages found
     ):
-        retriever = space.retriever(registry.scheme(name))
+        retriever = built_retriever(space, registry.scheme(name))
         trips.paths.clear()
         assert retriever.retrieve(asked, 5)[0].hits
         assert (name, len(trips.paths)) == (name, expected), trips.paths

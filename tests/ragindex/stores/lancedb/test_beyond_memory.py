@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from built_retriever import built_retriever
 
 from ragindex.filters import All, Ids, Not, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
@@ -152,10 +153,10 @@ def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> No
     queries = [Query(str(number), one.text) for number, one in enumerate(worlds.questions(60, per_kind=2))]
     roomy = opened(1)
     roomy.add(worlds.documents(60))
-    found = roomy.retriever("bm25").retrieve(queries, 5)
+    found = built_retriever(roomy, "bm25").retrieve(queries, 5)
     assert indexed(roomy) == []
     tight = opened(0)
-    again = tight.retriever("bm25").retrieve(queries, 5)
+    again = built_retriever(tight, "bm25").retrieve(queries, 5)
     assert indexed(tight) == [["tokens"]]
     assert [[hit.id for hit in one.hits] for one in again] == [[hit.id for hit in one.hits] for one in found]
     version = tight.open_part(Passages()).version

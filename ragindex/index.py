@@ -1,0 +1,311 @@
+"""The index that applications work with: open one, add documents, build methods, search.
+
+`Index` is a short public interface over `Workspace`, which the command line and the evaluator use.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from ragindex.corpus import Chunking, Corpus
+from ragindex.errors import MissingPartError, UsageError
+from ragindex.filters import Filter, from_mapping
+from ragindex.interfaces import Retriever
+from ragindex.llm.budget import limited
+from ragindex.llm.settings import LLMSettings
+from ragindex.plugins import registry
+from ragindex.plugins.registry import Written
+from ragindex.types import Document, Hit, Query, Retrieval, Step
+from ragindex.workspace.documents import Changed
+from ragindex.workspace.sync import Synced
+from ragindex.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Where = Filter | Mapping[str, object]
+"""A filter, or a mapping of fields to values (ragindex.filters.from_mapping)."""
+
+
+def open_index(
+    folder: Path | str,
+    *,
+    create: bool = False,
+    read_only: bool = False,
+    encoder: Written | None = None,
+    llm: Written | None = None,
+    store: Written | None = None,
+    language: str | None = None,
+    chunking: Chunking | Literal["default"] | None = "default",
+    seed: int | None = None,
+    budget: float | None = None,
+) -> "Index":
+    """Open the index in `folder`; with `create=True`, make one where there is none.
+
+    Example:
+        with ragindex.open("my-index", encoder="lsa", create=True) as index:
+            index.add(ragindex.read("my-documents"))
+            index.build("hybrid")
+
+    `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
+    default: those last used. `store`, `language` and `chunking` (None: whole documents) are fixed when the index is
+    made. `budget` is in dollars, for everything that is asked of paid services. With `read_only=True` nothing is ever
+    written into the folder, as an application needs that serves an index from a read-only disk.
+
+    Raises WorkspaceError where there is no index, UsageError for what an index cannot change, and NewerFormatError.
+    """
+    if create and read_only:
+        raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
+    workspace = Workspace.open(
+        folder,
+        encoder=encoder,
+        llm=llm,
+        store=store,
+        language=language,
+        chunking=chunking,
+        seed=seed,
+        asking=LLMSettings(budget=limited(budget)),
+        create=create,
+        read_only=read_only,
+    )
+    return Index(workspace)
+
+
+class Index:
+    """Documents, and the methods built over them, in one folder. Made by `ragindex.open`; a context manager.
+
+    Example:
+        with ragindex.open("my-index") as index:
+            print(index, len(index))
+
+    Only one process at a time writes; readers keep the state that they have opened.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the index lies in."""
+        return self.workspace.folder
+
+    def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
+        """Add documents, replacing those with the same id. Returns how many were added, changed and unchanged.
+
+        Example:
+            index.add([ragindex.Document("report-7", "Annual report", "The harbour was rebuilt in 1931.")])
+
+        `source` names where they come from, which a second folder needs. Methods that are built do not see them until
+        the next `build`. Raises UsageError, WorkspaceError for ids of another source, WriterBusyError.
+        """
+        return self.workspace.add(_as_documents(documents), source=source)
+
+    def replace(self, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
+        """Make a source hold exactly these documents: what is new is added, what is gone is removed.
+
+        Example:
+            index.replace(ragindex.read("my-documents"))  # after files were changed, added or deleted
+
+        Documents of other sources stay. Raises as `add`.
+        """
+        return self.workspace.replace(_as_documents(documents), source=source)
+
+    def remove(self, ids: Sequence[str]) -> Changed:
+        """Remove documents by id. Methods that are built still find them until the next `build`.
+
+        Example:
+            index.remove(["notes/old.md"])
+
+        Raises UsageError if one of `ids` is not there; nothing is removed then.
+        """
+        if isinstance(ids, str):
+            raise UsageError(f"'ids' must be a list of ids. Got the string {ids!r}: write [{ids!r}].")
+        return self.workspace.remove(ids)
+
+    def build(self, *methods: Written) -> Synced:
+        """Build methods, or bring them up to the documents; without arguments, all that were ever built.
+
+        Example:
+            index.build("bm25", "hybrid(rrf_k=20)")
+
+        What is there already is not made again, and an interrupted build goes on where it stopped. Raises UsageError
+        for unknown methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
+        """
+        return self.workspace.sync([registry.scheme(method) for method in methods])
+
+    def retriever(self, method: Written) -> "IndexRetriever":
+        """Open a method that was built, as it was when the last build ended. Writes nothing, builds nothing.
+
+        Example:
+            retriever = index.retriever("hybrid")
+
+        Raises MissingPartError, with the command, where the method is not built.
+        """
+        scheme = registry.scheme(method)
+        label = registry.label(scheme)  # type: ignore[arg-type]  # a pydantic model
+        try:
+            return IndexRetriever(label, self.workspace.retriever(scheme))  # type: ignore[arg-type]
+        except MissingPartError as error:
+            command = f"ragindex index --index {shlex.quote(str(self.folder))} --methods {shlex.quote(label)}"
+            raise MissingPartError(
+                f"The method {label} is not built in {self.folder} with the encoder {self.workspace.encoder_name} and "
+                f"the LLM {self.workspace.llm_name}. Call index.build({label!r}), or run: {command}"
+            ) from error
+
+    def sources(self) -> list[dict[str, str | int]]:
+        """Where the documents come from: name, root, format, prefix of the ids, and the number of documents.
+
+        Example:
+            for source in index.sources():
+                print(source["name"], source["documents"])
+        """
+        return self.workspace.sources()
+
+    def close(self) -> None:
+        """Release what is held in memory; retrievers keep what they have opened."""
+        self.workspace.close()
+
+    def __enter__(self) -> "Index":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.workspace.__exit__(kind, error, trace)
+
+    def __len__(self) -> int:
+        """Count the documents, built over or not."""
+        return self.workspace.documents.collection.count()
+
+    def __repr__(self) -> str:
+        parts = sorted({record.name for record in self.workspace.manifest.parts.values()})
+        return f"Index({str(self.folder)!r}: {len(self)} documents; parts built: {', '.join(parts) or 'none'})"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRetriever:
+    """A built method, opened to be asked. Thread-safe; stays at the state it was opened at.
+
+    Example:
+        retriever = index.retriever("bm25")
+        hits = retriever.search("When was the lighthouse built?", k=3)
+    """
+
+    method: str
+    opened: Retriever
+
+    def search(self, text: str, k: int = 5, *, where: Where | None = None) -> "Hits":
+        """Find the `k` best hits for one question.
+
+        Example:
+            for hit in retriever.search("Who wrote the report?", k=3, where={"meta.year": [1930, 1931]}):
+                print(hit.score, hit.title, hit.doc_ids)
+
+        `where` maps fields (`meta.KEY`, `doc_ids`) to values, lists of values or `{"gte": LOW, "lte": HIGH}`. Raises
+        UsageError for an empty question and k below 1, LLMError and ServiceError from methods that ask a service.
+        """
+        (found,) = self.retrieve([Query("search", text, _as_filter(where))], k)
+        return Hits(text, found.hits, found.trace, found.notes)
+
+    def search_many(self, texts: Sequence[str], k: int = 5, *, where: Where | None = None) -> "list[Hits]":
+        """Find the `k` best hits for each of several questions, in order; faster than one by one.
+
+        Example:
+            answers = retriever.search_many(["Who built it?", "When?"], k=3)
+
+        Raises as `search`.
+        """
+        wanted = _as_filter(where)
+        found = self.retrieve([Query(str(number), text, wanted) for number, text in enumerate(texts)], k)
+        return [Hits(text, one.hits, one.trace, one.notes) for text, one in zip(texts, found, strict=True)]
+
+    async def asearch(self, text: str, k: int = 5, *, where: Where | None = None) -> "Hits":
+        """Search without blocking the event loop: `search` in a worker thread.
+
+        Example:
+            async def answer(question: str) -> str:
+                hits = await retriever.asearch(question, k=3)
+                return hits[0].text
+        """
+        return await asyncio.to_thread(self.search, text, k, where=where)
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Answer queries as every retriever of the framework does: one Retrieval a query, in order."""
+        return self.opened.retrieve(queries, k)
+
+    def __repr__(self) -> str:
+        return f"IndexRetriever({self.method!r})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Hits(Sequence[Hit]):
+    """What a search found, best first: a sequence of `Hit`, with the steps that led there.
+
+    Example:
+        hits = retriever.search("Who wrote the report?")
+        print(len(hits), hits[0].text)
+        hits.to_frame()
+
+    `trace` are the steps of the retrieval, `notes` what a method hands the reader besides.
+    """
+
+    query: str
+    hits: tuple[Hit, ...]
+    trace: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.hits[place]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The hits as a pandas DataFrame: score, id, title, text, doc_ids, metadata. Needs pandas.
+
+        Example:
+            hits.to_frame().to_csv("hits.csv")
+        """
+        import pandas as pd
+
+        return pd.DataFrame([_as_row(hit) for hit in self.hits], columns=list(_COLUMNS))
+
+    def __repr__(self) -> str:
+        lines = [f"{place:>3}. {hit!r}" for place, hit in enumerate(self.hits, start=1)]
+        return "\n".join([f"{len(self.hits)} hits for {self.query!r}", *lines])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in ("score", "title", "text", "documents"))
+        rows = "".join(
+            f"<tr><td>{hit.score:.4g}</td><td>{escape(hit.title)}</td><td>{escape(hit.text[:300])}</td>"
+            f"<td>{escape(', '.join(hit.doc_ids))}</td></tr>"
+            for hit in self.hits
+        )
+        return f"<p>{escape(self.query)}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+_COLUMNS = ("score", "id", "title", "text", "doc_ids", "metadata")
+
+
+def _as_row(hit: Hit) -> dict[str, Any]:
+    return {name: getattr(hit, name) for name in _COLUMNS}
+
+
+def _as_filter(where: Where | None) -> Filter | None:
+    return from_mapping(where) if isinstance(where, Mapping) else where
+
+
+def _as_documents(given: Any) -> Any:
+    """Raises UsageError for a path: reading is a step of its own, so that what was skipped can be looked at."""
+    if isinstance(given, str | Path):
+        raise UsageError(f"Documents are wanted, not a path. Write: ragindex.read({str(given)!r})")
+    return [given] if isinstance(given, Document) else given

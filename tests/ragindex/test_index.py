@@ -1,0 +1,187 @@
+"""The public API: open, add, build, search; what reading must not write; where filters."""
+
+import asyncio
+import pydoc
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+import ragindex
+from ragindex.errors import MissingPartError, UsageError, WorkspaceError
+from ragindex.filters import All, Range, Terms, from_mapping
+
+DOCUMENTS = [
+    ragindex.Document(
+        "light", "Lighthouse", "The lighthouse was built of slate in 1931.", {"year": 1931, "kind": "tower"}
+    ),
+    ragindex.Document("harbour", "Harbour", "The harbour was rebuilt in 1850.", {"year": 1850, "kind": "port"}),
+    ragindex.Document("mill", "Mill", "The mill ground corn, and was built in 1850.", {"year": 1850, "kind": "mill"}),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An index over three documents, with bm25 built."""
+    with ragindex.open(tmp_path / "my-index", encoder="lsa", create=True) as index:
+        index.add(DOCUMENTS)
+        index.build("bm25")
+    return tmp_path / "my-index"
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file and folder with its size and time of change."""
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))}
+
+
+def test_add_build_search(folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        hits = index.retriever("bm25").search("When was the lighthouse built?", k=2)
+        assert [hit.doc_ids for hit in hits] == [("light",), ("mill",)]
+        assert (len(hits), hits[0].title, hits.query) == (2, "Lighthouse", "When was the lighthouse built?")
+        assert (len(index), [source["documents"] for source in index.sources()]) == (3, [3])
+
+
+def test_what_is_added_is_found_after_the_next_build(folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        before = index.retriever("bm25")
+        added = index.add([ragindex.Document("pier", "Pier", "The pier is wooden.")])
+        assert (added.added, len(index)) == (1, 4)
+        assert index.build().made > 0
+        assert [hit.id for hit in index.retriever("bm25").search("wooden pier")] == ["pier#0"]
+        assert list(before.search("wooden pier")) == []
+        index.replace([*DOCUMENTS[:1], ragindex.Document("pier", "Pier", "The pier is wooden.")])
+        assert index.remove(["pier"]).removed == 1
+        index.build()
+        assert (len(index), list(index.retriever("bm25").search("wooden pier"))) == (1, [])
+
+
+def test_an_index_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(
+        WorkspaceError, match=r"There is no index in .*nowhere. Run: ragindex index DATA --index .*nowhere"
+    ):
+        ragindex.open(tmp_path / "nowhere")
+    with pytest.raises(WorkspaceError, match="There is no index"):
+        ragindex.open(tmp_path / "nowhere", read_only=True)
+    with pytest.raises(UsageError, match="cannot be made with read_only=True"):
+        ragindex.open(tmp_path / "nowhere", create=True, read_only=True)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_method_that_is_not_built_is_not_built_by_reading(folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        before = files(folder / "parts"), index.workspace.manifest
+        with pytest.raises(MissingPartError) as raised:
+            index.retriever("dense")
+        assert (files(folder / "parts"), index.workspace.manifest) == before
+    assert str(raised.value) == (
+        f"The method dense is not built in {folder} with the encoder lsa and the LLM offline. "
+        f"Call index.build('dense'), or run: ragindex index --index {folder} --methods dense"
+    )
+
+
+def test_reading_writes_nothing(folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        index.build("hybrid", "gear.naive(scoring=composed)")
+    before = files(folder)
+    with ragindex.open(folder, read_only=True) as index:
+        for method in ("bm25", "hybrid", "gear.naive(scoring=composed)"):
+            assert index.retriever(method).search("Who built the mill?", where={"meta.year": 1850})[0].doc_ids == (
+                "mill",
+            )
+        assert len(index) == 3
+        for change in (
+            lambda: index.add(DOCUMENTS),
+            lambda: index.remove(["light"]),
+            lambda: index.replace(DOCUMENTS),
+            lambda: index.build("raptor"),
+        ):
+            with pytest.raises(UsageError, match="was opened with read_only=True"):
+                change()
+    assert files(folder) == before
+
+
+def test_a_read_only_reader_keeps_its_state_while_somebody_writes(folder: Path) -> None:
+    reader = ragindex.open(folder, read_only=True)
+    with ragindex.open(folder) as writer:
+        writer.remove(["light"])
+        writer.build()
+        writer.add([ragindex.Document("pier", "Pier", "The pier is wooden.")])
+        writer.build()
+    with pytest.warns(UserWarning, match="older than the corpus"):
+        retriever = reader.retriever("bm25")
+    assert [hit.doc_ids for hit in retriever.search("slate lighthouse", k=1)] == [("light",)]
+
+
+def test_asynchronous_and_batched_searches_find_the_same(folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        retriever = index.retriever("bm25")
+        alone = [retriever.search(text, k=2).hits for text in ("old harbour", "corn mill")]
+
+        async def ask() -> list[ragindex.Hits]:
+            return list(await asyncio.gather(retriever.asearch("old harbour", 2), retriever.asearch("corn mill", 2)))
+
+        assert [one.hits for one in asyncio.run(ask())] == alone
+        assert [one.hits for one in retriever.search_many(["old harbour", "corn mill"], k=2)] == alone
+
+
+def test_values_have_short_texts(folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        assert repr(index) == f"Index('{folder}': 3 documents; parts built: passages)"
+        hits = index.retriever("bm25").search("lighthouse slate")
+    assert repr(hits) == f"1 hits for 'lighthouse slate'\n  1. Hit({hits[0].score:.4g}, 'light#0', 'Lighthouse')"
+    assert repr(DOCUMENTS[0]) == "Document('light', 'Lighthouse', 42 characters)"
+    odd = ragindex.Hits("<b>", hits.hits)
+    assert "<p>&lt;b&gt;</p>" in odd._repr_html_()
+    assert hits.to_frame()[["id", "title"]].to_numpy().tolist() == [["light#0", "Lighthouse"]]
+
+
+def test_a_path_is_not_taken_for_documents(folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        with pytest.raises(UsageError, match=r"Documents are wanted, not a path. Write: ragindex.read\('docs'\)"):
+            index.add("docs")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"'ids' must be a list of ids. Got the string 'light': write \['light'\]"):
+            index.remove("light")
+        assert len(index) == 3
+
+
+@pytest.mark.parametrize(
+    ("where", "documents"),
+    [
+        ({"meta.year": 1850}, {"harbour", "mill"}),
+        ({"meta.year": [1850, 1931], "meta.kind": ("tower", "port")}, {"harbour", "light"}),
+        ({"meta.year": {"gte": 1900}}, {"light"}),
+        ({"doc_ids": "mill"}, {"mill"}),
+        ({}, {"light", "harbour", "mill"}),
+        (None, {"light", "harbour", "mill"}),
+        (Terms("meta.kind", ("port",)), {"harbour"}),
+    ],
+)
+def test_where(where: object, documents: set[str], folder: Path) -> None:
+    with ragindex.open(folder) as index:
+        hits = index.retriever("bm25").search("lighthouse harbour mill", where=where)  # type: ignore[arg-type]
+    assert {id for hit in hits for id in hit.doc_ids} == documents
+
+
+def test_mappings_as_filters() -> None:
+    assert from_mapping({"meta.a": True, "meta.b": {"gte": 1, "lte": 2}, "meta.c": date(2020, 1, 2)}) == All(
+        (Terms("meta.a", ("true",)), Range("meta.b", 1, 2), Terms("meta.c", ("2020-01-02",)))
+    )
+    for where, message in (
+        ({"year": 1}, "A filter's field must be meta.KEY or one of doc_ids, passage_ids. Got 'year' instead."),
+        ({"meta.a": {"gt": 1}}, "A range on 'meta.a' has the keys 'gte' or 'lte', or both. Got {'gt': 1} instead."),
+        ({"meta.a": None}, "A filter's values must be strings, numbers, booleans or dates. Got None for 'meta.a'."),
+    ):
+        with pytest.raises(UsageError) as raised:
+            from_mapping(where)
+        assert str(raised.value) == message
+
+
+def test_help_is_a_page_of_all_public_names() -> None:
+    page = pydoc.plain(pydoc.render_doc(ragindex))
+    for name in ragindex.__all__:
+        assert getattr(ragindex, name).__doc__, name
+        assert name in page
+    assert set(ragindex.__all__) <= set(dir(ragindex))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = ragindex.nothing
