@@ -13,7 +13,6 @@ from made_language import PRICES, QUICK
 from openai_server import KEY, OpenAIServer
 from rich.console import Console
 
-from ragindex import Workspace
 from ragindex.accounting import ledger
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
@@ -22,6 +21,7 @@ from ragindex.llm.budget import Budget
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
+from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.terminal import table
 from ragindex_eval.data.datasets import Dataset, Gold
 from ragindex_eval.files import read as results

@@ -11,11 +11,12 @@ from click.testing import Result
 from openai_server import KEY, OpenAIServer
 from typer.testing import CliRunner
 
-from ragindex import Document, Workspace
+from ragindex import Document
 from ragindex.cli.ask import ask
 from ragindex.errors import LLMError, MissingPartError, UsageError, WorkspaceError
 from ragindex.llm import endpoint_features
 from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
 
 QUESTION = "Which hill is the highest of the north?"
 TEXTS = {
