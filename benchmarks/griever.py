@@ -37,7 +37,6 @@ from ragindex.interfaces import FilterQuery
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Hit, Query
-from ragindex.workspace.part_keys import reads_k
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.data.datasets import Gold
@@ -115,7 +114,7 @@ class Asking:
         self.workspace.sync([scheme])
         opened, gold = scheme.open(self.workspace), self.dataset.gold
         assert gold is not None
-        wanted = KS if reads_k(scheme, KS[-1]) else KS[-1:]
+        wanted = KS if scheme.depends_on_k(KS[-1]) else KS[-1:]
         found = {k: opened.retrieve(self.dataset.queries, k) for k in wanted}
         rows = []
         for n, query in enumerate(self.dataset.queries):

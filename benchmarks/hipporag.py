@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import alone
 from ragindex.accounting.timing import recording
-from ragindex.interfaces import Retriever, Site
+from ragindex.interfaces import BuildContext, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
@@ -221,12 +221,12 @@ def make(folder: str) -> None:
     workspace.sync([SpreadVectors()])
 
 
-def noted(finish: Callable[[Any, Site], None]) -> Callable[[Any, Site], None]:
-    def finished(part: Any, site: Site) -> None:
+def noted(finish: Callable[[Any, BuildContext], None]) -> Callable[[Any, BuildContext], None]:
+    def finished(part: Any, context: BuildContext) -> None:
         before, start, processor = anonymous("self"), time.monotonic(), time.process_time()
-        finish(part, site)
+        finish(part, context)
         made = {"part": registry.name_of(part), "before": before, "start": start, "end": time.monotonic()}
-        kept = [path.name for path in site.folder.iterdir()]
+        kept = [path.name for path in context.folder.iterdir()]
         print(json.dumps({**made, "processor": time.process_time() - processor, "kept": kept}))
 
     return finished

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ragindex.interfaces import Floats
+from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.settings import LLMSettings
-from ragindex.plugins.base import Plugin
 from ragindex.types import Document
 
 _VOCABULARY, _LENGTH = 30_000, 80
@@ -39,7 +38,7 @@ def _zipf(rng: np.random.Generator, shape: tuple[int, int]) -> "np.ndarray[tuple
     return rng.choice(_VOCABULARY, shape, p=weights / weights.sum())
 
 
-class RandomVectors(Plugin):
+class RandomVectors(EncoderPlugin):
     """A stand-in for an encoder: a text's vector is drawn with the text's hash as seed. It costs next to nothing."""
 
     argument: ClassVar[str] = "size"

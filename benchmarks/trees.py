@@ -29,12 +29,11 @@ from rich.table import Table
 
 from benchmarks import alone
 from benchmarks.gear import ENCODER, KS, beside_the_model
-from ragindex.interfaces import Floats
+from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.results.model import Comparison, MethodResult
@@ -154,7 +153,7 @@ def _asked_of(workspace: Workspace) -> dict[tuple[str, int], Counter[tuple[str, 
 # ---------------------------------------------------------------- time
 
 
-class Gathered(Plugin):
+class Gathered(EncoderPlugin):
     """Random vectors in clusters of a dozen, and these in twenty times fewer; the same text has the same vector."""
 
     argument: ClassVar[str] = "topics"

@@ -18,13 +18,13 @@ from pydantic import Field
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import ServiceError, UsageError
-from ragindex.interfaces import IndexingScheme, LLMPlugin, Part
+from ragindex.interfaces import Part, Scheme
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.offline import OfflineRules
+from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM, Output, Task, render
-from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query
 from ragindex.workspace.part_keys import in_order
 from ragindex.workspace.workspace import Workspace
@@ -55,7 +55,7 @@ class _Counts:
 
 def estimate(
     corpus: Corpus,
-    schemes: Sequence[IndexingScheme],
+    schemes: Sequence[Scheme],
     llm: LLMPlugin,
     setting: LLMSettings,
     *,
@@ -87,7 +87,7 @@ def estimate(
 
 def estimate_reading(
     corpus: Corpus,
-    schemes: Mapping[str, IndexingScheme],
+    schemes: Mapping[str, Scheme],
     llm: LLMPlugin,
     setting: LLMSettings,
     queries: Sequence[Query],
@@ -150,7 +150,7 @@ def _named(llm: LLMPlugin) -> str:
     return name
 
 
-def _asking(schemes: Sequence[IndexingScheme]) -> list[Part[Any]]:
+def _asking(schemes: Sequence[Scheme]) -> list[Part[Any]]:
     """The parts that ask a language model, with what they are made from; nothing that is made of them."""
     parts = in_order([part for scheme in schemes for part in scheme.parts()])
     return [part for part in parts if "model" in part.uses]
@@ -199,7 +199,7 @@ def _scaled(
 # ---------------------------------------------------------------- a language that only counts
 
 
-class Counting(Plugin):
+class Counting(LLMPlugin):
     """Answers by rule and books the tokens that a model would have been sent and have answered."""
 
     version: ClassVar[int] = 1

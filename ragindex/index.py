@@ -146,9 +146,9 @@ class Index:
         Raises MissingPartError, with the command, where the method is not built.
         """
         scheme = registry.scheme(method)
-        label = registry.label(scheme)  # type: ignore[arg-type]  # a pydantic model
+        label = registry.label(scheme)
         try:
-            return IndexRetriever(label, self.workspace.retriever(scheme))  # type: ignore[arg-type]
+            return IndexRetriever(label, self.workspace.retriever(scheme))
         except MissingPartError as error:
             command = f"ragindex index --index {shlex.quote(str(self.folder))} --methods {shlex.quote(label)}"
             raise MissingPartError(

@@ -1,30 +1,32 @@
-"""The interfaces that everything hangs on. Plugins implement these; the framework calls nothing else.
+"""The interfaces of ragindex: base classes of plugins, and protocols of what they open and what they may use.
 
 A plugin is a frozen pydantic model: its fields are its parameters, as JSON. Opening it (`open`) gives the working
-object. See docs/writing-a-retriever.md for a whole plugin on one page.
+object. See docs/writing-a-retriever.md for a whole plugin on one page, and ragindex.llm.plugins for LLMs.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ragindex.filters import Filter
+from ragindex.plugins.base import Plugin
 from ragindex.types import Query, Retrieval
 
 if TYPE_CHECKING:
     from ragindex.llm.cache import CallCache
-    from ragindex.llm.prices import Prices
     from ragindex.llm.settings import LLMSettings
     from ragindex.llm.tasks import LLM, Task
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 RecordBatch: TypeAlias = pa.RecordBatch
+Opened = TypeVar("Opened")
 Opened_co = TypeVar("Opened_co", covariant=True)
 Uses: TypeAlias = frozenset[Literal["encoder", "model", "prompts", "import", "seed"]]
 
@@ -78,30 +80,44 @@ class OpenIndex(Protocol):
         """The cache of paid calls."""
         ...
 
-    def open_part(self, part: "Part[Any]") -> Any:
+    def open_part(self, part: "Part[Opened]") -> "Opened":
         """Open a part as the last finished sync left it. Raises MissingPartError with the command that builds it."""
         ...
 
 
-class IndexingScheme(Protocol):
-    """A method: the parts it needs and a retriever over them. A frozen pydantic model.
+class Scheme(Plugin):
+    """Base class of methods: the parts that a method needs, and a retriever over them.
 
-    A scheme is measured once for each k where its ten best may not be the first ten of its twenty best. It says so with
-    an attribute `reads_k = True`, or `reads_k_above = N` where that holds only if more than N are asked for. A scheme
-    over bases says nothing of theirs: they are found among its parameters. `reads_k = False` says that it asks them for
-    as many whatever k is. `relative = True` says that two records can stand in another order under another filter.
+    A subclass states a `version`, overrides `open`, and overrides whatever else differs from the defaults.
     """
 
     version: ClassVar[int]
     """Raised when the same parameters would give other results."""
+    order_depends_on_filter: ClassVar[bool] = False
+    """Whether the order of two records can differ from one filter to another, as where scores are normalised."""
+
+    def base_schemes(self) -> tuple["Scheme", ...]:
+        """The schemes among the parameters, alone or in a list, in the order of the parameters."""
+        return tuple(plugin for plugin in self.inner_plugins() if isinstance(plugin, Scheme))
 
     def parts(self) -> tuple["Part[Any]", ...]:
-        """What must be built before `open`; shared with every scheme that names an equal part."""
-        ...
+        """The parts to build before `open`, shared with every scheme that names an equal part. Default: the bases'."""
+        return tuple(part for base in self.base_schemes() for part in base.parts())
 
-    def open(self, workspace: "OpenIndex") -> Retriever:
-        """A retriever pinned to the workspace's last finished sync."""
-        ...
+    def tasks(self) -> "tuple[Task[Any], ...]":
+        """What the scheme itself asks an LLM while it answers; the tasks of bases and parts are found there."""
+        return ()
+
+    def depends_on_k(self, k: int) -> bool:
+        """Whether the first hits of `k` can differ from the hits of a smaller k. Default: whether those of a base can.
+
+        Such a scheme is measured once for each k, instead of once for the largest.
+        """
+        return any(base.depends_on_k(k) for base in self.base_schemes())
+
+    @abstractmethod
+    def open(self, index: "OpenIndex") -> Retriever:
+        """Open a retriever that is pinned to the last finished sync of `index`."""
 
 
 # ---------------------------------------------------------------- parts
@@ -115,12 +131,12 @@ class Change:
     remove: tuple[str, ...] = ()
 
 
-class Site(Protocol):
-    """Where a part lives and what it may use while it is built or opened."""
+class PartContext(Protocol):
+    """What a part may use both while it is built and when it is opened."""
 
     @property
     def folder(self) -> Path:
-        """A folder of the part's own, for Arrow and npy files."""
+        """The part's own folder, for Arrow and npy files."""
         ...
 
     @property
@@ -130,17 +146,7 @@ class Site(Protocol):
 
     @property
     def encoder(self) -> "Encoder":
-        """The workspace's encoder; its document vectors are cached by (encoder id, text)."""
-        ...
-
-    @property
-    def llm(self) -> "LLM":
-        """The workspace's language model, or the rules; it is asked through tasks."""
-        ...
-
-    @property
-    def imported(self) -> Path | None:
-        """The file that this part's content is imported from, where the workspace was given one."""
+        """The index's encoder; its document vectors are cached by (encoder id, text)."""
         ...
 
     @property
@@ -148,84 +154,97 @@ class Site(Protocol):
         """The language of the corpus, for text analysis."""
         ...
 
+    def passages(self, ids: Sequence[str]) -> RecordBatch:
+        """Passages of the corpus: columns id, doc_id, title, text, metadata (JSON of the document's metadata)."""
+        ...
+
+
+class BuildContext(PartContext, Protocol):
+    """What a part may use while it is built: writable collections, the LLM, the seed, and a place to report failures.
+
+    Encoder, LLM and imported file are there for parts whose `uses` names them.
+    """
+
+    @property
+    def llm(self) -> "LLM":
+        """The index's LLM, or the rules; it is asked through tasks."""
+        ...
+
+    @property
+    def imported(self) -> Path | None:
+        """The file that the part's content is imported from, where the index was given one."""
+        ...
+
     @property
     def seed(self) -> int:
         """The seed of everything random."""
         ...
 
-    def collection(self, name: str, schema: "Schema | None" = None) -> "Collection":
-        """The part's collection `name`: writable while building (made from `schema` the first time), else pinned."""
-        ...
-
-    def passages(self, ids: Sequence[str]) -> RecordBatch:
-        """Passages of the corpus: columns id, doc_id, title, text, metadata (JSON of the document's metadata)."""
+    def collection(self, name: str, schema: "Schema") -> "Collection":
+        """The part's writable collection `name`, created with `schema` if there is none."""
         ...
 
     def failed(self, id: str, reason: str) -> None:
-        """A passage of the batch that could not be made: it is counted, not covered, and comes again the next sync."""
+        """Report a passage of the batch that could not be processed: it is counted, and retried at the next sync."""
         ...
 
     def note(self, sentence: str) -> None:
-        """Something that a reader of the figures should know; said in `finish`, kept with the part."""
+        """Add a sentence that readers of the part's figures should know; called in `finish`, stored with the part."""
         ...
 
 
-class Part(Protocol[Opened_co]):
-    """Something made from the corpus and kept up to date. A frozen pydantic model.
+class ReadContext(PartContext, Protocol):
+    """What a part may use when it is opened: its collections, pinned to one version."""
 
-    Its identity is class, version, parameters, the identity of its inputs and what `uses` names.
+    def collection(self, name: str) -> "Collection":
+        """The part's collection `name`, read-only. Raises MissingPartError if no sync has finished it."""
+        ...
+
+
+class Part(Plugin, Generic[Opened_co]):
+    """Base class of parts: data that are made from the corpus and kept up to date. `Opened_co` is what `open` returns.
+
+    A subclass states a `version`, overrides `open`, and overrides `apply`, `finish` or both. A part's identity is its
+    class, version, parameters and inputs, and whatever `uses` names.
     """
 
     version: ClassVar[int]
-    uses: ClassVar[Uses]
+    """Raised when the same parameters would give other data."""
+    uses: ClassVar[Uses] = frozenset()
+    """What of the index the data depend on: its encoder, its LLM ("model", with the "prompts" of `tasks`), its seed,
+    or a file ("import")."""
+    finishes_changes: ClassVar[bool] = False
+    """Whether each `finish` processes only what has changed: the seconds of all of them are then added up."""
 
     def inputs(self) -> tuple["Part[Any]", ...]:
-        """The parts this one is made from; none: it is made from the passages of the corpus."""
-        ...
-
-    def apply(self, change: Change, site: Site) -> None:
-        """Bring one batch up to date. Idempotent: after a crash the same batch comes again."""
-        ...
-
-    def finish(self, site: Site) -> None:
-        """Make what can only be made whole; once, after the last batch. May be started again after a crash."""
-        ...
-
-    def open(self, site: Site) -> Opened_co:
-        """What schemes work with."""
-        ...
-
-
-@runtime_checkable
-class PartWithTasks(Protocol):
-    """What a part has besides when it asks a language model (`uses` names "model" and "prompts")."""
+        """The parts that this one is made from. Default: none, so it is made from the passages of the corpus."""
+        return ()
 
     def tasks(self) -> "tuple[Task[Any], ...]":
-        """What it asks: names, versions and prompts count in the part's identity."""
-        ...
-
-
-@runtime_checkable
-class PartWithImport(Protocol):
-    """What a part has besides when its content can come from a file (`uses` names "import")."""
-
-    def check_import(self, file: Path) -> None:
-        """Raises DataError where the file cannot be read, before anything is built."""
-        ...
-
-
-@runtime_checkable
-class PartWithSharedRecords(Protocol):
-    """What a part has besides when its records can belong to several passages (merged triples, clusters)."""
+        """What the part asks an LLM: names, versions and prompts count in its identity."""
+        return ()
 
     @property
-    def shares(self) -> bool:
-        """Whether they can, with these parameters."""
-        ...
+    def shares_records(self) -> bool:
+        """Whether records can belong to several passages (merged triples, clusters), with these parameters."""
+        return False
 
-    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+    def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
         """The passages that share a record with one of the passages `ids`, as the part's data stand now."""
-        ...
+        return ()
+
+    def check_import(self, file: Path) -> None:
+        """Check a file to import (`uses` names "import"). Raises DataError if it cannot be read."""
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        """Bring one batch up to date. Idempotent: after a crash the same batch comes again. Default: nothing."""
+
+    def finish(self, context: BuildContext) -> None:
+        """Make what can only be made whole, after the last batch; may be repeated after a crash. Default: nothing."""
+
+    @abstractmethod
+    def open(self, context: ReadContext) -> Opened_co:
+        """Open what schemes work with."""
 
 
 # ---------------------------------------------------------------- stores
@@ -426,17 +445,17 @@ class Store(Protocol):
         ...
 
 
-class StorePlugin(Protocol):
-    """A store's parameters: a frozen pydantic model."""
+class StorePlugin(Plugin):
+    """Base class of a store's parameters."""
 
     @property
     def finishes_by(self) -> Mapping[str, Any]:
-        """The parameters that `Collection.finish` goes by: when they change, the next sync finishes all again."""
-        ...
+        """The parameters that `Collection.finish` depends on: when they change, the next sync finishes all again."""
+        return {}
 
+    @abstractmethod
     def open(self, folder: Path) -> Store:
-        """The engine; an embedded one keeps its files under `folder`."""
-        ...
+        """Open the engine; an embedded one keeps its files under `folder`."""
 
 
 # ---------------------------------------------------------------- encoders
@@ -513,15 +532,6 @@ class PaidEncoder(Protocol):
 
 
 @runtime_checkable
-class PaidPlugin(Protocol):
-    """What a plugin has besides when requests of what it opens cost money: a language model, an encoder, a reranker."""
-
-    def price_missing(self, prices: "Prices") -> str | None:
-        """What to say where its price is not known: a budget refuses it before anything is paid. None where it is."""
-        ...
-
-
-@runtime_checkable
 class ForgettingEncoder(Protocol):
     """An encoder that keeps vectors: the workspace's, while parts are built."""
 
@@ -530,42 +540,27 @@ class ForgettingEncoder(Protocol):
         ...
 
 
-@runtime_checkable
-class EncoderPlugin(Protocol):
-    """An encoder's parameters: a frozen pydantic model. The text after `NAME:` goes to the field `argument` names."""
+class EncoderPlugin(Plugin):
+    """Base class of the parameters of an encoder that learns nothing from the corpus."""
 
-    argument: ClassVar[str]
-
+    @abstractmethod
     def open(self, setting: "LLMSettings | None" = None) -> Encoder:
-        """The working encoder; raises MissingExtraError with the install line where a package is missing.
+        """Open the encoder; `setting` holds prices and the budget, for encoders that are paid.
 
-        `setting` holds prices and the budget, for encoders that pay.
+        Raises MissingExtraError with the install command where a package is missing.
         """
-        ...
 
 
-@runtime_checkable
-class FittedEncoderPlugin(Protocol):
-    """An encoder that learns from the corpus. Its files are committed before the first vector is made."""
+class FittedEncoderPlugin(Plugin):
+    """Base class of the parameters of an encoder that learns from the corpus.
 
-    argument: ClassVar[str]
+    Its files are committed before the first vector is made.
+    """
 
+    @abstractmethod
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
-        """Learn from `texts` and write what was learnt to the empty `folder`."""
-        ...
+        """Learn from `texts` and write the result to the empty `folder`."""
 
+    @abstractmethod
     def load(self, folder: Path) -> Encoder:
-        """The encoder that was fitted into `folder`; its id is the hash of the fit."""
-        ...
-
-
-# ---------------------------------------------------------------- language models
-
-
-@runtime_checkable
-class LLMPlugin(Protocol):
-    """A language model's parameters: a frozen pydantic model."""
-
-    def open(self, setting: "LLMSettings | None" = None) -> "LLM":
-        """Something that does tasks (ragindex.llm.tasks); asks nothing yet."""
-        ...
+        """Load the encoder that was fitted into `folder`; its id is the hash of the fit."""

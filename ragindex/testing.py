@@ -11,11 +11,10 @@ from typing import Protocol
 
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
-from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
 from ragindex.retrieval.hits import breach
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.part_keys import reads_k
 from ragindex.workspace.workspace import Workspace
 
 TOLERANCE = 1e-5
@@ -74,7 +73,7 @@ STRANGE = (
 
 
 def check_scheme(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
+    scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
 ) -> None:
     """Run every check in a fresh workspace under `folder`. Raises AssertionError at the first that fails."""
     for check in CHECKS:
@@ -82,7 +81,7 @@ def check_scheme(
 
 
 def build(
-    scheme: IndexingScheme,
+    scheme: Scheme,
     folder: Path,
     encoder: registry.Written,
     documents: Sequence[Document] = DOCUMENTS,
@@ -111,17 +110,15 @@ def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because
 
 
 def check_parameters(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+    scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
 ) -> None:
     """A scheme can be made again from its description and from its label."""
-    described = registry.describe(scheme)  # type: ignore[arg-type]
+    described = registry.describe(scheme)
     assert registry.scheme(described) == scheme, "made from its description, it is another"
-    assert registry.scheme(registry.label(scheme)) == scheme, "made from its label, it is another"  # type: ignore[arg-type]
+    assert registry.scheme(registry.label(scheme)) == scheme, "made from its label, it is another"
 
 
-def check_hits(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
+def check_hits(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
     """Hits are at most k, without repeats, best first, and name the corpus's documents (`hits.breach`)."""
     retriever = scheme.open(build(scheme, folder, encoder, store=store))
     known = {document.id: document for document in DOCUMENTS}
@@ -136,9 +133,7 @@ def check_hits(
                     assert hit.metadata[doc_id] == known[doc_id].metadata, "the document's metadata is lost"
 
 
-def check_finds(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
+def check_finds(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
     """A question in a document's own words finds that document among the first three."""
     retriever = scheme.open(build(scheme, folder, encoder, store=store))
     queries = [Query(document.id, f"{document.title}: {document.text}") for document in DOCUMENTS]
@@ -147,9 +142,7 @@ def check_finds(
         assert query.id in found, f"{query.text!r} finds {found}, not {query.id}"
 
 
-def check_batches(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
+def check_batches(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
     """Asked together, one by one, or from many threads: the same answers, and so from a second workspace."""
     retriever = scheme.open(build(scheme, folder / "one", encoder, store=store))
     together = ask(retriever, 5)
@@ -164,7 +157,7 @@ def check_batches(
 
 
 def check_bad_input(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+    scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
 ) -> None:
     """k below 1 and empty questions are refused; strange questions are answered."""
     retriever = scheme.open(build(scheme, folder, encoder, store=store))
@@ -179,9 +172,7 @@ def check_bad_input(
         assert len(hits) <= 3, f"{text[:30]!r} finds {len(hits)} hits"
 
 
-def check_filter(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
+def check_filter(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
     """Every document of every hit passes the query's filter."""
     retriever = scheme.open(build(scheme, folder, encoder, store=store))
     half = {document.id for document in DOCUMENTS if document.metadata["half"] == "second"}
@@ -194,9 +185,7 @@ def check_filter(
     assert not any(retrieval.hits for retrieval in ask(retriever, 5, meta("half", "third"))), "nothing passes, yet hits"
 
 
-def check_law(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
+def check_law(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
     """After additions, changes and removals it answers like an index of what is left; open readers stay put."""
     disturbed = build(scheme, folder / "disturbed", encoder, store=store)
     before = scheme.open(disturbed)
@@ -215,12 +204,10 @@ def check_law(
     assert_same(ask(scheme.open(undisturbed), 10), expected, "an undisturbed index")
 
 
-def check_cutoffs(
-    scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
+def check_cutoffs(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
     """The best few of many are the best that few are asked for, unless the scheme or one of its bases reads k."""
     largest = max(_CUTOFFS)
-    if reads_k(scheme, largest):
+    if scheme.depends_on_k(largest):
         return
     retriever = scheme.open(build(scheme, folder, encoder, store=store))
     texts = [*QUESTIONS, *_on_three_subjects()]
@@ -230,7 +217,7 @@ def check_cutoffs(
         for text, found, of_many in zip(texts, answers[k], answers[largest], strict=True):
             assert found == of_many[:k], (
                 f"asked for {k} it finds {found}, but the first {k} of {largest} are {of_many[:k]} ({text!r}): "
-                "it reads k, and must say reads_k = True"
+                "its first hits depend on k, so depends_on_k must return True"
             )
 
 
@@ -251,7 +238,7 @@ class Check(Protocol):
     __name__: str
 
     def __call__(
-        self, scheme: IndexingScheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
+        self, scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
     ) -> None:
         """Raises AssertionError with what was expected."""
         ...
@@ -269,7 +256,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def schemes() -> Iterator[IndexingScheme]:
+def schemes() -> Iterator[Scheme]:
     """Every registered scheme with its default parameters."""
     for name in registry.names("schemes"):
         yield registry.scheme(name)

@@ -6,15 +6,14 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, SearchRequest, TextQuery
+from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, Scheme, SearchRequest, TextQuery
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, label
 from ragindex.retrieval.hits import searched
 from ragindex.types import Query, Retrieval
 
 
-class BM25(Plugin):
+class BM25(Scheme):
     """The records of `over` that share words with the question, by Lucene's BM25 with k1 = 1.2 and b = 0.75."""
 
     version: ClassVar[int] = 1
@@ -24,9 +23,9 @@ class BM25(Plugin):
         """What is searched."""
         return (self.over,)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One search a question."""
-        return BM25Retriever(workspace.open_part(self.over), label(self))
+        return BM25Retriever(index.open_part(self.over), label(self))
 
 
 @dataclass(frozen=True, slots=True)

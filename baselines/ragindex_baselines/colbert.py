@@ -18,16 +18,15 @@ from ragindex.interfaces import (
     Collection,
     FilterQuery,
     Floats,
-    IndexingScheme,
     OpenIndex,
     Part,
     Retriever,
+    Scheme,
     SearchResult,
 )
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.quantized_tokens import Scores
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.hits import FIELDS, check, hits
 from ragindex.types import Query, Retrieval, Step
@@ -37,7 +36,7 @@ Ranking: TypeAlias = tuple[list[str], Scores]
 """Ids, best first, and their scores."""
 
 
-class ColBERT(Plugin):
+class ColBERT(Scheme):
     """The sum, over the question's tokens, of each one's best dot product with a token of the record (MaxSim).
 
     Where `over` has fewer than `all_below` records all are scored, else the `candidate_factor` * k best of
@@ -47,7 +46,6 @@ class ColBERT(Plugin):
     """
 
     version: ClassVar[int] = 1
-    reads_k: ClassVar[bool] = True
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
     vectors: PartField | None = Field(
         default=None, description="Token vectors: token_vectors (the index's encoder) or multi_vectors(model=NAME)."
@@ -65,22 +63,26 @@ class ColBERT(Plugin):
             raise ValueError("made with `vectors` of the part `over`, as vectors=token_vectors")
         return self
 
+    def depends_on_k(self, k: int) -> bool:
+        """The number of candidates grows with k."""
+        return True
+
     def parts(self) -> tuple[Part[Any], ...]:
         """What is searched, its token vectors, and what the candidates need."""
         return (self.over, self._vectors(), *self._candidates().parts())
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One encoding of tokens a question; candidates where there are too many records for all."""
-        index: TokenIndex = workspace.open_part(self._vectors())
-        if len(index.ids) < self.all_below:
-            return OverAll(workspace.open_part(self.over), index, self.query_tokens, label(self))
-        return OverCandidates(self._candidates().open(workspace), index, self, label(self))
+        tokens: TokenIndex = index.open_part(self._vectors())
+        if len(tokens.ids) < self.all_below:
+            return OverAll(index.open_part(self.over), tokens, self.query_tokens, label(self))
+        return OverCandidates(self._candidates().open(index), tokens, self, label(self))
 
     def _vectors(self) -> Part[Any]:
         vectors = self.vectors or TokenVectors()
         return vectors.model_copy(update={"of": self.over})
 
-    def _candidates(self) -> IndexingScheme:
+    def _candidates(self) -> Scheme:
         return self.candidates or Hybrid(over=self.over)
 
 

@@ -10,17 +10,26 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.filters import Ids
-from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, SearchResult, TextQuery, VectorQuery
+from ragindex.interfaces import (
+    Collection,
+    Encoder,
+    OpenIndex,
+    Part,
+    Retriever,
+    Scheme,
+    SearchResult,
+    TextQuery,
+    VectorQuery,
+)
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, label
 from ragindex.retrieval.fusion import normalised, reciprocal_rank_fusion
 from ragindex.retrieval.hits import FIELDS, check, hits
 from ragindex.types import Query, Retrieval, Step
 
 
-class Composed(Plugin):
+class Composed(Scheme):
     """The `candidate_factor` * k best by BM25, ranked again with their cosines.
 
     `composed_score`: `cosine` alone (V5), the `sum` of both scores, `rrf` of both ranks, or `weighted`: `weight` times
@@ -29,8 +38,7 @@ class Composed(Plugin):
     """
 
     version: ClassVar[int] = 1
-    reads_k: ClassVar[bool] = True
-    relative: ClassVar[bool] = True
+    order_depends_on_filter: ClassVar[bool] = True
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
     candidate_factor: int = Field(default=10, ge=1, description="BM25 candidates per result: candidate_factor * k.")
     composed_score: Literal["cosine", "sum", "rrf", "weighted"] = Field(
@@ -41,14 +49,18 @@ class Composed(Plugin):
     weight: float = Field(default=0.5, ge=0, le=1, description="With composed_score=weighted: weight of the cosine.")
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
+    def depends_on_k(self, k: int) -> bool:
+        """The number of candidates grows with k."""
+        return True
+
     def parts(self) -> tuple[Part[Any], ...]:
         """The text and the vectors of what is searched."""
         return (self.over, vectors_of(self.over))
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One encoding and two searches a question."""
-        text, vectors = workspace.open_part(self.over), workspace.open_part(vectors_of(self.over))
-        return ComposedRetriever(text, vectors, workspace.encoder, self, label(self))
+        text, vectors = index.open_part(self.over), index.open_part(vectors_of(self.over))
+        return ComposedRetriever(text, vectors, index.encoder, self, label(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,15 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, SearchRequest, VectorQuery
+from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, Scheme, SearchRequest, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, label
 from ragindex.retrieval.hits import searched
 from ragindex.types import Query, Retrieval
 
 
-class Dense(Plugin):
+class Dense(Scheme):
     """The records of `over` whose vectors are nearest the question's. A question the encoder knows no word of: none."""
 
     version: ClassVar[int] = 1
@@ -25,9 +24,9 @@ class Dense(Plugin):
         """The vectors of what is searched."""
         return (vectors_of(self.over),)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One encoding and one search a question."""
-        return DenseRetriever(workspace.open_part(vectors_of(self.over)), workspace.encoder, label(self))
+        return DenseRetriever(index.open_part(vectors_of(self.over)), index.encoder, label(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,20 @@
 import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from ragindex.filters import Ids
 from ragindex.interfaces import (
     FilterQuery,
-    IndexingScheme,
     OpenIndex,
-    Part,
     Retriever,
+    Scheme,
     SearchingRetriever,
     SearchResult,
 )
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import FIELDS, check, hits
@@ -28,14 +26,14 @@ from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
 
-class Hybrid(Plugin):
+class Hybrid(Scheme):
     """Fuses the `depth` best of each of `bases` (by default BM25 and dense, both `over` the same part) by rank.
 
     Depth 100 and the constant 60 are the customary choices (Cormack et al. 2009); the papers measured here give none.
     """
 
     version: ClassVar[int] = 1
-    relative: ClassVar[bool] = True
+    order_depends_on_filter: ClassVar[bool] = True
     bases: tuple[SchemeField, ...] | None = Field(
         default=None, min_length=1, description="Retrievers to fuse. null: BM25 and dense."
     )
@@ -43,22 +41,18 @@ class Hybrid(Plugin):
     depth: int = Field(default=100, ge=1, description="Results of each base that are fused.")
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion (k in Cormack et al. 2009).")
 
-    @property
-    def reads_k_above(self) -> int:
-        """The bases are asked for `depth`; where k is larger, for k, and more ranks are fused."""
-        return self.depth
-
-    def parts(self) -> tuple[Part[Any], ...]:
-        """Those of the bases."""
-        return tuple(part for base in self._bases() for part in base.parts())
-
-    def open(self, workspace: OpenIndex) -> Retriever:
-        """Every base is asked for each question."""
-        bases = tuple(base.open(workspace) for base in self._bases())
-        return HybridRetriever(bases, self.depth, self.rrf_k, label(self))
-
-    def _bases(self) -> tuple[IndexingScheme, ...]:
+    def base_schemes(self) -> tuple[Scheme, ...]:
+        """The given bases, or BM25 and dense."""
         return self.bases or (BM25(over=self.over), Dense(over=self.over))
+
+    def depends_on_k(self, k: int) -> bool:
+        """The bases are asked for `depth`; beyond it for k, and then more ranks are fused."""
+        return k > self.depth or super().depends_on_k(k)
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Every base is asked for each question."""
+        bases = tuple(base.open(index) for base in self.base_schemes())
+        return HybridRetriever(bases, self.depth, self.rrf_k, label(self))
 
 
 @dataclass(frozen=True, slots=True)

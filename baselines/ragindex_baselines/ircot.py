@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question, rules
 from ragindex.llm.rules.chains import facts_of, next_fact
 from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check
@@ -83,7 +82,7 @@ THOUGHT: Task[Thought] = Task(
 # ---------------------------------------------------------------- the scheme
 
 
-class IRCoT(Plugin):
+class IRCoT(Scheme):
     """Asks `base` for the question's `base_k` best, then for those of each thought of a language model, and merges.
 
     A thought is one sentence, made from the question, the `shown` best passages so far (at most `shown_tokens` tokens)
@@ -94,7 +93,6 @@ class IRCoT(Plugin):
     """
 
     version: ClassVar[int] = 1
-    reads_k: ClassVar[bool] = False
     base: SchemeField = Field(default_factory=lambda: registry.scheme("bm25"), description="Retriever that is asked.")
     base_k: int = Field(default=10, ge=1, description="Passages asked of the base in each round.")
     iterations: int = Field(default=4, ge=1, description="Rounds of retrieval at most.")
@@ -103,21 +101,19 @@ class IRCoT(Plugin):
     merge: Merge = Field(default="score", description="How the rankings of the rounds are merged.")
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
-    def parts(self) -> tuple[Part[Any], ...]:
-        """Those of the base."""
-        base: IndexingScheme = self.base
-        return base.parts()
+    def depends_on_k(self, k: int) -> bool:
+        """Every search asks the base for equally many, whatever k is."""
+        return False
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """The thought, and what the base asks."""
         return (THOUGHT,)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """A search of the base a round, and a call of the language model between two rounds."""
-        base: IndexingScheme = self.base
-        model, language = workspace.tokens_counted_by, workspace.language
-        thinker = Thinker(workspace.llm, self.shown, self.shown_tokens, model, language)
-        return IRCoTRetriever(base.open(workspace), thinker, self, label(self))
+        model, language = index.tokens_counted_by, index.language
+        thinker = Thinker(index.llm, self.shown, self.shown_tokens, model, language)
+        return IRCoTRetriever(self.base.open(index), thinker, self, label(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,17 @@ from pydantic import Field
 
 from ragindex.encoders.vector_cache import shared_questions
 from ragindex.filters import Filter, Ids
-from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.parts.trees.summary_tree import SummaryTree
-from ragindex.parts.trees.tree_search import Above, Nodes, above, reads_k
+from ragindex.parts.trees.tree_search import Above, Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import check
 from ragindex.types import Hit, Query, Retrieval, Step
 
 
-class Raptor(Plugin):
+class Raptor(Scheme):
     """A flat scheme `base` over all nodes of `tree` (`mode=collapsed`), or from the roots down (`mode=traversal`).
 
     Down: of the nodes that are no child of another the `per_level` best, of their children the `per_level` best, and so
@@ -36,22 +35,21 @@ class Raptor(Plugin):
     )
     per_level: int = Field(default=10, ge=1, description="With mode=traversal: nodes followed per level.")
 
-    @property
-    def reads_k(self) -> bool | None:
-        """Down the tree the base is never asked for k; but see `tree_search.reads_k`."""
-        return reads_k(self.base) or (False if self.mode == "traversal" else None)
+    def depends_on_k(self, k: int) -> bool:
+        """A summary's documents are ordered among those of all k hits. Traversal never asks the base for k."""
+        return self.base.order_depends_on_filter or (self.mode == "collapsed" and super().depends_on_k(k))
 
     def parts(self) -> tuple[Part[Any], ...]:
         """What the base needs to search the tree."""
         return (*self._over().parts(), self.tree)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """Collapsed, two searches a question; traversal, one a level and one."""
-        collection = workspace.open_part(self.tree)
-        nodes = Nodes(self._over().open(workspace), collection, above(collection), label(self))
+        collection = index.open_part(self.tree)
+        nodes = Nodes(self._over().open(index), collection, above(collection), label(self))
         return nodes if self.mode == "collapsed" else Traversal(nodes, top(collection, nodes.above), self.per_level)
 
-    def _over(self) -> IndexingScheme:
+    def _over(self) -> Scheme:
         return over(self.base, self.tree)
 
 

@@ -7,12 +7,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question
 from ragindex.llm.rules.chains import Fact, facts_of, new_name, next_fact
 from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check
 from ragindex.retrieval.trace import Trace
@@ -85,7 +84,7 @@ def distinct(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
 # ---------------------------------------------------------------- the scheme
 
 
-class SelfAsk(Plugin):
+class SelfAsk(Scheme):
     """Asks `base` for the question's `candidates` best; a language model takes the question apart with them.
 
     It proposes at most `most_follow_ups` follow-up questions and answers them from the candidates (at most
@@ -96,7 +95,6 @@ class SelfAsk(Plugin):
     """
 
     version: ClassVar[int] = 1
-    reads_k: ClassVar[bool] = False
     base: SchemeField = Field(default_factory=lambda: registry.scheme("dense"), description="Retriever that is asked.")
     candidates: int = Field(default=10, ge=1, description="Passages asked of the base.")
     most_follow_ups: int = Field(default=4, ge=1, description="Follow-up questions at most.")
@@ -106,20 +104,18 @@ class SelfAsk(Plugin):
     merge: Merge = Field(default="interleave", description="How the rankings of several searches are merged.")
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
-    def parts(self) -> tuple[Part[Any], ...]:
-        """Those of the base."""
-        base: IndexingScheme = self.base
-        return base.parts()
+    def depends_on_k(self, k: int) -> bool:
+        """Every search asks the base for equally many, whatever k is."""
+        return False
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """The follow-up questions, the answer where it is given here, and what the base asks."""
         return (FOLLOW_UPS, answer_question.ANSWER) if self.answers else (FOLLOW_UPS,)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """A search of the base and a call of the language model a question; more where `searches` and `answers` say."""
-        base: IndexingScheme = self.base
-        model, language = workspace.tokens_counted_by, workspace.language
-        return SelfAskRetriever(base.open(workspace), workspace.llm, self, model, language, label(self))
+        model, language = index.tokens_counted_by, index.language
+        return SelfAskRetriever(self.base.open(index), index.llm, self, model, language, label(self))
 
 
 @dataclass(frozen=True, slots=True)

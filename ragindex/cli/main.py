@@ -39,7 +39,7 @@ from ragindex.cli.plugin_help import Parameter, description, parameters
 from ragindex.cli.repair import repair
 from ragindex.corpus import Corpus, read
 from ragindex.errors import RagindexError, UsageError
-from ragindex.interfaces import IndexingScheme
+from ragindex.interfaces import Scheme
 from ragindex.llm.budget import limited
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
@@ -153,7 +153,7 @@ def index(
         "spent": spending.as_json(paid),
     }
     rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in figures.items()]
-    flags = f"--index {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"  # type: ignore[arg-type]
+    flags = f"--index {_quoted(workspace)} --method {_quoted(registry.label(schemes[0]))}"
 
     def show() -> None:
         out().print(f"{counts.documents} documents, {counts.passages} passages in {plain(str(workspace))}")
@@ -330,9 +330,9 @@ def _quoted(value: Path | str) -> str:
     return plain(shlex.quote(str(value)))
 
 
-def _figures(opened: Workspace, schemes: Sequence[IndexingScheme]) -> dict[str, PartFigures]:
+def _figures(opened: Workspace, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
     """What the parts took, and the fit of the encoder where one of them uses it."""
-    parts = {registry.label(part): part for scheme in schemes for part in opened.all_parts(scheme)}  # type: ignore[arg-type]
+    parts = {registry.label(part): part for scheme in schemes for part in opened.all_parts(scheme)}
     fit = opened.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return {name: opened.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})
 
@@ -359,7 +359,7 @@ def _files(opened: Workspace, ids: Sequence[str]) -> list[Path]:
     return [file for file in files if file is not None]
 
 
-def _unknown_keys(opened: Workspace, scheme: IndexingScheme, wanted: Iterable[str]) -> list[str]:
+def _unknown_keys(opened: Workspace, scheme: Scheme, wanted: Iterable[str]) -> list[str]:
     """A sentence for each key of a filter that no document has."""
     parts = [opened.open_part(part) for part in opened.all_parts(scheme)]
     fields = {name for part in parts if isinstance(part, MeteredCollection) for name in part.fields()}

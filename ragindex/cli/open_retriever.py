@@ -4,17 +4,17 @@ import shlex
 from collections.abc import Mapping
 
 from ragindex.errors import MissingPartError
-from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 
 
-def opened(workspace: Workspace, scheme: IndexingScheme, given: Mapping[str, object]) -> Retriever:
+def opened(workspace: Workspace, scheme: Scheme, given: Mapping[str, object]) -> Retriever:
     """The retriever. Raises MissingPartError; `given` are the flags that the command was given, None where not."""
     try:
         return scheme.open(workspace)
     except MissingPartError as error:
-        method, folder = registry.label(scheme), workspace.folder  # type: ignore[arg-type]  # a pydantic model
+        method, folder = registry.label(scheme), workspace.folder
         flags = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
         command = f"--index {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
         encoder = given.get("--encoder")

@@ -152,7 +152,7 @@ def _counted(records: Mapping[str, int]) -> str:
 
 def _label(one: PartRecord) -> str:
     try:
-        return registry.label(registry.part(one.part))  # type: ignore[arg-type]  # a part is a pydantic model
+        return registry.label(registry.part(one.part))
     except UnknownNameError:  # its package is not installed any more
         return one.name
 
@@ -171,8 +171,8 @@ def _open(opened: Workspace, name: str) -> Any:
 def _chosen(opened: Workspace, name: str) -> Part[Any]:
     """The part as it is written; a bare name is the only part of that name, else the one with default parameters."""
     part = registry.part(name)
-    held = {_label(one): one for one in opened.manifest.parts.values() if one.name == registry.name_of(part)}  # type: ignore[arg-type]
-    if parse(name).params or registry.label(part) in held or not held:  # type: ignore[arg-type]
+    held = {_label(one): one for one in opened.manifest.parts.values() if one.name == registry.name_of(part)}
+    if parse(name).params or registry.label(part) in held or not held:
         return part
     if len(held) > 1:
         raise UsageError(f"There are several parts {name}: {', '.join(sorted(held))}. Name one of them.")

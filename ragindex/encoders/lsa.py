@@ -18,8 +18,7 @@ from pydantic import Field
 from ragindex import text_analysis
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import StoreError
-from ragindex.interfaces import Floats, TokenEmbeddings
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import FittedEncoderPlugin, Floats, TokenEmbeddings
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -32,7 +31,7 @@ _WORDS = "none"  # the analysis that keeps words as they are: words share meanin
 _FILES = ("vocabulary.json", "idf.npy", "projection.npy")
 
 
-class Lsa(Plugin):
+class Lsa(FittedEncoderPlugin):
     """`lsa`, `lsa:256`: min(dimensions, half the passages) dimensions, of the 65,536 words that the most passages hold.
 
     It is fitted on at most 50,000 passages.

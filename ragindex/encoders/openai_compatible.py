@@ -17,13 +17,13 @@ from ragindex.canonical import digest, encodable
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.http import Trouble, TroubleError, address, asked, client, retrying, secret, without_credentials
-from ragindex.interfaces import Floats
+from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
+from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tokens import Count
-from ragindex.plugins.base import Plugin
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
 _KEY_VARIABLES = ("EMBEDDING_API_KEY", "OPENAI_API_KEY")
@@ -41,7 +41,7 @@ _CAUTION = 1.2  # an estimate of tokens may be this much too low before a reques
 _log = logging.getLogger(__name__)
 
 
-class OpenAICompatible(Plugin):
+class OpenAICompatible(EncoderPlugin, PaidPlugin):
     """`openai:MODEL` at EMBEDDING_BASE_URL with EMBEDDING_API_KEY, falling back to OPENAI_BASE_URL, OPENAI_API_KEY.
 
     `price` is dollars for a million tokens; without it the model's price in the list of prices counts, where it has

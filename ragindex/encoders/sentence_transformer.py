@@ -17,15 +17,14 @@ from ragindex.canonical import digest, encodable
 from ragindex.distribution import require
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import UsageError
-from ragindex.interfaces import Floats, TokenEmbeddings
+from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
-from ragindex.plugins.base import Plugin
 
 _READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
 _OTHER_ENGINES = frozenset({"onnx", "openvino"})
 
 
-class SentenceTransformers(Plugin):
+class SentenceTransformers(EncoderPlugin):
     """`sentence-transformers:NAME_OR_PATH`. Texts are cut at the model's longest input.
 
     The prompts are put before each text; without them the model's own are used, where it has any. HF_HOME and

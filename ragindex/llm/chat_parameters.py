@@ -7,13 +7,13 @@ from pydantic import Field, JsonValue, field_validator
 
 from ragindex.errors import UsageError
 from ragindex.http import require_bare
-from ragindex.plugins.base import Plugin
+from ragindex.llm.plugins import LLMPlugin, PaidPlugin
 
 _VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
 _OURS = frozenset({"model", "messages", "temperature", "seed", "response_format", "max_tokens", "stream", "n"})
 
 
-class ChatParameters(Plugin):
+class ChatParameters(LLMPlugin, PaidPlugin):
     """See OpenAICompatibleChat."""
 
     argument: ClassVar[str] = "model"

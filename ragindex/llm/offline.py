@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.llm.parallel import attempted
+from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
-from ragindex.plugins.base import Plugin
 
 
 def called(llm: str) -> str:
@@ -17,7 +17,7 @@ def called(llm: str) -> str:
     return "rules (no model)" if llm == "offline" else llm
 
 
-class Offline(Plugin):
+class Offline(LLMPlugin):
     """`offline`: no language model; every task by its rule."""
 
     version: ClassVar[int] = 1

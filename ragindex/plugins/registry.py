@@ -20,7 +20,8 @@ from ragindex.errors import (
     UnknownNameError,
     UsageError,
 )
-from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, IndexingScheme, LLMPlugin, Part, StorePlugin
+from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, StorePlugin
+from ragindex.llm.plugins import LLMPlugin
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse, render
@@ -36,13 +37,14 @@ _SINGULAR = {
     "corpora": "corpus",
     "commands": "command",
 }
-_MUST_HAVE: Mapping[str, tuple[tuple[str, ...], ...]] = {  # of the classes in a group: one of these sets of attributes
-    "schemes": (("version", "parts", "open"),),
-    "parts": (("version", "uses", "inputs", "apply", "finish", "open"),),
-    "encoders": (("open",), ("fit", "load")),
-    "stores": (("open", "finishes_by"),),
-    "llms": (("open",),),
+_BASES: Mapping[str, tuple[type[Plugin], ...]] = {
+    "schemes": (Scheme,),
+    "parts": (Part,),
+    "encoders": (EncoderPlugin, FittedEncoderPlugin),
+    "stores": (StorePlugin,),
+    "llms": (LLMPlugin,),
 }
+"""Of the classes in a group: what they are subclasses of."""
 Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
 
 
@@ -103,19 +105,16 @@ def said_of(error: BaseException) -> str:
 
 def _wrong(group: Group, found: Any) -> str | None:
     """Why an object is not what the group takes; None where it is."""
-    sets = _MUST_HAVE.get(group)
-    if sets is None:
+    bases = _BASES.get(group)
+    if bases is None:
         return None if callable(found) else f"a {_SINGULAR[group]} must be a function, and it is {found!r}"
-    if not (isinstance(found, type) and issubclass(found, BaseModel) and found.model_config.get("frozen")):
-        return (
-            f"a {_SINGULAR[group]} must be a frozen pydantic model (ragindex.plugins.base.Plugin), and it is {found!r}"
-        )
-    missing = [[name for name in one if not _has(found, name)] for one in sets]
-    return None if not all(missing) else f"a {_SINGULAR[group]} must have {missing[0][0]!r}, and it has none"
-
-
-def _has(plugin: type[BaseModel], name: str) -> bool:
-    return hasattr(plugin, name) or name in plugin.model_fields
+    if not (isinstance(found, type) and issubclass(found, bases)):
+        wanted = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+        return f"a {_SINGULAR[group]} must be a subclass of {wanted}, and it is {found!r}"
+    missing = sorted(found.__abstractmethods__)
+    if issubclass(found, Scheme | Part) and not isinstance(getattr(found, "version", None), int):
+        missing.append("version")
+    return f"a {_SINGULAR[group]} must define {missing[0]!r}, and it does not" if missing else None
 
 
 def _broken(group: Group, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
@@ -132,20 +131,22 @@ def _advice(point: EntryPoint) -> str:
 
 
 def create(group: Group, written: Written) -> Any:
-    """The plugin that a user wrote down, validated. An object that is one already is returned as it is."""
+    """The plugin that a user wrote down, validated. A plugin object is returned as it is. Raises UsageError."""
     if isinstance(written, BaseModel):
+        if not isinstance(written, _BASES.get(group, ())):
+            raise UsageError(f"{type(written).__name__} is not a {_SINGULAR[group]}.")
         return written
     spec = _spec(written)
     plugin = load(group, spec.name)
     params = {key: _plain(value) for key, value in spec.params.items()}
     if spec.argument is not None:
-        field = getattr(plugin, "argument", None)
+        field = plugin.argument
         if field is None:
             raise UsageError(
                 f"The {_SINGULAR[group]} {spec.name!r} takes no argument after a colon; got {spec.argument!r}."
             )
         params[field] = spec.argument
-    require_no_secrets(spec.name, params, getattr(plugin, "keys_from", Plugin.keys_from))
+    require_no_secrets(spec.name, params, plugin.keys_from)
     try:
         return plugin.model_validate(params)
     except ValidationError as error:
@@ -156,11 +157,13 @@ def create(group: Group, written: Written) -> Any:
         raise _broken(group, spec.name, entry(group, spec.name), said_of(error)) from error
 
 
-def _spec(written: str | Mapping[str, Any] | Spec) -> Spec:
+def _spec(written: Any) -> Spec:
     if isinstance(written, Spec):
         return written
     if isinstance(written, str):
         return parse(written)
+    if not isinstance(written, Mapping):
+        raise UsageError(f"A plugin is written NAME, NAME(PARAMETER=VALUE) or {{name, params}}. Got {written!r}.")
     unknown = sorted(set(written) - {"name", "params", "label"})
     if unknown:
         raise UsageError(f"A plugin is written {{name, label, params}}; {unknown[0]!r} is none of these.")
@@ -221,7 +224,7 @@ def describe(plugin: BaseModel) -> dict[str, Any]:
 def label(plugin: BaseModel) -> str:
     """The shortest text that makes the plugin again: its name and the parameters that differ from their defaults."""
     short = _short(describe(plugin), plugin)
-    argument = getattr(type(plugin), "argument", None)
+    argument = plugin.argument if isinstance(plugin, Plugin) else None
     if argument is not None and set(short.params) == {argument} and isinstance(short.params[argument], str):
         return f"{short.name}:{short.params[argument]}"
     return render(short)
@@ -269,9 +272,9 @@ def _with_versions(value: Any, plain: Any) -> Any:
 # ---------------------------------------------------------------- plugins as parameters of plugins
 
 
-def scheme(written: Written) -> IndexingScheme:
+def scheme(written: Written) -> Scheme:
     """A scheme by its name or specification."""
-    return cast(IndexingScheme, create("schemes", written))
+    return cast(Scheme, create("schemes", written))
 
 
 def part(written: Written) -> Part[Any]:
@@ -295,7 +298,7 @@ def store(written: Written) -> StorePlugin:
 
 
 _as_json = PlainSerializer(describe, return_type=dict[str, Any])
-SchemeField: TypeAlias = Annotated[Any, BeforeValidator(scheme), _as_json]
+SchemeField: TypeAlias = Annotated[Scheme, BeforeValidator(scheme), _as_json]
 """The type of a scheme's parameter that is itself a scheme, as `base`."""
 PartField: TypeAlias = Annotated[Any, BeforeValidator(part), _as_json]
 """The type of a scheme's parameter that is a part, as `over`."""

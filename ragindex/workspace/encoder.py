@@ -134,7 +134,7 @@ class Encoders:
         wrong = durable_files.damage(self._place(id))
         if wrong is not None:
             seed = ["--seed", str(self.seed)] if self.seed else []
-            flags = shlex.join(["--encoder", registry.label(self.plugin), *seed])  # type: ignore[arg-type]  # a pydantic model
+            flags = shlex.join(["--encoder", registry.label(self.plugin), *seed])
             raise DamagedError(
                 f"The fit of the encoder {self.name}: {wrong}. {durable_files.advice(self.folder)} {flags}"
             )

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from ragindex import durable_files
 from ragindex.errors import DamagedError, DataError, StoreError, UsageError
-from ragindex.interfaces import IndexingScheme
+from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import in_order, model
+from ragindex.workspace.part_keys import in_order
 
 TRIPLES = "extractions"
 """The name of the part that --triples fills."""
 
 
-def require_reader(schemes: Iterable[IndexingScheme]) -> None:
+def require_reader(schemes: Iterable[Scheme]) -> None:
     """Raises UsageError where no part of `schemes` is made from what --triples gives: before any work."""
     parts = in_order([part for scheme in schemes for part in scheme.parts()])
-    if TRIPLES not in [registry.name_of(model(part)) for part in parts]:
+    if TRIPLES not in [registry.name_of(part) for part in parts]:
         raise UsageError("--triples is given, and no method reads triples: 'bm25(over=triples)' would.")
 
 

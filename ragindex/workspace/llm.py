@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex.interfaces import LLMPlugin
 from ragindex.llm.cache import Cache, CallCache, NoCache
+from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from ragindex.errors import ServiceError
-from ragindex.interfaces import IndexingScheme
+from ragindex.interfaces import Scheme
 from ragindex.workspace.workspace import Workspace
 
 _SHOWN_REASONS = 3
 
 
-def said_of_parts(workspace: Workspace, schemes: Sequence[IndexingScheme]) -> list[str]:
+def said_of_parts(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
     """The notes of all parts, and how many records could not be made and why; each once."""
     said: dict[str, None] = {}
     for scheme in schemes:
@@ -21,7 +21,7 @@ def said_of_parts(workspace: Workspace, schemes: Sequence[IndexingScheme]) -> li
     return list(said)
 
 
-def require_records(workspace: Workspace, schemes: Sequence[IndexingScheme]) -> None:
+def require_records(workspace: Workspace, schemes: Sequence[Scheme]) -> None:
     """Raises ServiceError where a part could be made for no passage at all: what stands on it would find nothing."""
     passages = workspace.counts().passages
     for name, failed in ((name, failed) for one in schemes for name, failed in workspace.failures(one).items()):

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from ragindex.accounting import ledger
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.interfaces import Change, Part, PartWithSharedRecords, Store
+from ragindex.interfaces import Change, Part, Store
 from ragindex.plugins.registry import describe, name_of
 from ragindex.progress import bar
 from ragindex.types import Usage
 from ragindex.workspace import revisions, versioned_files
 from ragindex.workspace.coverage import Coverage
 from ragindex.workspace.manifest import PartRecord
-from ragindex.workspace.part_context import PartSite
+from ragindex.workspace.part_context import PartBuildContext
 
 _BATCH = 1024
 _DEAR_BATCH = 256
@@ -35,7 +35,7 @@ class Building:
     key: str
     part: Part[Any]
     inputs: tuple["Building", ...]
-    site: PartSite
+    context: PartBuildContext
     encoder: CachedEncoder | None
     encoder_name: str
     coverage: Coverage
@@ -45,7 +45,7 @@ class Building:
     @property
     def name(self) -> str:
         """The part's registered name."""
-        return name_of(self.part)  # type: ignore[arg-type]  # a part is a pydantic model
+        return name_of(self.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,14 @@ def _forget(task: Building, ids: list[str]) -> int:
 
 
 def _remove(task: Building, ids: Sequence[str]) -> None:
-    task.part.apply(Change({}, tuple(ids)), task.site)
+    task.part.apply(Change({}, tuple(ids)), task.context)
     task.coverage.forget(ids)
 
 
 def _make(task: Building, todo: pa.Table) -> int:
-    task.site = task.site.reopened()  # its inputs may have moved since it was told what to forget
+    task.context = task.context.reopened()  # its inputs may have moved since it was told what to forget
     if not len(todo) and not len(task.coverage.held):
-        task.part.apply(Change({}), task.site)  # a part of nothing has its collections too
+        task.part.apply(Change({}), task.context)  # a part of nothing has its collections too
     size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
     with bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), size):
@@ -117,8 +117,8 @@ def _make(task: Building, todo: pa.Table) -> int:
 
 def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usage) -> None:
     """What failed is not held and not covered: the next sync tries again."""
-    made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.site.failures]
-    failed = [id for id in ids if id in task.site.failures]
+    made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
+    failed = [id for id in ids if id in task.context.failures]
     if failed:
         _remove(task, failed)
     if made:
@@ -126,13 +126,13 @@ def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usag
 
 
 def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
-    if isinstance(task.part, PartWithSharedRecords) and task.part.shares:
-        task.coverage.touch(set(task.part.neighbours(ids, task.site)) - set(ids))
+    if task.part.shares_records:
+        task.coverage.touch(set(task.part.passages_sharing_with(ids, task.context)) - set(ids))
 
 
 def _apply(task: Building, change: Change) -> Usage:
     """Apply a batch; what it cost as if nothing had been encoded or asked before."""
-    return _cost(lambda: task.part.apply(change, task.site))
+    return _cost(lambda: task.part.apply(change, task.context))
 
 
 def _cost(work: Callable[[], None]) -> Usage:
@@ -169,8 +169,8 @@ def finished(key: str, store: Store) -> Collections:
 
 def _finish(task: Building, corpus: str) -> PartRecord:
     """Make what can only be made whole, and say what readers are to be pinned to."""
-    store = task.site.store
-    whole = _cost(lambda: task.part.finish(task.site))
+    store = task.context.store
+    whole = _cost(lambda: task.part.finish(task.context))
     start = time.perf_counter()
     finish_seconds = task.finished_before + whole.seconds
     cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
@@ -178,11 +178,11 @@ def _finish(task: Building, corpus: str) -> PartRecord:
     seconds = time.perf_counter() - start
     states = (store.open(f"{task.key}.{kind}", version) for kind, version in collections.versions.items())
     holding = sorted(
-        name for one in states for name in versioned_files.holding(one) if (task.site.folder / name).is_dir()
+        name for one in states for name in versioned_files.holding(one) if (task.context.folder / name).is_dir()
     )
     return PartRecord(
         name=task.name,
-        part=describe(task.part),  # type: ignore[arg-type]
+        part=describe(task.part),
         version=task.part.version,
         encoder=task.encoder.id if task.encoder else None,
         encoder_name=task.encoder_name if task.encoder else None,
@@ -192,11 +192,11 @@ def _finish(task: Building, corpus: str) -> PartRecord:
         identities=collections.identities,
         seconds=cost.seconds + seconds,
         finish_seconds=finish_seconds,
-        bytes=collections.bytes + versioned_files.size(task.site.folder, holding),
+        bytes=collections.bytes + versioned_files.size(task.context.folder, holding),
         input_tokens=cost.input_tokens,
         output_tokens=cost.output_tokens,
         money=cost.money,
-        failed=task.site.failures,
-        notes=tuple(task.site.notes),
+        failed=task.context.failures,
+        notes=tuple(task.context.notes),
         files=tuple(holding),
     )

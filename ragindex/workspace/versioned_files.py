@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ragindex import durable_files
 from ragindex.errors import DamagedError, StoreError
-from ragindex.interfaces import Collection, Floats, Schema, Site
+from ragindex.interfaces import BuildContext, Collection, Floats, Schema
 
 Numbers: TypeAlias = npt.NDArray[Any]
 STATES = Schema(numbers=("replaced",))
@@ -30,13 +30,13 @@ STATES = Schema(numbers=("replaced",))
 # ---------------------------------------------------------------- which folder holds
 
 
-def hold(names: Sequence[str], site: Site, collection: str) -> None:
+def hold(names: Sequence[str], context: BuildContext, collection: str) -> None:
     """From now on the folders `names` of the part hold, and no others.
 
     Readers of any version of the collection see exactly the folders that held then: it changes in one write. The
     others stay until `remove_all_but` finds that nobody reads them.
     """
-    states, now = site.collection(collection, STATES), time.time()
+    states, now = context.collection(collection, STATES), time.time()
     known = _states(states)
     wanted = {**{name: now for name, replaced in known.items() if not replaced}, **dict.fromkeys(names, 0.0)}
     changed = {name: moment for name, moment in wanted.items() if known.get(name) != moment}

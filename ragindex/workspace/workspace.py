@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ragindex import canonical, durable_files, mlflow_tracing
 from ragindex.corpus import Chunking, Corpus, passage_text
@@ -26,8 +26,9 @@ from ragindex.errors import (
     WorkspaceError,
     WriterBusyError,
 )
-from ragindex.interfaces import Encoder, IndexingScheme, PaidPlugin, Part, PartWithImport, Retriever, Store, StorePlugin
+from ragindex.interfaces import Encoder, Part, Retriever, Scheme, Store, StorePlugin
 from ragindex.llm.cache import CallCache
+from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
@@ -46,15 +47,13 @@ from ragindex.workspace.encoder import Encoders
 from ragindex.workspace.journal import DamagedJournalError, Journal
 from ragindex.workspace.llm import Model
 from ragindex.workspace.manifest import Manifest, PartRecord, Settings
-from ragindex.workspace.part_context import PartSite, open_pinned
+from ragindex.workspace.part_context import PartBuildContext, PartReadContext, open_pinned
 from ragindex.workspace.part_keys import (
     Means,
     in_order,
-    model,
     paid_by,
     part_key,
     parts_of,
-    shares_records,
     tasks_of,
     uses_encoder,
 )
@@ -280,7 +279,7 @@ class Workspace:
     # ------------------------------------------------------------ building
 
     @mending.advising
-    def sync(self, plugins: Iterable[IndexingScheme | Part[Any]] = ()) -> Synced:
+    def sync(self, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced:
         """Bring the parts of `plugins` up to the corpus; without any, all parts that were ever finished.
 
         Goes on where an earlier sync stopped. Raises WriterBusyError, StoreError, WorkspaceError without documents.
@@ -320,7 +319,7 @@ class Workspace:
         self.close()
         return found
 
-    def all_parts(self, scheme: IndexingScheme) -> tuple[Part[Any], ...]:
+    def all_parts(self, scheme: Scheme) -> tuple[Part[Any], ...]:
         """The parts of a scheme and their inputs, each once, inputs first."""
         return tuple(in_order(scheme.parts()))
 
@@ -341,7 +340,7 @@ class Workspace:
     def retriever(self, scheme: Written) -> Retriever:
         """The retriever of a scheme that `sync` has built; traced where that is on. Raises MissingPartError."""
         made = registry.scheme(scheme)
-        return mlflow_tracing.traced_where_on(made.open(self), registry.label(model(made)))
+        return mlflow_tracing.traced_where_on(made.open(self), registry.label(made))
 
     @mending.advising
     def open_part(self, part: Part[Any]) -> Any:
@@ -355,7 +354,7 @@ class Workspace:
                 stacklevel=2,
             )
         if key not in self._opened:
-            self._opened[key] = part.open(self._reading_site(part, key, record))
+            self._opened[key] = part.open(self._read_context(part, key, record))
         return self._opened[key]
 
     @property
@@ -373,7 +372,7 @@ class Workspace:
         fit = self.encoders.fit(self.encoder_id)
         if fit is None:
             return None
-        name = f"{registry.label(model(self.encoders.plugin))} fit"
+        name = f"{registry.label(self.encoders.plugin)} fit"
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
 
     @property
@@ -412,10 +411,10 @@ class Workspace:
         Raises DataError where it cannot be read, UsageError for a part that is not made from files.
         """
         made = registry.part(part)
-        if not isinstance(made, PartWithImport):
-            raise UsageError(f"The part {registry.label(model(made))} is not made from files.")
+        if "import" not in made.uses:
+            raise UsageError(f"The part {registry.label(made)} is not made from files.")
         made.check_import(file)
-        name, digest = registry.name_of(model(made)), imported_files.taken(file, self.folder)
+        name, digest = registry.name_of(made), imported_files.taken(file, self.folder)
         with self._writer("ragindex index"):
             self._reload()
             before = self._current_keys()
@@ -429,12 +428,12 @@ class Workspace:
                 leftover=True,
             )
 
-    def asks(self, scheme: IndexingScheme) -> bool:
+    def asks(self, scheme: Scheme) -> bool:
         """Whether the scheme or one of its parts asks a language model, or the rules in its place; no imported one."""
         asking = [part for part in self.all_parts(scheme) if "model" in part.uses and self._imported(part) is None]
         return bool(tasks_of(scheme) or asking)
 
-    def unpriced(self, plugins: Iterable[IndexingScheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
+    def unpriced(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
         """Of who would be paid for `plugins`, and with `reads` for reading, those without a price.
 
         What to say of each, by how it is written. Asks nobody.
@@ -443,31 +442,31 @@ class Workspace:
         for plugin in self._paid(tuple(plugins), reads):
             missing = plugin.price_missing(prices)
             if missing is not None:
-                found[registry.label(model(plugin))] = missing
+                found[registry.label(plugin)] = missing
         return found
 
-    def require_prices(self, plugins: Iterable[IndexingScheme | Part[Any]], *, reads: bool = False) -> None:
+    def require_prices(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> None:
         """Raises UsageError where there is a budget, and somebody who would be paid for `plugins` has no price."""
         if self.model.setting.budget is not None:
             for missing in self.unpriced(plugins, reads=reads).values():
                 raise UsageError(missing)
 
-    def _paid(self, plugins: Sequence[IndexingScheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
+    def _paid(self, plugins: Sequence[Scheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
         parts = in_order(part for plugin in plugins for part in parts_of(plugin))
         yield from (one for plugin in (*plugins, *parts) for one in paid_by(plugin))
         asking = any("model" in part.uses and self._imported(part) is None for part in parts)
-        asks = reads or asking or any(hasattr(one, "parts") and tasks_of(cast(IndexingScheme, one)) for one in plugins)
+        asks = reads or asking or any(isinstance(one, Scheme) and tasks_of(one) for one in plugins)
         if asks and isinstance(self.model.plugin, PaidPlugin):
             yield self.model.plugin
         if any("encoder" in part.uses for part in parts) and isinstance(self.encoders.plugin, PaidPlugin):
             yield self.encoders.plugin
 
-    def failures(self, scheme: IndexingScheme) -> dict[str, dict[str, str]]:
+    def failures(self, scheme: Scheme) -> dict[str, dict[str, str]]:
         """The passages that a scheme's parts could not be made for, with the reason, by the part's name."""
         records = [self._record(part) for part in self.all_parts(scheme)]
         return {record.name: record.failed for record in records if record.failed}
 
-    def notes(self, scheme: IndexingScheme) -> list[str]:
+    def notes(self, scheme: Scheme) -> list[str]:
         """What a reader of a scheme's figures should know of its parts."""
         records = [self._record(part) for part in self.all_parts(scheme)]
         return [f"{record.name}: {note}" for record in records for note in record.notes]
@@ -475,18 +474,18 @@ class Workspace:
     @property
     def store_name(self) -> str:
         """The store as it is written."""
-        return registry.label(model(self.store_plugin))
+        return registry.label(self.store_plugin)
 
-    def result_fingerprint(self, scheme: IndexingScheme) -> str:
+    def result_fingerprint(self, scheme: Scheme) -> str:
         """A hash of what a ranking depends on: scheme, parts, encoder, corpus, seed, settings, libraries."""
         return canonical.digest(
             {
-                "scheme": registry.fingerprint(model(scheme)),
+                "scheme": registry.fingerprint(scheme),
                 "parts": [self._key(part, self._pinned_encoder(part)) for part in self.all_parts(scheme)],
                 "corpus": self.manifest.corpus,
                 "seed": self.seed,
                 "settings": self.manifest.settings.model_dump(mode="json", exclude={"store"}),
-                "store": registry.fingerprint(model(self.store_plugin)),
+                "store": registry.fingerprint(self.store_plugin),
                 "libraries": manifests.libraries(),
                 **self._asked(scheme),
             }
@@ -494,7 +493,7 @@ class Workspace:
 
     # ------------------------------------------------------------ inside
 
-    def _asked(self, scheme: IndexingScheme) -> dict[str, Any]:
+    def _asked(self, scheme: Scheme) -> dict[str, Any]:
         """What a ranking depends on besides, where a language model is asked: by parts that failed, by the scheme."""
         failed = self.failures(scheme)
         asked = [task.identity for task in tasks_of(scheme)]
@@ -517,7 +516,7 @@ class Workspace:
         if record is None:
             encoder = f" with the encoder {self.encoders.name}" if uses_encoder(part) else ""
             raise MissingPartError(
-                f"The part {registry.label(model(part))} has not been made{encoder} in {self.folder}. "
+                f"The part {registry.label(part)} has not been made{encoder} in {self.folder}. "
                 f"Run: ragindex index --index {self.folder} --methods METHOD"
             )
         return record
@@ -613,27 +612,27 @@ class Workspace:
                 self._drop(key, names)
             inputs = tuple(tasks[self._key(source, id)] for source in part.inputs())
             used = encoder if "encoder" in part.uses else None
-            site = self._site(part, key, inputs, corpus, used)
+            context = self._build_context(part, key, inputs, corpus, used)
             coverage = self._coverage(part, key, names)
-            earlier = self.manifest.parts.get(key) if getattr(type(part), "finishes_changes", False) else None
+            earlier = self.manifest.parts.get(key) if part.finishes_changes else None
             finished = earlier.finish_seconds if earlier else 0.0
-            tasks[key] = Building(key, part, inputs, site, used, self.encoders.name, coverage, finished)
+            tasks[key] = Building(key, part, inputs, context, used, self.encoders.name, coverage, finished)
         return list(tasks.values())
 
     def _coverage(self, part: Part[Any], key: str, names: Sequence[str]) -> Coverage:
         """A part whose journal cannot be read is made anew: nothing tells what it holds."""
         kept = Journal.of(self.folder, key)
         try:
-            return Coverage.open(self.store, key, kept, shares=shares_records(part))
+            return Coverage.open(self.store, key, kept, shares=part.shares_records)
         except DamagedJournalError:
             self._drop(key, names)
-            return Coverage.open(self.store, key, kept, shares=shares_records(part))
+            return Coverage.open(self.store, key, kept, shares=part.shares_records)
 
-    def _site(
+    def _build_context(
         self, part: Part[Any], key: str, inputs: Sequence[Building], corpus: Documents, encoder: CachedEncoder | None
-    ) -> PartSite:
+    ) -> PartBuildContext:
         def open_inputs() -> tuple[Any, ...]:
-            return tuple(task.part.open(task.site.reopened()) for task in inputs)
+            return tuple(task.part.open(task.context.reopened().newest()) for task in inputs)
 
         def open_encoder() -> Encoder:
             if encoder is None:
@@ -645,38 +644,42 @@ class Workspace:
                 raise UsageError(f"The part {key} asks for a language model, but its `uses` does not name it.")
             return self.llm
 
-        root, language, file = self.folder, self.language, self._imported(part)
+        root, file = self.folder, self._imported(part)
         if file is not None:
-            imported_files.require(root, file.name, self.manifest.imported_from.get(registry.name_of(model(part)), ""))
-        return PartSite(
-            key, self.store, corpus, root, language, self.seed, open_inputs, open_encoder, open_llm, imported=file
+            imported_files.require(root, file.name, self.manifest.imported_from.get(registry.name_of(part), ""))
+        return PartBuildContext(
+            key=key,
+            store=self.store,
+            documents=corpus,
+            root=root,
+            language=self.language,
+            open_inputs=open_inputs,
+            open_encoder=open_encoder,
+            seed=self.seed,
+            open_llm=open_llm,
+            imported=file,
         )
 
     def _imported(self, part: Part[Any]) -> Path | None:
         digest = self._means(None).imported(part)
         return None if digest is None else imported_files.place(self.folder, digest)
 
-    def _reading_site(self, part: Part[Any], key: str, record: PartRecord) -> PartSite:
+    def _read_context(self, part: Part[Any], key: str, record: PartRecord) -> PartReadContext:
         def open_inputs() -> tuple[Any, ...]:
             return tuple(self.open_part(source) for source in part.inputs())
 
-        return PartSite(
-            key,
-            self.store,
-            Documents(
-                open_pinned(self.store, "documents", self.manifest.documents_version, self.manifest.documents_identity),
-                self.chunking,
-            ),
-            self.folder,
-            self.language,
-            self.seed,
-            open_inputs,
-            lambda: self.encoder,
-            lambda: self.llm,
-            self._imported(part),
-            record.collections,
-            record.identities,
-            self._pin(),
+        version, identity = self.manifest.documents_version, self.manifest.documents_identity
+        return PartReadContext(
+            key=key,
+            store=self.store,
+            documents=Documents(open_pinned(self.store, "documents", version, identity), self.chunking),
+            root=self.folder,
+            language=self.language,
+            open_inputs=open_inputs,
+            open_encoder=lambda: self.encoder,
+            version_of=record.collections.get,
+            identities=record.identities,
+            lease=self._pin(),
         )
 
     def _finish(self, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
@@ -704,9 +707,9 @@ class Workspace:
             documents_identity=corpus.collection.identity,
             documents=corpus.collection.count(),
             passages=len(wanted),
-            encoder=registry.describe(model(self.encoders.plugin)),
+            encoder=registry.describe(self.encoders.plugin),
             encoders=encoders,
-            llm=registry.describe(model(self.model.plugin)),
+            llm=registry.describe(self.model.plugin),
             parts={**parts, **made},
             finished_by=dict(self.store_plugin.finishes_by),
             outdated=outdated,

@@ -50,11 +50,10 @@ def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-def test_the_contract_finds_out_that_it_reads_k(site: Path, tmp_path: Path) -> None:
-    said = "    reads_k: ClassVar[bool] = True\n"
-    assert said in blocks("python")[0]
-    silent = blocks("python")[0].replace(said, "").replace("SharedNames(Plugin)", "Silent(Plugin)")
-    (tmp_path / "silent_names.py").write_text(silent.replace("settings: SharedNames", "settings: Any"))
+def test_the_contract_finds_out_that_it_depends_on_k(site: Path, tmp_path: Path) -> None:
+    says = "    def depends_on_k(self, k: int) -> bool:\n        return True\n"
+    assert says in blocks("python")[0]
+    (tmp_path / "silent_names.py").write_text(blocks("python")[0].replace(says, "").replace("SharedNames", "Silent"))
     test = tmp_path / "test_silent.py"
     test.write_text(
         "from ragindex.testing import check_cutoffs\nfrom silent_names import Silent\n\n\n"
@@ -62,7 +61,7 @@ def test_the_contract_finds_out_that_it_reads_k(site: Path, tmp_path: Path) -> N
     )
     done = run(site, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test), cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "it reads k, and must say reads_k = True" in done.stdout
+    assert "its first hits depend on k, so depends_on_k must return True" in done.stdout
 
 
 def test_it_is_compared(site: Path, tmp_path: Path) -> None:
@@ -87,4 +86,4 @@ def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     told = json.loads(again.stdout)["notes"][0]
     assert re.search(r"bm25, shared-names, shared-names\(seeds=1\): 2 answers each read from \d\d:\d\d; --fresh", told)
     answered = {path.name for path in tmp_path.rglob("answers-*.jsonl")}
-    assert answered == {"answers-1.jsonl", "answers-2.jsonl"}  # shared-names reads k, and is asked for each
+    assert answered == {"answers-1.jsonl", "answers-2.jsonl"}  # shared-names depends on k, and is asked for each

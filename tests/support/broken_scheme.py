@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ragindex.interfaces import Part, Retriever
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 
 
-class Unsorted(Plugin):
+class Unsorted(Scheme):
     version: ClassVar[int] = 1
 
     def parts(self) -> tuple[Part[Any], ...]:

@@ -6,15 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from ragindex.interfaces import Floats
+from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.settings import LLMSettings
-from ragindex.plugins.base import Plugin
 
 ENCODED: list[str] = []
 """The texts of the index that were encoded, in order."""
 
 
-class Letters(Plugin):
+class Letters(EncoderPlugin):
     """Registered nowhere: handed over as it is."""
 
     argument: ClassVar[str] = "name"

@@ -16,13 +16,12 @@ from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
 from ragindex.accounting import ledger
-from ragindex.interfaces import Floats
+from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.budget import limited
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task, render
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import Written
 from ragindex.types import Document, Query, Retrieval, Step, Triple
 from ragindex.workspace.workspace import Workspace
@@ -216,7 +215,7 @@ def by_equation_9(workspace: Workspace, found: Retrieval, base: str, base_k: int
 # ---------------------------------------------------------------- vectors that are written down
 
 
-class WrittenVectors(Plugin):
+class WrittenVectors(EncoderPlugin):
     """Each question is an axis: a text's vector holds its `cosines` with the questions, and the rest on a last axis."""
 
     argument: ClassVar[str] = "name"

@@ -11,18 +11,17 @@ import numpy as np
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
-from ragindex.interfaces import Floats
+from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.support import replace_all
-from ragindex.plugins.base import Plugin
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 
 _PLACE = re.compile(r"@(-?[\d.]+),(-?[\d.]+),(-?[\d.]+)")
 
 
-class Compass(Plugin):
+class Compass(EncoderPlugin):
     """Registered nowhere: handed over as it is."""
 
     argument: ClassVar[str] = "name"

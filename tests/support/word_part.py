@@ -6,36 +6,34 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from ragindex.filters import Ids, Terms
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.plugins.base import Plugin
 from ragindex.workspace.workspace import Workspace
 
 
-class Words(Plugin):
+class Words(Part[Collection]):
     """A part whose records are merged from several passages: each word with the passages that hold it."""
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
 
     def inputs(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
     @property
-    def shares(self) -> bool:
+    def shares_records(self) -> bool:
         return True
 
-    def neighbours(self, ids: Sequence[str], site: Site) -> set[str]:
-        shared = self.records(site).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+    def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> set[str]:
+        shared = self.records(context).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
         return {id for batch in shared for row in batch.to_pylist() for id in row["passage_ids"]}
 
-    def records(self, site: Site) -> Collection:
-        return site.collection("records", Schema(stored=("title", "text"), keywords=("passage_ids",)))
+    def records(self, context: BuildContext) -> Collection:
+        return context.collection("records", Schema(stored=("title", "text"), keywords=("passage_ids",)))
 
-    def apply(self, change: Change, site: Site) -> None:
-        records = self.records(site)
-        source: Collection = site.inputs[0]
+    def apply(self, change: Change, context: BuildContext) -> None:
+        records = self.records(context)
+        source: Collection = context.inputs[0]
         touched = [*change.upsert, *change.remove]
         texts = {r["id"]: r["text"] for r in source.get(list(change.upsert), ("text",)).to_pylist()}
         held = [r for b in records.scan(("passage_ids",), Terms("passage_ids", tuple(touched))) for r in b.to_pylist()]
@@ -60,12 +58,12 @@ class Words(Plugin):
             }
             records.upsert(pa.RecordBatch.from_pydict(columns))
 
-    def finish(self, site: Site) -> None:
-        (site.folder / "finished").write_text("yes")
+    def finish(self, context: BuildContext) -> None:
+        (context.folder / "finished").write_text("yes")
 
-    def open(self, site: Site) -> Collection:
-        assert (site.folder / "finished").read_text() == "yes"
-        return site.collection("records")
+    def open(self, context: ReadContext) -> Collection:
+        assert (context.folder / "finished").read_text() == "yes"
+        return context.collection("records")
 
 
 def contents(workspace: Workspace) -> list[dict[str, Any]]:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import Scheme
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_baselines.graphrag.parts.communities import Communities
 
 
-class GraphRAGParameters(Plugin):
+class GraphRAGParameters(Scheme):
     """See GraphRAG."""
 
     communities: Annotated[PartField, of_class(Communities)] = Field(

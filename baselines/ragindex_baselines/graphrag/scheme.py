@@ -24,8 +24,8 @@ class GraphRAG(GraphRAGParameters):
         """Passages, the graph's entities with vectors, the communities with reports."""
         return (Passages(), EntityVectors(of=self.communities.of), self.communities)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One encoding, one search and four look-ups a question; no language model."""
-        passages, vectors, communities = (workspace.open_part(part) for part in self.parts())
-        graph = workspace.open_part(self.communities.of)
-        return GraphRAGRetriever(passages, vectors, graph, communities, workspace.encoder, self, label(self))
+        passages, vectors, communities = (index.open_part(part) for part in self.parts())
+        graph = index.open_part(self.communities.of)
+        return GraphRAGRetriever(passages, vectors, graph, communities, index.encoder, self, label(self))

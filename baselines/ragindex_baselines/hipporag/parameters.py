@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
 
 GraphField = Annotated[
@@ -13,7 +13,7 @@ GraphField = Annotated[
 ]
 
 
-class HippoRAGParameters(Plugin):
+class HippoRAGParameters(Scheme):
     """See HippoRAG."""
 
     mode: Literal["entities", "facts"] = Field(

@@ -38,20 +38,20 @@ class HippoRAG(HippoRAGParameters):
         """The entities of the question; for facts, nothing is asked."""
         return (QUESTION_ENTITIES,) if self.mode == "entities" else ()
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """Raises MissingPartError."""
-        phrases, passages = workspace.open_part(self.graph), workspace.open_part(Vectors(of=Passages()))
+        phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
         walked = Walked(phrases.graph, passages, self, registry.label(self))
         if self.mode == "entities":
-            return EntityRetriever(walked, phrases.vectors, workspace.encoder, workspace.llm)
-        triples = workspace.open_part(Vectors(of=self.graph.over))
-        spread = workspace.open_part(self._spread()) if self.walk == "push" else None
+            return EntityRetriever(walked, phrases.vectors, index.encoder, index.llm)
+        triples = index.open_part(Vectors(of=self.graph.over))
+        spread = index.open_part(self._spread()) if self.walk == "push" else None
         if spread is not None and not spread.passages.equals(phrases.graph.passages):
             raise MissingPartError(
                 f"The parts of {registry.label(self)} are of different corpora. "
-                f"Run: ragindex index --index {workspace.folder} --methods '{registry.label(self)}'"
+                f"Run: ragindex index --index {index.folder} --methods '{registry.label(self)}'"
             )
-        return FactRetriever(walked, triples, workspace.encoder, self.graph.key, spread)
+        return FactRetriever(walked, triples, index.encoder, self.graph.key, spread)
 
     def _spread(self) -> SpreadVectors:
         return SpreadVectors(graph=self.graph, damping=self.damping)

@@ -33,13 +33,12 @@ from ragindex.interfaces import OpenIndex
 from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
 from ragindex.llm.cache import Answer, CallCache, Origin
+from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import Task
-from ragindex.plugins.base import Plugin
 from ragindex.redaction import secrets_in
-from ragindex_baselines.rerank.ordering import Said
+from ragindex_baselines.rerank.interface import PlaceScores, Reranker
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -60,7 +59,7 @@ def _from_environment() -> str:
     return without_credentials(address(names)) if variable(names) else ""
 
 
-class Endpoint(Plugin):
+class Endpoint(Reranker, PaidPlugin):
     """A model behind `/rerank` at RERANK_BASE_URL (else OPENAI_BASE_URL), with the key in RERANK_API_KEY.
 
     OPENAI_API_KEY goes to OPENAI_BASE_URL alone. Requests that time out, lose their connection or get 408, 409, 429 or
@@ -99,23 +98,19 @@ class Endpoint(Plugin):
         """What to say where neither `search_price` nor the list names one."""
         return None if self.search_price is not None else prices.missing(self.model)
 
-    def tasks(self) -> tuple[Task[Any], ...]:
-        """Nothing of the workspace's language model."""
-        return ()
-
-    def open(self, workspace: OpenIndex) -> "EndpointScoring":
+    def open(self, index: OpenIndex) -> "EndpointScoring":
         """Sends nothing yet, and needs no key before the first request. Raises UsageError without an address.
 
         And with a budget for a model that has no price.
         """
         if not self.base_url:
             raise UsageError(f"endpoint:{self.model} needs the address of its service: set {_URL}, as http://…/v1.")
-        setting = workspace.setting
+        setting = index.setting
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
         limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock)
-        return EndpointScoring(self, setting, workspace.calls, limits)
+        return EndpointScoring(self, setting, index.calls, limits)
 
 
 @dataclass
@@ -128,7 +123,7 @@ class EndpointScoring:
     limits: Limits
     _rng: Random = field(default_factory=Random)  # jitter of waits
 
-    def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> Said:
+    def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> PlaceScores:
         """What the service said. Raises ServiceError, a RequestError where it scores no passage; BudgetError."""
         texts = [encodable(passage_text(title, text)) for title, text in passages]
         body = {"model": self.plugin.model, "query": encodable(question), "documents": texts, "top_n": len(texts)}
@@ -247,7 +242,7 @@ class EndpointScoring:
 class Scored:
     """Places and scores, and the tokens and searches that the service counted; None where it did not."""
 
-    said: Said
+    said: PlaceScores
     tokens: int | None
     searches: float | None
 

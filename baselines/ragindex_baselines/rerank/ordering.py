@@ -3,10 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-Said: TypeAlias = Sequence[tuple[int, float]]
-"""Places of candidates and scores as a reranker gave them, whatever they are."""
+from ragindex_baselines.rerank.interface import PlaceScores
 
 REPEATED, UNKNOWN, NO_NUMBER, LEFT_OUT = "said twice", "no such passage", "no score", "not returned"
 _LARGEST = 1e12
@@ -27,7 +25,7 @@ class Order:
         return ", ".join(f"{count} {what}" for what, count in self.counts.items())
 
 
-def ordered(said: Said, ids: Sequence[str], rest: int = 0) -> Order:
+def ordered(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
     """The candidates `ids` (given in the base's order) by what was said of them, higher scores first, equal ones by id.
 
     Candidates without a score follow in the base's order, and after them `rest` more that nobody was asked about, with
@@ -45,7 +43,7 @@ def ordered(said: Said, ids: Sequence[str], rest: int = 0) -> Order:
     return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts))
 
 
-def _scores(said: Said, count: int) -> tuple[dict[int, float], Counter[str]]:
+def _scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[str]]:
     scores: dict[int, float] = {}
     counts: Counter[str] = Counter()
     for place, score in said:

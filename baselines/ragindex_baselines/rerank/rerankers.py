@@ -1,11 +1,11 @@
 """Who reranks: a cross-encoder on this machine, an endpoint, or the language model. And how that is written down."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 import regex
@@ -19,39 +19,14 @@ from ragindex.interfaces import OpenIndex
 from ragindex.llm import rules
 from ragindex.llm.answer_question import Numbered
 from ragindex.llm.tasks import LLM, Task
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.specs import Spec, parse
 from ragindex_baselines.rerank.endpoint import Endpoint
-from ragindex_baselines.rerank.ordering import Said
-
-Passages: TypeAlias = Sequence[tuple[str, str]]
-"""Titles and texts."""
-
-
-class Scoring(Protocol):
-    """A reranker at work. Thread-safe."""
-
-    def scores(self, question: str, passages: Passages) -> Said:
-        """Places among `passages` with their scores, a higher one for a better passage."""
-        ...
-
-
-class Reranker(Protocol):
-    """A reranker's parameters: a frozen pydantic model."""
-
-    def tasks(self) -> tuple[Task[Any], ...]:
-        """What it asks the workspace's language model."""
-        ...
-
-    def open(self, workspace: OpenIndex) -> Scoring:
-        """Raises UsageError where something is missing."""
-        ...
-
+from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Reranker, TitledTexts
 
 # ---------------------------------------------------------------- a cross-encoder
 
 
-class CrossEncoder(Plugin):
+class CrossEncoder(Reranker):
     """A cross-encoder of sentence-transformers, from a folder or by its name on the Hugging Face hub.
 
     It reads question and passage together and gives one number; the number counts as it comes from the model, before
@@ -70,11 +45,7 @@ class CrossEncoder(Plugin):
     def _named_by_its_files(cls, values: Any) -> Any:
         return with_revision(values)
 
-    def tasks(self) -> tuple[Task[Any], ...]:
-        """Nothing."""
-        return ()
-
-    def open(self, workspace: OpenIndex) -> Scoring:
+    def open(self, index: OpenIndex) -> PassageScorer:
         """The model, loaded once a process."""
         return CrossEncoding(_loaded(self.model, self.revision, self.device), self.batch_size, self.model)
 
@@ -88,7 +59,7 @@ class CrossEncoding:
     name: str
     lock: Lock = field(default_factory=Lock)
 
-    def scores(self, question: str, passages: Passages) -> Said:
+    def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
         """Every passage; equal texts are read once, so that they score equally."""
         import torch
 
@@ -155,7 +126,7 @@ RERANK = Task(
 )
 
 
-class LanguageModel(Plugin):
+class LanguageModel(Reranker):
     """The workspace's language model, asked once a question: a list of all candidates, out comes their order.
 
     Of each passage it sees the first `characters`. Without a model a rule names the two that share most with
@@ -169,9 +140,9 @@ class LanguageModel(Plugin):
         """One list."""
         return (RERANK,)
 
-    def open(self, workspace: OpenIndex) -> Scoring:
+    def open(self, index: OpenIndex) -> PassageScorer:
         """Asks nothing yet."""
-        return Listing(workspace.llm, workspace.language, self.characters)
+        return Listing(index.llm, index.language, self.characters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +153,7 @@ class Listing:
     language: str
     characters: int
 
-    def scores(self, question: str, passages: Passages) -> Said:
+    def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
         """As many points for the first as there are passages, one less for each after it. Raises as `run` does."""
         shown = [
             Numbered(number, "", title, text[: self.characters])
@@ -195,7 +166,7 @@ class Listing:
 # ---------------------------------------------------------------- as a parameter
 
 
-_RERANKERS: Mapping[str, type[BaseModel]] = {
+_RERANKERS: Mapping[str, type[Reranker]] = {
     "cross-encoder": CrossEncoder,
     "endpoint": Endpoint,
     "language-model": LanguageModel,
@@ -215,7 +186,7 @@ def reranker(written: Any) -> Any:
         )
     params = dict(spec.params)
     if spec.argument is not None:
-        name = getattr(kind, "argument", None)
+        name = kind.argument
         if name is None:
             raise UsageError(f"The reranker {spec.name} takes no argument after a colon. Got {spec.argument!r}.")
         params[name] = spec.argument
@@ -240,7 +211,7 @@ def _spec(written: Any) -> Spec:
     return Spec(written["name"], dict(params or {}))
 
 
-def _described(plugin: BaseModel) -> dict[str, Any]:
+def _described(plugin: Reranker) -> dict[str, Any]:
     return {"name": _NAMES[type(plugin)], "params": plugin.model_dump(mode="json")}
 
 

@@ -7,19 +7,19 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ragindex.accounting import ledger
-from ragindex.interfaces import OpenIndex, Part, Retriever
+from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval
+from ragindex_baselines.rerank.interface import PassageScorer, Reranker
 from ragindex_baselines.rerank.ordering import ordered
-from ragindex_baselines.rerank.rerankers import LanguageModel, Reranker, RerankerField, Scoring
+from ragindex_baselines.rerank.rerankers import LanguageModel, RerankerField
 
 
-class Rerank(Plugin):
+class Rerank(Scheme):
     """The `depth` best of `base`, scored again by `reranker`; further ones follow as `base` has them.
 
     `reranker` is language-model (default: asked once a question, by rule without a model), cross-encoder(model=NAME)
@@ -36,18 +36,13 @@ class Rerank(Plugin):
     )
     depth: int = Field(default=50, ge=1, description="Results that are reranked.")
 
-    def parts(self) -> tuple[Part[Any], ...]:
-        """Those of the base."""
-        parts: tuple[Part[Any], ...] = self.base.parts()
-        return parts
-
     def tasks(self) -> tuple[Task[Any], ...]:
         """What the reranker asks a language model."""
         return self._reranker().tasks()
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """The base, and a reranker at work."""
-        return RerankRetriever(self.base.open(workspace), self._reranker().open(workspace), self.depth, label(self))
+        return RerankRetriever(self.base.open(index), self._reranker().open(index), self.depth, label(self))
 
     def _reranker(self) -> Reranker:
         return self.reranker or LanguageModel()
@@ -58,7 +53,7 @@ class RerankRetriever:
     """See Rerank."""
 
     base: Retriever
-    reranker: Scoring
+    reranker: PassageScorer
     depth: int
     source: str
 

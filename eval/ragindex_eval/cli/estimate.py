@@ -72,7 +72,7 @@ def estimate_command(
     with ledger.recording() as paid:
         found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
         if dataset is not None:
-            labelled = {registry.label(scheme): scheme for scheme in schemes}  # type: ignore[arg-type]  # pydantic models
+            labelled = {registry.label(scheme): scheme for scheme in schemes}
             asking = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
             found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **asking)  # type: ignore[arg-type]
     money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)

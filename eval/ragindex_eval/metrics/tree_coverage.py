@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from ragindex.filters import All, Range, Terms
-from ragindex.interfaces import Collection, IndexingScheme, Part
+from ragindex.interfaces import Collection, Part, Scheme
 from ragindex.parts.text.topics import Topics
 from ragindex.parts.trees import tree_nodes
 from ragindex.parts.trees.aggregates import Aggregates
@@ -67,7 +67,7 @@ class Coverage:
 
 def measured(
     workspace: Workspace,
-    schemes: Mapping[str, IndexingScheme],
+    schemes: Mapping[str, Scheme],
     gold: Iterable[Iterable[str]],
     same: Mapping[str, str] = NO_TWINS,
 ) -> Coverage | None:
@@ -151,7 +151,7 @@ def _of_topics(part: Part[Any]) -> TypeGuard[Vectors]:
     return isinstance(part, Vectors) and isinstance(part.of, Topics)
 
 
-def _trees(schemes: Mapping[str, IndexingScheme]) -> list[SummaryTree]:
+def _trees(schemes: Mapping[str, Scheme]) -> list[SummaryTree]:
     found: dict[SummaryTree, None] = {}
     for scheme in schemes.values():
         for part in scheme.parts():
@@ -160,7 +160,7 @@ def _trees(schemes: Mapping[str, IndexingScheme]) -> list[SummaryTree]:
     return list(found)
 
 
-def _pools(workspace: Workspace, schemes: Mapping[str, IndexingScheme]) -> dict[str, int]:
+def _pools(workspace: Workspace, schemes: Mapping[str, Scheme]) -> dict[str, int]:
     pools: dict[str, int] = {}
     for name, scheme in schemes.items():
         parts: list[Part[Any]] = [part for part in scheme.parts() if isinstance(part, TreePool | SummaryTree)]

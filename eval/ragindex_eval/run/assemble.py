@@ -48,7 +48,7 @@ def assembled(
             judged,
             dataset.fingerprint,
         ),
-        encoder=registry.label(workspace.encoders.plugin),  # type: ignore[arg-type]  # a pydantic model; seed apart
+        encoder=registry.label(workspace.encoders.plugin),
         encoder_id=workspace.encoder_id,
         llm=workspace.llm_name if any(workspace.asks(method.scheme) for method in asked) else "none",
         store=workspace.store_name,

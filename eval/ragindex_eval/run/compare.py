@@ -16,7 +16,7 @@ from ragindex import canonical
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import ContractError, MissingExtraError, QuestionError, RagindexError, UsageError
-from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.interfaces import Retriever, Scheme
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import Budget, limited
 from ragindex.llm.settings import LLMSettings
@@ -25,7 +25,7 @@ from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.registry import Written
 from ragindex.types import Query
 from ragindex.workspace import imported_files
-from ragindex.workspace.part_keys import broken, reads_k, tasks_of
+from ragindex.workspace.part_keys import broken, tasks_of
 from ragindex.workspace.settings import require_apart
 from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets, gold_classes
@@ -274,7 +274,7 @@ def _asked(workspace: Workspace, method: Method, dataset: Dataset, asking: Askin
     per_query = scores(answers, dataset.gold, ks)
     if asking.reader is not None:
         per_query = read_answers.with_scores(per_query, answers[ks[-1]], dataset.gold)
-    described = registry.describe(scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
+    described = registry.describe(scheme)
     measured = MethodResult(
         described["name"],
         method.label,
@@ -324,7 +324,7 @@ def _answers(
     """By k: at the largest alone, unless the method reads k. What is found at the largest is read."""
     largest, found, queries = asking.ks[-1], {}, dataset.queries
     known = {document.id for document in dataset.corpus.documents}
-    for k in asking.ks if reads_k(method.scheme, largest) else (largest,):
+    for k in asking.ks if method.scheme.depends_on_k(largest) else (largest,):
         reads = asking.reader if k == largest else None
         kept = folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl")
         again = asking.begun(kept, method.label, queries)
@@ -350,14 +350,11 @@ def questions_fingerprint(queries: Sequence[Query]) -> str:
     return canonical.digest([[query.id, query.text, repr(query.filter)] for query in queries])
 
 
-def _parts(workspace: Workspace, scheme: IndexingScheme) -> Mapping[str, PartFigures]:
+def _parts(workspace: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:
     """The figures of all parts by name (by their full description where two share one), and of the encoder's fit."""
     parts = workspace.all_parts(scheme)
     figures = [workspace.figures(part) for part in parts]
     names = [one.name for one in figures]
-    labels = [
-        registry.label(part) if names.count(name) > 1 else name  # type: ignore[arg-type]  # a part is a pydantic model
-        for part, name in zip(parts, names, strict=True)
-    ]
+    labels = [registry.label(part) if names.count(name) > 1 else name for part, name in zip(parts, names, strict=True)]
     fit = workspace.fit_figures() if any("encoder" in part.uses for part in parts) else None
     return dict(zip(labels, figures, strict=True)) | ({fit.name: fit} if fit else {})

@@ -48,7 +48,7 @@ def _listed(values: str) -> list[Any]:
 def _varied(method: Method, values: Mapping[str, Sequence[Any]] | None) -> list[Method]:
     if values is None:
         return [method]
-    described = registry.describe(method.scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
+    described = registry.describe(method.scheme)
     made = []
     for chosen in product(*values.values()):
         varied = dict(zip(values, chosen, strict=True))

@@ -21,7 +21,7 @@ from ragindex import durable_files
 from ragindex.accounting import ledger
 from ragindex.accounting.timing import recording
 from ragindex.canonical import digest
-from ragindex.interfaces import IndexingScheme, Retriever
+from ragindex.interfaces import Retriever, Scheme
 from ragindex.progress import bar
 from ragindex.types import Query, Retrieval, Usage
 from ragindex.workspace.workspace import Workspace
@@ -39,7 +39,7 @@ _WHERE = ("total", "encoder", "store", "own")
 class OpenedLater:
     """A scheme's retriever, opened when the first question comes: what was answered before needs no open index."""
 
-    scheme: IndexingScheme
+    scheme: Scheme
     workspace: Workspace
     opened: Retriever | None = None
     lock: Lock = field(default_factory=Lock)

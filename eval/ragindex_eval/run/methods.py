@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragindex.errors import UsageError
-from ragindex.interfaces import IndexingScheme
+from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.workspace.part_keys import checked
@@ -15,7 +15,7 @@ class Method:
     """A scheme under its label. One that was not asked for by name may be left out where something is missing."""
 
     label: str
-    scheme: IndexingScheme
+    scheme: Scheme
     asked_for: bool
 
 
@@ -43,7 +43,7 @@ def twinned(methods: Sequence[Method], reranker: Written | bool) -> list[Method]
         return list(methods)
     held, found = [method.scheme for method in methods], []
     for method in methods:
-        base = registry.describe(method.scheme)  # type: ignore[arg-type]  # a scheme is a pydantic model
+        base = registry.describe(method.scheme)
         params = {"base": base, **({} if reranker is True else {"reranker": reranker})}
         found.append(method)
         twin = registry.scheme({"name": "rerank", "params": params})

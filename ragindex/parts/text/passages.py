@@ -5,34 +5,25 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
 from ragindex.retrieval.hits import filter_fields, searchable
 
 
-class Passages(Plugin):
+class Passages(Part[Collection]):
     """One record a passage: title, text, metadata, and the tokens of title, newline, text."""
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
 
-    def inputs(self) -> tuple[Part[object], ...]:
-        """Made from the corpus."""
-        return ()
-
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Write the passages of the batch, forget those removed."""
-        records = site.collection("records", searchable(site.language))
+        records = context.collection("records", searchable(context.language))
         records.delete(change.remove)
         if change.upsert:
-            records.upsert(_records(site.passages(list(change.upsert))))
+            records.upsert(_records(context.passages(list(change.upsert))))
 
-    def finish(self, site: Site) -> None:
-        """Nothing beyond what every collection does."""
-
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")
 
 
 def _records(passages: pa.RecordBatch) -> pa.RecordBatch:

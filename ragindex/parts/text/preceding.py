@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ragindex.interfaces import Change, Part, Site, Uses
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import BuildContext, Part, ReadContext
 
 
-class Preceding(Plugin):
+class Preceding(Part["PrecedingTexts"]):
     """Keeps nothing of its own: it says that a passage depends on the one before it in its document.
 
     A passage's revision is a hash of its own title, text and metadata. What is made from this part is made again also
@@ -16,42 +15,31 @@ class Preceding(Plugin):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
-
-    def inputs(self) -> tuple[Part[Any], ...]:
-        """Made from the corpus."""
-        return ()
 
     @property
-    def shares(self) -> bool:
+    def shares_records(self) -> bool:
         """A change of a passage is one of the next passage too."""
         return True
 
-    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+    def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
         """The next passages, by their numbers; whether there are any matters to nobody."""
         return [_id(*place, 1) for id in ids if (place := _place(id)) is not None]
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing to keep."""
-
-    def finish(self, site: Site) -> None:
-        """Nothing to make."""
-
-    def open(self, site: Site) -> "PrecedingTexts":
+    def open(self, context: ReadContext) -> "PrecedingTexts":
         """Looks texts up in the corpus."""
-        return PrecedingTexts(site)
+        return PrecedingTexts(context)
 
 
 @dataclass(frozen=True, slots=True)
 class PrecedingTexts:
     """The texts before passages of the corpus as it is when asked."""
 
-    site: Site
+    context: ReadContext
 
     def of(self, passages: Sequence[Mapping[str, Any]]) -> list[str]:
-        """For each row of `Site.passages` the text before it in its document; empty for a document's first."""
+        """For each row of `BuildContext.passages` the text before it in its document; empty for a document's first."""
         before = [_before(one["id"], one["doc_id"]) for one in passages]
-        found = self.site.passages(sorted(id for id in before if id)).to_pylist()
+        found = self.context.passages(sorted(id for id in before if id)).to_pylist()
         texts = {one["id"]: one["text"] for one in found}
         return [texts.get(id, "") for id in before]
 

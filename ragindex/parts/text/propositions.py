@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 
 from ragindex.canonical import encodable
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
 from ragindex.llm.coerce import reshaped
 from ragindex.llm.offline import OfflineRules
@@ -19,7 +19,6 @@ from ragindex.parts.support.ask_llm import answers
 from ragindex.parts.support.records import TEXTS, held, unit_columns
 from ragindex.parts.text.preceding import Preceding, PrecedingTexts
 from ragindex.parts.triples.triple_json import names, well_formed
-from ragindex.plugins.base import Plugin
 from ragindex.retrieval.hits import KEYWORDS, searchable
 
 _PROMPTS = Path(__file__).parent / "prompts"
@@ -136,7 +135,7 @@ PROPOSITIONS: Task[Facts] = Task(
 # ---------------------------------------------------------------- the part
 
 
-class Propositions(Plugin):
+class Propositions(Part[Collection]):
     """One record a proposition, made in three calls a passage: rewrite, entities, propositions (SiReRAG).
 
     The paragraph is rewritten with the one before it in its document as context. A passage's own revision does not
@@ -161,41 +160,43 @@ class Propositions(Plugin):
         """In the order they are asked."""
         return (REWRITE, ENTITIES, PROPOSITIONS)
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the propositions of the batch's passages; those that fail lose what they had."""
-        records = site.collection("records", _schema(site.language))
-        passages = {one["id"]: one for one in site.passages(list(change.upsert)).to_pylist()}
-        rows = self._asked(passages, site)
+        records = context.collection("records", _schema(context.language))
+        passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
+        rows = self._asked(passages, context)
         records.delete(held(records, [*change.remove, *change.upsert]))
         if rows:
             records.upsert(_records(rows, passages))
 
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Say what was dropped, and what the rules did."""
-        if site.llm.id == OfflineRules.id:
-            site.note("Propositions were made by rules, not by a language model.")
-        records = site.collection("records", _schema(site.language))
+        if context.llm.id == OfflineRules.id:
+            context.note("Propositions were made by rules, not by a language model.")
+        records = context.collection("records", _schema(context.language))
         dropped = sum(sum(batch.column("dropped").to_pylist()) for batch in records.scan(("dropped",)))
         if dropped:
-            site.note(f"{int(dropped):,} malformed triplets were dropped.")
+            context.note(f"{int(dropped):,} malformed triplets were dropped.")
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")
 
-    def _asked(self, passages: Mapping[str, Mapping[str, Any]], site: Site) -> list["Proposition"]:
+    def _asked(self, passages: Mapping[str, Mapping[str, Any]], context: BuildContext) -> list["Proposition"]:
         """The propositions of the passages that got all three answers."""
-        preceding: PrecedingTexts = site.inputs[0]
+        preceding: PrecedingTexts = context.inputs[0]
         rows = [one for one in passages.values() if one["text"].strip()]
         before = preceding.of(rows)
         inputs = {
             one["id"]: {"title": one["title"], "text": one["text"], "previous": previous}
             for one, previous in zip(rows, before, strict=True)
         }
-        rewritten = answers(site, REWRITE, inputs)
+        rewritten = answers(context, REWRITE, inputs)
         texts = {id: {"title": passages[id]["title"], "text": one.paragraph} for id, one in rewritten.items()}
-        listed = {id: names([each.name for each in one.entities]) for id, one in answers(site, ENTITIES, texts).items()}
-        found = answers(site, PROPOSITIONS, {id: {**texts[id], "entities": one} for id, one in listed.items()})
+        listed = {
+            id: names([each.name for each in one.entities]) for id, one in answers(context, ENTITIES, texts).items()
+        }
+        found = answers(context, PROPOSITIONS, {id: {**texts[id], "entities": one} for id, one in listed.items()})
         return [row for id, facts in found.items() for row in self._propositions(id, facts, listed[id])]
 
     def _propositions(self, id: str, facts: Facts, listed: Sequence[str]) -> Iterable["Proposition"]:

@@ -14,13 +14,12 @@ import regex
 from pydantic import BaseModel, StringConstraints
 
 from ragindex.canonical import encodable
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Uses
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.rules.words import FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import answers
 from ragindex.parts.support.records import held, unit_columns
-from ragindex.plugins.base import Plugin
 from ragindex.retrieval.hits import searchable
 from ragindex.text_analysis import token_spans
 
@@ -70,41 +69,37 @@ TOPIC: Task[Topic] = Task(
 )
 
 
-class Topics(Plugin):
+class Topics(Part[Collection]):
     """One record a passage with text: what it is about, in one call."""
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts"})
 
-    def inputs(self) -> tuple[Part[Any], ...]:
-        """Made from the corpus."""
-        return ()
-
     def tasks(self) -> tuple[Task[Any], ...]:
         """One a passage."""
         return (TOPIC,)
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the topics of the batch's passages; those that fail lose what they had."""
-        records = site.collection("records", searchable(site.language))
-        passages = {one["id"]: one for one in site.passages(list(change.upsert)).to_pylist()}
+        records = context.collection("records", searchable(context.language))
+        passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
         inputs = {
-            id: {"title": one["title"], "text": one["text"], "language": site.language}
+            id: {"title": one["title"], "text": one["text"], "language": context.language}
             for id, one in passages.items()
             if one["text"].strip()
         }
-        found = answers(site, TOPIC, inputs)
+        found = answers(context, TOPIC, inputs)
         records.delete(held(records, [*change.remove, *change.upsert]))
         if found:
             ids, texts = [f"{id}#topic" for id in found], [encodable(one.topic) for one in found.values()]
             columns = unit_columns("topic", ids, texts, [passages[id] for id in found])
             records.upsert(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
 
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Say what the rules did."""
-        if site.llm.id == OfflineRules.id:
-            site.note("Topics were made by rules, not by a language model.")
+        if context.llm.id == OfflineRules.id:
+            context.note("Topics were made by rules, not by a language model.")
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import regex
 from pydantic import BaseModel
 
-from ragindex.interfaces import Site
+from ragindex.interfaces import BuildContext
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.progress import bar
@@ -41,14 +41,14 @@ ABSTRACTNESS: Task[Abstractness] = Task(
 )
 
 
-def raised(leaves: Sequence[Node], site: Site) -> list[Node]:
+def raised(leaves: Sequence[Node], context: BuildContext) -> list[Node]:
     """The leaves in order, those of high abstractness on level 1; one that could not be judged is low, and counted."""
     with bar("summary_tree: abstractness", len(leaves)) as advance:
-        answers = site.llm.map(ABSTRACTNESS, [{"text": node.whole} for node in leaves], again=True, progress=advance)
+        answers = context.llm.map(ABSTRACTNESS, [{"text": node.whole} for node in leaves], again=True, progress=advance)
     judged = list[Node]()
     for node, answer in zip(leaves, answers, strict=True):
         if isinstance(answer, Failure):
-            site.failed(node.id, answer.reason)
+            context.failed(node.id, answer.reason)
         is_high = not isinstance(answer, Failure) and answer.abstractness == "high"
         judged.append(replace(node, level=1) if is_high else node)
     return judged

@@ -10,14 +10,13 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.canonical import digest
-from ragindex.interfaces import Change, Collection, Encoder, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Encoder, Part, ReadContext, Uses
 from ragindex.llm.tokens import in_text
 from ragindex.parts.support import replace_all
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
 from ragindex.parts.trees.tree_nodes import Node, passage_order
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.types import Metadata
 
@@ -25,7 +24,7 @@ AGGREGATE_KIND = "aggregate"
 _BATCH = 2_000  # aggregates encoded and written at once
 
 
-class Aggregates(Plugin):
+class Aggregates(Part[Collection]):
     """One record an entity: the propositions that name it, a line each, in the order of the source.
 
     `entity_key`: names are one entity when they are the same text in folded case with single spaces (casefold), or the
@@ -66,25 +65,22 @@ class Aggregates(Plugin):
         """What the names of one entity have in common."""
         return name if self.entity_key == "exact" else " ".join(name.casefold().split())
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: aggregates are made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Make all aggregates, n log n in the names of entities; those that did not change are not written."""
-        read = _read(site.inputs[0])
+        read = _read(context.inputs[0])
         by_entity = self._by_entity(read.propositions)
         kept = self._kept(by_entity)
         made = self._merged(kept, read.propositions)
         schema = tree_nodes.schema(
-            site.language, site.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
+            context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
-        replace_all.keep(site.collection("records", schema), _records(made, read, site.encoder))
+        replace_all.keep(context.collection("records", schema), _records(made, read, context.encoder))
         for sentence in _notes(read.propositions, by_entity, kept, made):
-            site.note(sentence)
+            context.note(sentence)
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """Fields as of hits, `entities` (each as it is first spelt), and how many `propositions` there are."""
-        return site.collection("records")
+        return context.collection("records")
 
     def _by_entity(self, propositions: Sequence["Proposition"]) -> dict[str, list[int]]:
         """The places of the propositions that name each entity, in order."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, StringConstraints
 
 from ragindex.canonical import digest, encodable
-from ragindex.interfaces import Change, Collection, Floats, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
 from ragindex.llm.answer_question import context
 from ragindex.llm.offline import OfflineRules
@@ -23,7 +23,6 @@ from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import abstractness, entity_sentences, tree_nodes
 from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clusters
 from ragindex.parts.trees.tree_nodes import Node
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, fingerprint, name_of, of_class
 from ragindex.progress import bar
 
@@ -67,7 +66,7 @@ Group: TypeAlias = tuple[Node, ...]
 """Nodes of one text: they are clustered and summarised as one."""
 
 
-class SummaryTree(Plugin):
+class SummaryTree(Part[Collection]):
     """The records of `over` as leaves, and summaries of their clusters, of the clusters of those, and so on (RAPTOR).
 
     There are `levels` of nodes in all, leaves included; fewer where no more than `stop_at` different texts are left.
@@ -125,46 +124,43 @@ class SummaryTree(Plugin):
         """What its records are marked with: the name of the part that it stands on."""
         return name_of(self.over)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: a tree is made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Cluster and summarise level by level; a summary of texts that were summarised before comes from the cache.
 
         One that fails is counted and has no node; the next sync asks again.
         """
-        leaves = tree_nodes.leaves(site.inputs[0], site.encoder, "summary_tree")
-        leaves = abstractness.raised(leaves, site) if self.hierarchical else leaves
+        leaves = tree_nodes.leaves(context.inputs[0], context.encoder, "summary_tree")
+        leaves = abstractness.raised(leaves, context) if self.hierarchical else leaves
         rounds, pool = list[Round](), tuple[Node, ...]()
         for level in range(1, self.levels):
             pool = _in_order([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
-            rounds.append(self._round(pool, level, site))
+            rounds.append(self._round(pool, level, context))
             pool = rounds[-1].above
             if not rounds[-1].made:
                 break
         nodes = [*leaves, *(node for one in rounds for node in one.made)]
-        dimensions = site.encoder.dimensions
-        records = site.collection("records", node_schema(site.language, dimensions))
+        dimensions = context.encoder.dimensions
+        records = context.collection("records", node_schema(context.language, dimensions))
         replace_all.keep(records, _records(nodes, self.tree, dimensions))
         for sentence in _notes(len(leaves), rounds, self.partition):
-            site.note(sentence)
-        if len(nodes) > len(leaves) and site.llm.id == OfflineRules.id:
-            site.note("Summaries were made by rules, not by a language model.")
+            context.note(sentence)
+        if len(nodes) > len(leaves) and context.llm.id == OfflineRules.id:
+            context.note("Summaries were made by rules, not by a language model.")
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """All nodes: fields as of hits, `level`, `children` (in the order of the source), `tree`."""
-        return site.collection("records")
+        return context.collection("records")
 
-    def _round(self, pool: Sequence[Node], level: int, site: Site) -> "Round":
+    def _round(self, pool: Sequence[Node], level: int, context: BuildContext) -> "Round":
         """One level more: its nodes, and what the next is made from."""
         groups = _groups(pool)
         if len(groups) <= self.stop_at:
             return Round((), tuple(pool))
-        clusters = self._clusters(groups, level, site)
-        answers = self._asked(clusters, level, site)
+        clusters = self._clusters(groups, level, context)
+        answers = self._asked(clusters, level, context)
         told = [(one, answer.summary) for one, answer in zip(clusters, answers, strict=True) if answer is not None]
         texts = [self._shortened(encodable(text)) for _, text in told]
-        vectors = tree_nodes.encoded(texts, site.encoder)
+        vectors = tree_nodes.encoded(texts, context.encoder)
         made = [
             self._node(cluster, text, vector, level)
             for (cluster, _), text, vector in zip(told, texts, vectors, strict=True)
@@ -181,30 +177,30 @@ class SummaryTree(Plugin):
             divided=len(groups) > self.partition,
         )
 
-    def _clusters(self, groups: Sequence[Group], level: int, site: Site) -> list["Cluster"]:
+    def _clusters(self, groups: Sequence[Group], level: int, context: BuildContext) -> list["Cluster"]:
         """Those of two texts and more, in the order of their first texts."""
-        how = Clustering(self.threshold, self.dimensions, self.reduction, self.partition, site.seed)
+        how = Clustering(self.threshold, self.dimensions, self.reduction, self.partition, context.seed)
         weights = [_tokens((group,)) for group in groups]
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:
             passages = [group[0].passage_ids for group in groups]
-            named = entity_sentences.sentences(passages, site.inputs[1])
-            compared.append(entity_sentences.encoded(named, site.encoder))
+            named = entity_sentences.sentences(passages, context.inputs[1])
+            compared.append(entity_sentences.encoded(named, context.encoder))
         found = {rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)}
         return [tuple(groups[row] for row in rows) for rows in sorted(found) if len(rows) > 1]
 
-    def _asked(self, clusters: Sequence["Cluster"], level: int, site: Site) -> list[Summary | None]:
-        """The summary of each cluster; failures are told to the site."""
+    def _asked(self, clusters: Sequence["Cluster"], level: int, context: BuildContext) -> list[Summary | None]:
+        """The summary of each cluster; failures are told to the context."""
         words = None if self.summary_tokens is None else int(self.summary_tokens * _WORDS_A_TOKEN)
         inputs = [
-            {"texts": _fitting(cluster, self.cluster_tokens), "words": words, "language": site.language}
+            {"texts": _fitting(cluster, self.cluster_tokens), "words": words, "language": context.language}
             for cluster in clusters
         ]
         with bar(f"summary_tree: level {level}", len(inputs)) as advance:
-            answers = site.llm.map(SUMMARY, inputs, again=True, progress=advance)
+            answers = context.llm.map(SUMMARY, inputs, again=True, progress=advance)
         for cluster, answer in zip(clusters, answers, strict=True):
             if isinstance(answer, Failure):
-                site.failed(self._id(cluster), answer.reason)
+                context.failed(self._id(cluster), answer.reason)
         return [None if isinstance(answer, Failure) else answer for answer in answers]
 
     def _shortened(self, text: str) -> str:

@@ -9,14 +9,13 @@ import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
 from ragindex.filters import Filter, Terms
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext
 from ragindex.parts.support import replace_all
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND, SummaryTree, node_schema
 from ragindex.parts.vectors.vectors import vectors_of
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, name_of, of_class
 from ragindex.retrieval.hits import FIELDS
 
@@ -30,7 +29,7 @@ class Source:
     where: Filter | None = None
 
 
-class TreePool(Plugin):
+class TreePool(Part[Collection]):
     """All nodes of `trees`, each once: by default the tree over passages and the tree over aggregates.
 
     The ablations of SiReRAG that change the pool. (A): `relatedness_summaries=false`, of the trees over aggregates only
@@ -41,7 +40,6 @@ class TreePool(Plugin):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
     has_vectors: ClassVar[bool] = True
     aggregates: bool = Field(
         default=True, description="Include the leaves of the trees over aggregates; false is ablation (C)."
@@ -95,25 +93,22 @@ class TreePool(Plugin):
         """The trees, or of those that are not wanted whole what is wanted."""
         return tuple(source.part for source in self.sources())
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: the trees are made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Copy the nodes; only those that changed are written."""
-        records = site.collection("records", node_schema(site.language, site.inputs[0].schema.dimensions))
-        replace_all.keep(records, self._batches(site))
+        records = context.collection("records", node_schema(context.language, context.inputs[0].schema.dimensions))
+        replace_all.keep(records, self._batches(context))
         counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
         names = dict.fromkeys([*(source.name for source in self.sources()), *sorted(counts)])
         told = ", ".join(f"{counts[name]:,} of {name}" for name in names)
-        site.note(f"{records.count():,} nodes: {told}.")
+        context.note(f"{records.count():,} nodes: {told}.")
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """Fields as of hits, `level`, `children`, `tree` (passages, aggregates, propositions, tree_pool: of both)."""
-        return site.collection("records")
+        return context.collection("records")
 
-    def _batches(self, site: Site) -> Iterator[pa.RecordBatch]:
+    def _batches(self, context: BuildContext) -> Iterator[pa.RecordBatch]:
         seen: set[str] = set()
-        for source, records in zip(self.sources(), site.inputs, strict=True):
+        for source, records in zip(self.sources(), context.inputs, strict=True):
             fields = [name for name in records.fields() if name in _COPIED or name.startswith("meta.")]
             for batch in records.scan((*fields, "vector"), source.where):
                 ids = batch.column("id").to_pylist()

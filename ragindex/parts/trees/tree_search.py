@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ragindex.encoders.vector_cache import shared_questions
 from ragindex.filters import Ids, Terms
-from ragindex.interfaces import Collection, IndexingScheme, Retriever
+from ragindex.interfaces import Collection, Retriever
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.retrieval.hits import check, looked_up
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
@@ -24,14 +24,6 @@ class Above:
 
     children: Mapping[str, tuple[str, ...]]
     passages: Mapping[str, tuple[str, ...]]
-
-
-def reads_k(base: IndexingScheme) -> bool | None:
-    """What a scheme over `Nodes` says of k: their documents are ordered among those of all hits, so of k hits.
-
-    That matters where two records can stand in another order when others are searched with them (`relative`).
-    """
-    return True if getattr(base, "relative", False) else None
 
 
 def above(nodes: Collection) -> Above:

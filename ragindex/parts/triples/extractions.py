@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from ragindex.errors import DataError
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
 from ragindex.llm.coerce import reshaped
 from ragindex.llm.tasks import Task
@@ -17,7 +17,6 @@ from ragindex.parts.support.ask_llm import answers
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.openie import OpenIE, passage_key, read_openie
 from ragindex.parts.triples.triple_json import Extracted, TripleLists, names, to_json, well_formed
-from ragindex.plugins.base import Plugin
 
 _SHOWN_NOTES = 3
 
@@ -67,7 +66,7 @@ SCHEMA = Schema(
 """`triples` is JSON, a list of [subject, predicate, object]; `content` the passage's key in an imported file."""
 
 
-class Extractions(Plugin):
+class Extractions(Part[Collection]):
     """One record a passage: its named entities and its triples, from one call (GeAR).
 
     Malformed triples are dropped and counted. With an imported file no model is asked: a passage that the file lacks
@@ -78,10 +77,6 @@ class Extractions(Plugin):
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "import"})
     numbers_as_entities: bool = Field(default=False, description="Rules only: count dates and numbers as entities.")
 
-    def inputs(self) -> tuple[Part[Any], ...]:
-        """Made from the corpus."""
-        return ()
-
     def tasks(self) -> tuple[Task[Any], ...]:
         """One for entities and triples together."""
         return (EXTRACT,)
@@ -90,31 +85,31 @@ class Extractions(Plugin):
         """Read it once. Raises DataError."""
         read_openie(file)
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Extract from the passages of the batch; those that fail lose the record they had."""
-        records = site.collection("records", SCHEMA)
-        passages = site.passages(list(change.upsert)).to_pylist()
-        file = None if site.imported is None else read_openie(site.imported)
-        made = self._asked(passages, site) if file is None else _imported(passages, file)
+        records = context.collection("records", SCHEMA)
+        passages = context.passages(list(change.upsert)).to_pylist()
+        file = None if context.imported is None else read_openie(context.imported)
+        made = self._asked(passages, context) if file is None else _imported(passages, file)
         records.delete([*change.remove, *(one["id"] for one in passages if one["id"] not in made)])
         if made:
             records.upsert(_records([one for one in passages if one["id"] in made], made, file is not None))
 
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Say what was dropped, what was read by rules, and what file and corpus do not share."""
-        records = site.collection("records", SCHEMA)
+        records = context.collection("records", SCHEMA)
         for sentence in _notes(records):
-            site.note(sentence)
-        if site.imported is not None:
-            for sentence in _import_notes(records, read_openie(site.imported)):
-                site.note(sentence)
+            context.note(sentence)
+        if context.imported is not None:
+            for sentence in _import_notes(records, read_openie(context.imported)):
+                context.note(sentence)
             read_openie.cache_clear()
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection; `ragindex.parts.triples.triple_json.from_json` reads its triples."""
-        return site.collection("records")
+        return context.collection("records")
 
-    def _asked(self, passages: Sequence[Mapping[str, Any]], site: Site) -> dict[str, Extracted]:
+    def _asked(self, passages: Sequence[Mapping[str, Any]], context: BuildContext) -> dict[str, Extracted]:
         made = {one["id"]: Extracted(source="blank") for one in passages if not one["text"].strip()}
         inputs = {
             one["id"]: {
@@ -125,7 +120,7 @@ class Extractions(Plugin):
             for one in passages
             if one["id"] not in made
         }
-        found = answers(site, EXTRACT, inputs)
+        found = answers(context, EXTRACT, inputs)
         return {**made, **{id: answer.extracted() for id, answer in found.items()}}
 
 

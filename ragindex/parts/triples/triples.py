@@ -8,11 +8,10 @@ import pyarrow as pa
 import regex
 from pydantic import Field, field_validator
 
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.support.records import TEXTS, held, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField
 from ragindex.retrieval.hits import KEYWORDS, STORED, searchable
 from ragindex.types import Triple
@@ -22,7 +21,7 @@ _PLACE = regex.compile("|".join(map(regex.escape, _SIDES)))
 KEYS = ("subject_key", "object_key", "entity_keys")
 
 
-class Triples(Plugin):
+class Triples(Part[Collection]):
     """One record a triple and passage: the same triple in two passages is two records (reading G1).
 
     Text is made by `template`, which names subject, predicate and object (reading G4). `subject_key`, `object_key` and
@@ -31,7 +30,6 @@ class Triples(Plugin):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
     of: PartField = Field(default=Extractions(), description="Extractions that the triples are read from.")
     entity_key: Literal["exact", "casefold"] = Field(
         default="exact",
@@ -62,23 +60,20 @@ class Triples(Plugin):
         values = {"{subject}": triple.subject, "{predicate}": triple.predicate, "{object}": triple.object}
         return _PLACE.sub(lambda match: values[match[0]], self.template)  # one pass: names may hold braces
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the triples of the batch's passages; ids are by passage and place, so twice does no harm."""
-        records = site.collection("records", _schema(site.language))
+        records = context.collection("records", _schema(context.language))
         records.delete(held(records, [*change.remove, *change.upsert]))
-        extractions: Collection = site.inputs[0]
+        extractions: Collection = context.inputs[0]
         found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
         triples = [(row["id"], triple) for row in found for triple in dict.fromkeys(from_json(row["triples"]))]
         if triples:
-            passages = {one["id"]: one for one in site.passages(list(change.upsert)).to_pylist()}
+            passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
             records.upsert(self._records(triples, passages))
 
-    def finish(self, site: Site) -> None:
-        """Nothing beyond what every collection does."""
-
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")
 
     def _records(
         self, triples: Sequence[tuple[str, Triple]], passages: Mapping[str, Mapping[str, Any]]

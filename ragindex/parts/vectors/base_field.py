@@ -4,17 +4,17 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import AfterValidator
 
-from ragindex.interfaces import IndexingScheme, Part
+from ragindex.interfaces import Part, Scheme
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.token_vectors import TokenVectors
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import SchemeField
 
 
-def over(scheme: Any, part: Part[Any]) -> IndexingScheme:
+def over(scheme: Any, part: Part[Any]) -> Scheme:
     """The same scheme over another part."""
     given = {name: getattr(scheme, name) for name in type(scheme).model_fields}
-    return cast(IndexingScheme, type(scheme).model_validate({**given, "over": part}))
+    return cast(Scheme, type(scheme).model_validate({**given, "over": part}))
 
 
 def _is_flat(scheme: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.interfaces import Floats, Schema, Site
+from ragindex.interfaces import BuildContext, Floats, Schema
 from ragindex.parts.support.columns import large_text
 from ragindex.progress import bar
 
@@ -74,20 +74,20 @@ def distinct(columns: Iterable[pa.Array]) -> pa.Array:
     return found.take(pc.sort_indices(found))
 
 
-def keep(names: pa.Array, site: Site, collection: str, part: str, into: Floats | None = None) -> None:
+def keep(names: pa.Array, context: BuildContext, collection: str, part: str, into: Floats | None = None) -> None:
     """Make a collection hold exactly the distinct `names`, by id, each with its vector as a document.
 
     All are asked of the encoder, whose cache has most: so what the part cost is that of each name, once. Only those
     that are new are written. `into` (names, dimensions), where given, takes the vectors too. `part` is for the progress
     bar.
     """
-    vectors = site.collection(collection, Schema(dimensions=site.encoder.dimensions))
+    vectors = context.collection(collection, Schema(dimensions=context.encoder.dimensions))
     held = large_text(batch.column("id") for batch in vectors.scan(()))
     fresh = pc.invert(pc.is_in(names, value_set=held))
     with bar(f"{part}: encoding {collection}", len(names)) as advance:
         for start in range(0, len(names), _BLOCK):
             block = names.slice(start, _BLOCK)
-            rows = site.encoder.encode_documents(block.to_pylist())
+            rows = context.encoder.encode_documents(block.to_pylist())
             if into is not None:
                 into[start : start + len(rows)] = rows
             new = fresh.slice(start, _BLOCK)

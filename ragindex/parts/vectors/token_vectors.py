@@ -15,11 +15,21 @@ from ragindex.corpus import passage_text
 from ragindex.encoders import multi_vector
 from ragindex.encoders.local_models import with_revision
 from ragindex.errors import UsageError
-from ragindex.interfaces import Change, Collection, Encoder, Floats, Part, Schema, Site, TokenEncoder, Uses
+from ragindex.interfaces import (
+    BuildContext,
+    Collection,
+    Encoder,
+    Floats,
+    Part,
+    PartContext,
+    ReadContext,
+    Schema,
+    TokenEncoder,
+    Uses,
+)
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens
 from ragindex.parts.vectors.quantized_tokens import Places, Rows, Scores
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField
 from ragindex.progress import bar
 from ragindex.workspace import versioned_files
@@ -36,7 +46,7 @@ _SMALL = 1 << 20
 _MOST_SMALL = 8
 
 
-class TokenVectors(Plugin):
+class TokenVectors(Part["TokenIndex"]):
     """A vector for each token of title, newline, text of the records of `of`, by the workspace's encoder.
 
     A number takes a byte, a vector four more. Every text is encoded alone, so that its vectors depend on nothing else.
@@ -52,39 +62,38 @@ class TokenVectors(Plugin):
         """The part whose records are encoded."""
         return (self.of,)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: `of` may be made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Encode what is new or damaged, forget what is gone, join small segments.
 
         Each batch is kept when it is encoded: after a crash only the rest is.
         """
-        records = site.collection("records", SCHEMA)
-        _forget_damaged(records, site)
-        for rows in _changed(site.inputs[0], records):
-            records.upsert(_kept(rows, self.coding(site).documents(rows.column("text").to_pylist()), site))
+        records = context.collection("records", SCHEMA)
+        _forget_damaged(records, context)
+        for rows in _changed(context.inputs[0], records):
+            records.upsert(_kept(rows, self.coding(context).documents(rows.column("text").to_pylist()), context))
         held = _held(records)
-        doomed = _to_join(held, site)
+        doomed = _to_join(held, context)
         if doomed:
-            records.upsert(_joined(held, doomed, site))
+            records.upsert(_joined(held, doomed, context))
             held = _held(records)
-        versioned_files.hold([name for name in held.segments if name], site, "segments")
+        versioned_files.hold([name for name in held.segments if name], context, "segments")
         silent = int((held.places.counts == 0).sum())
         if silent:
-            site.note(
+            context.note(
                 f"{silent:,} of {len(held.ids):,} records have no token that the encoder knows: nothing finds them."
             )
 
-    def open(self, site: Site) -> "TokenIndex":
+    def open(self, context: ReadContext) -> "TokenIndex":
         """The vectors of the sync that the reader is pinned to."""
-        held = _held(site.collection("records"))
-        files = tuple(quantized_tokens.load(site.folder / name) if name else _NOTHING for name in held.segments)
-        return TokenIndex(held.ids, {id: row for row, id in enumerate(held.ids)}, files, held.places, self.coding(site))
+        held = _held(context.collection("records"))
+        files = tuple(quantized_tokens.load(context.folder / name) if name else _NOTHING for name in held.segments)
+        return TokenIndex(
+            held.ids, {id: row for row, id in enumerate(held.ids)}, files, held.places, self.coding(context)
+        )
 
-    def coding(self, site: Site) -> multi_vector.Coding:
+    def coding(self, context: PartContext) -> multi_vector.Coding:
         """How texts become token vectors. Raises UsageError where the encoder has none."""
-        return _OfEncoder(site.encoder)
+        return _OfEncoder(context.encoder)
 
 
 class MultiVectors(TokenVectors):
@@ -105,7 +114,7 @@ class MultiVectors(TokenVectors):
     def _named_by_its_files(cls, values: Any) -> Any:
         return with_revision(values)
 
-    def coding(self, site: Site) -> multi_vector.Coding:
+    def coding(self, context: PartContext) -> multi_vector.Coding:
         """The model, loaded once a process."""
         return multi_vector.opened(self.model, self.revision, self.device)
 
@@ -191,10 +200,10 @@ def _held(records: Collection) -> _Held:
     return _Held(tuple(table.column("id").to_pylist()), segments, Places(files, starts, counts))
 
 
-def _forget_damaged(records: Collection, site: Site) -> None:
+def _forget_damaged(records: Collection, context: BuildContext) -> None:
     """Forget the records whose vectors are not as they were written: their texts are encoded again."""
     held = _held(records)
-    damaged = [bool(name) and durable_files.damage_by_name(site.folder / name) is not None for name in held.segments]
+    damaged = [bool(name) and durable_files.damage_by_name(context.folder / name) is not None for name in held.segments]
     records.delete([held.ids[row] for row in np.flatnonzero(np.array(damaged, bool)[held.places.files]).tolist()])
 
 
@@ -214,14 +223,14 @@ def _changed(source: Collection, records: Collection) -> Iterator[pa.Table]:
     records.delete(sorted(known))
 
 
-def _kept(rows: pa.Table, vectors: Sequence[Floats], site: Site) -> pa.RecordBatch:
+def _kept(rows: pa.Table, vectors: Sequence[Floats], context: BuildContext) -> pa.RecordBatch:
     """Write the vectors to a segment; its records."""
     counts = np.array([len(one) for one in vectors], np.int64)
     name = ""
     if counts.any():
         pieces = (quantized_tokens.compressed(one) for one in vectors if len(one))
         dimensions = next(one.shape[1] for one in vectors if len(one))
-        name = quantized_tokens.save(site.folder, pieces, int(counts.sum()), dimensions)
+        name = quantized_tokens.save(context.folder, pieces, int(counts.sum()), dimensions)
     return _records(rows, [name if count else "" for count in counts], counts)
 
 
@@ -237,27 +246,27 @@ def _records(rows: Any, names: Sequence[str], counts: Any) -> pa.RecordBatch:
 # ---------------------------------------------------------------- segments
 
 
-def _to_join(held: _Held, site: Site) -> list[int]:
+def _to_join(held: _Held, context: BuildContext) -> list[int]:
     """The numbers of segments that are to be written anew: those half of which nobody holds, and many small ones."""
     live = np.bincount(held.places.files, held.places.counts, minlength=len(held.segments))
     named = [number for number, name in enumerate(held.segments) if name]
-    written = {number: len(quantized_tokens.load(site.folder / held.segments[number])) for number in named}
+    written = {number: len(quantized_tokens.load(context.folder / held.segments[number])) for number in named}
     small = [number for number in named if live[number] < _SMALL]
     wasted = [number for number in named if 2 * live[number] < written[number]]
     return sorted({*wasted, *(small if len(small) > _MOST_SMALL else ())})
 
 
-def _joined(held: _Held, doomed: Sequence[int], site: Site) -> pa.RecordBatch:
+def _joined(held: _Held, doomed: Sequence[int], context: BuildContext) -> pa.RecordBatch:
     """Write the vectors of the segments `doomed` to one; its records."""
     rows = np.flatnonzero(np.isin(held.places.files, doomed))
     rows = rows[np.lexsort((held.places.starts[rows], held.places.files[rows]))]
     chosen = held.places.take(rows)
-    files = {number: quantized_tokens.load(site.folder / held.segments[number]) for number in doomed}
+    files = {number: quantized_tokens.load(context.folder / held.segments[number]) for number in doomed}
     pieces = (
         files[file][start : start + count]
         for file, start, count in zip(*(c.tolist() for c in (chosen.files, chosen.starts, chosen.counts)), strict=True)
     )
     width = files[doomed[0]].shape[1] - quantized_tokens.SCALE_BYTES
-    name = quantized_tokens.save(site.folder, pieces, int(chosen.counts.sum()), width)
+    name = quantized_tokens.save(context.folder, pieces, int(chosen.counts.sum()), width)
     ids = [held.ids[row] for row in rows.tolist()]
-    return _records(site.collection("records", SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts)
+    return _records(context.collection("records", SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts)

@@ -10,12 +10,10 @@ from pydantic import AfterValidator, Field
 
 from ragindex.corpus import passage_text
 from ragindex.filters import Filter, Terms
-from ragindex.interfaces import Change, Collection, ForgettingEncoder, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, ForgettingEncoder, Part, ReadContext, Uses
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField
 from ragindex.stores.large_strings import TEXT, wide
-from ragindex.workspace.part_keys import shares_records
 
 
 def has_vectors(part: Part[Any]) -> bool:
@@ -34,7 +32,7 @@ def _without_vectors(part: Part[Any]) -> Part[Any]:
     return part
 
 
-class Vectors(Plugin):
+class Vectors(Part[Collection]):
     """The records of `of` with the vector of title, newline, text. They carry all fields, so one search answers.
 
     A part whose records belong to several passages must be a SharingPart to stand under this one. One that is made
@@ -52,11 +50,11 @@ class Vectors(Plugin):
         """The part whose records are encoded."""
         return (self.of,)
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Encode the records that the batch's passages hold now, forget those they no longer hold."""
-        source: Collection = site.inputs[0]
-        records = _records(site)
-        _forget(records, change.remove, site)
+        source: Collection = context.inputs[0]
+        records = _records(context)
+        _forget(records, change.remove, context)
         if not change.upsert:
             return
         touched = Terms("passage_ids", tuple(change.upsert))
@@ -64,44 +62,43 @@ class Vectors(Plugin):
         records.delete(held.filter(_among(held, now, invert=True)).column("id").to_pylist())
         changed = _changed(now, held)
         if len(changed):
-            records.upsert(_encoded(changed, site))
+            records.upsert(_encoded(changed, context))
         left = set(_texts(now))
-        _let_go([text for text in _texts(held) if text not in left], site)
+        _let_go([text for text in _texts(held) if text not in left], context)
 
     @property
-    def shares(self) -> bool:
+    def shares_records(self) -> bool:
         """Where the records of `of` do."""
-        return shares_records(self.of)
+        return bool(self.of.shares_records)
 
-    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+    def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
         """Passages that share a record."""
-        shared = _records(site).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+        shared = _records(context).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
         return {id for batch in shared for id in batch.column("passage_ids").flatten().to_pylist()}
 
-    def finish(self, site: Site) -> None:
-        """Nothing beyond what every collection does."""
-
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")
 
 
-def _records(site: Site) -> Collection:
-    return site.collection("records", replace(site.inputs[0].schema, text=(), dimensions=site.encoder.dimensions))
+def _records(context: BuildContext) -> Collection:
+    return context.collection(
+        "records", replace(context.inputs[0].schema, text=(), dimensions=context.encoder.dimensions)
+    )
 
 
-def _forget(records: Collection, removed: Sequence[str], site: Site) -> None:
+def _forget(records: Collection, removed: Sequence[str], context: BuildContext) -> None:
     """Remove every record that a removed passage shares; `of` touches the passages left, and they make it again."""
     if removed:
         shared = [*records.scan(("title", "text"), Terms("passage_ids", tuple(removed)))]
         records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
-        _let_go([text for batch in shared for text in _texts(batch)], site)
+        _let_go([text for batch in shared for text in _texts(batch)], context)
 
 
-def _let_go(texts: Sequence[str], site: Site) -> None:
+def _let_go(texts: Sequence[str], context: BuildContext) -> None:
     """Their vectors need not be kept for this part."""
-    if texts and isinstance(site.encoder, ForgettingEncoder):
-        site.encoder.forget(texts)
+    if texts and isinstance(context.encoder, ForgettingEncoder):
+        context.encoder.forget(texts)
 
 
 def _texts(rows: pa.Table | pa.RecordBatch) -> list[str]:
@@ -135,7 +132,7 @@ def _changed(now: pa.Table, held: pa.Table) -> pa.Table:
     return now.filter(pa.array([before.get(row["id"]) != row for row in now.to_pylist()], pa.bool_()))
 
 
-def _encoded(table: pa.Table, site: Site) -> pa.RecordBatch:
-    vectors = site.encoder.encode_documents(_texts(table))
+def _encoded(table: pa.Table, context: BuildContext) -> pa.RecordBatch:
+    vectors = context.encoder.encode_documents(_texts(table))
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     return table.append_column("vector", column).combine_chunks().to_batches()[0]

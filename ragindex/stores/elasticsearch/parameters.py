@@ -5,13 +5,13 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from ragindex.http import require_bare
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import StorePlugin
 from ragindex.stores.elasticsearch import client
 
 NAME = r"[a-z0-9][a-z0-9_.]{0,60}"
 
 
-class ElasticsearchParameters(Plugin):
+class ElasticsearchParameters(StorePlugin):
     """See Elasticsearch."""
 
     argument: ClassVar[str] = "url"

@@ -25,8 +25,7 @@ from pydantic import Field
 
 from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
-from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
 from ragindex.stores.lancedb import bm25_statistics, files, index, maintenance, sql
 from ragindex.stores.lancedb.records import arrow_schema, one_batch, renamed, table_rows
 from ragindex.stores.large_strings import wide
@@ -47,7 +46,7 @@ _MOST_KEYS = 1000
 """Metadata keys that a collection can filter on: each is a column."""
 
 
-class LanceDB(Plugin):
+class LanceDB(StorePlugin):
     """Collections in a folder. `memory_gib` bounds what is held in memory; beyond it LanceDB's indexes search.
 
     `float16` halves the memory of vectors, `mmap` leaves them in a file that the system pages in and out.

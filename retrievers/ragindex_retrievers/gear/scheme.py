@@ -4,14 +4,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex_retrievers.gear.agent import Agent, Loop
 from ragindex_retrievers.gear.beams import Scoring, Search
@@ -22,7 +21,7 @@ from ragindex_retrievers.gear.sync_ge import Sync as Round
 from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE
 
 
-class Expanding(Plugin):
+class Expanding(Scheme):
     """What the three schemes share: a base over the passages (C), and the search through the triples (T).
 
     `base`: the retriever that is expanded. `base_k`: how many passages it gives; by default k, so that each k is a run
@@ -81,8 +80,7 @@ class Expanding(Plugin):
             raise ValueError("a triple_graph over triples, as triple_graph(numbers=false)")
         return graph
 
-    @property
-    def reads_k(self) -> bool:
+    def depends_on_k(self, k: int) -> bool:
         """Where the base is asked for k passages."""
         return self.base_k is None
 
@@ -90,7 +88,7 @@ class Expanding(Plugin):
         """The base's, the passages, the triples with their vectors, and their graph."""
         return (*self.base.parts(), Passages(), Vectors(of=self.graph.over), self.graph)
 
-    def expansion(self, workspace: OpenIndex) -> Expansion:
+    def expansion(self, index: OpenIndex) -> Expansion:
         """The search through the triples, opened."""
         width = self.beam_width
         search = Search(
@@ -105,18 +103,18 @@ class Expanding(Plugin):
             self.visited,
             self.triple_identity,
         )
-        triples, passages = workspace.open_part(Vectors(of=self.graph.over)), workspace.open_part(Passages())
-        graph, source = workspace.open_part(self.graph), label(self)
+        triples, passages = index.open_part(Vectors(of=self.graph.over)), index.open_part(Passages())
+        graph, source = index.open_part(self.graph), label(self)
         order, flat = self.neighbour_order, self.flatten
-        return Expansion(graph, triples, passages, workspace.encoder, search, order, flat, self.rrf_k, source)
+        return Expansion(graph, triples, passages, index.encoder, search, order, flat, self.rrf_k, source)
 
 
 class Naive(Expanding):
     """NaiveGE (section 6.2): the search begins from all triples of the base's passages. No language model."""
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One call of the base and one search a question."""
-        return NaiveRetriever(self.base.open(workspace), self.base_k, self.expansion(workspace))
+        return NaiveRetriever(self.base.open(index), self.base_k, self.expansion(index))
 
 
 class Reading(Expanding):
@@ -127,7 +125,7 @@ class Reading(Expanding):
         description="Flat scheme that links the triples that were read to triples of the graph.",
     )
 
-    def link(self) -> IndexingScheme:
+    def link(self) -> Scheme:
         """`link_base` over the triples."""
         return over(self.link_base, self.graph.over)
 
@@ -135,10 +133,10 @@ class Reading(Expanding):
         """With those of the link."""
         return (*super().parts(), *self.link().parts())
 
-    def round(self, workspace: OpenIndex) -> Round:
+    def round(self, index: OpenIndex) -> Round:
         """One round of reading, linking, searching, opened."""
-        linker = Linker(self.link().open(workspace), self.graph.over)
-        return Round(Reader(workspace.llm, workspace.language), linker, self.expansion(workspace))
+        linker = Linker(self.link().open(index), self.graph.over)
+        return Round(Reader(index.llm, index.language), linker, self.expansion(index))
 
 
 class Sync(Reading):
@@ -148,9 +146,9 @@ class Sync(Reading):
         """One read a question."""
         return (READ,)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One call of the base, one read, one look-up in T and one search a question."""
-        return SyncRetriever(self.base.open(workspace), self.base_k, self.round(workspace))
+        return SyncRetriever(self.base.open(index), self.base_k, self.round(index))
 
 
 class Gear(Reading):
@@ -186,7 +184,7 @@ class Gear(Reading):
         """Two reads, a reason and a rewrite an iteration."""
         return (READ, REASON, REWRITE)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One question at a time."""
         loop = Loop(**{name: getattr(self, name) for name in Loop.__dataclass_fields__})
-        return Agent(self.base.open(workspace), self.round(workspace), workspace.llm, loop)
+        return Agent(self.base.open(index), self.round(index), index.llm, loop)

@@ -4,10 +4,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from ragindex.interfaces import Scheme
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.base_field import FlatField
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_retrievers.griever.matching import Pool
 from ragindex_retrievers.griever.paths import PassageScore
@@ -15,7 +15,7 @@ from ragindex_retrievers.griever.paths import PassageScore
 TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
 
 
-class GrieverParameters(Plugin):
+class GrieverParameters(Scheme):
     """See Griever."""
 
     triples: TriplesField = Field(default=Triples(), description="Triples that paths are made of.")

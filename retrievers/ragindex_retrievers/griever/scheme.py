@@ -43,8 +43,7 @@ class Griever(GrieverParameters):
 
     version: ClassVar[int] = 1
 
-    @property
-    def reads_k(self) -> bool:
+    def depends_on_k(self, k: int) -> bool:
         """Where k passages are asked for in each iteration."""
         return self.base_k is None
 
@@ -57,30 +56,30 @@ class Griever(GrieverParameters):
         vectors = [Vectors(of=Passages())] + [Vectors(of=self.triples)] * (self.path_score == "cosine")
         return (self._passages(), self._partials(), NameVectors(over=self.triples), *aliases, *searched, *vectors)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """Raises UsageError where the encoder gives no vectors of tokens and they are wanted."""
-        if self.ngrams == "tokens" and not isinstance(workspace.encoder, TokenEncoder):
+        if self.ngrams == "tokens" and not isinstance(index.encoder, TokenEncoder):
             raise UsageError(
                 f"{label(self)} matches names by vectors of tokens, as lsa and sentence-transformers:NAME give them; "
-                f"{workspace.encoder.id} gives none. Use: griever(ngrams=texts)"
+                f"{index.encoder.id} gives none. Use: griever(ngrams=texts)"
             )
-        index = Index(
-            workspace.open_part(self._passages()),
-            workspace.open_part(self._partials()),
-            workspace.open_part(NameVectors(over=self.triples)),
-            None if self.same_as == "none" else workspace.open_part(self._aliases()),
-            None if self.path_score == "mean" else workspace.open_part(Vectors(of=self.triples)),
-            workspace.open_part(Vectors(of=Passages())),
+        lookups = Index(
+            index.open_part(self._passages()),
+            index.open_part(self._partials()),
+            index.open_part(NameVectors(over=self.triples)),
+            None if self.same_as == "none" else index.open_part(self._aliases()),
+            None if self.path_score == "mean" else index.open_part(Vectors(of=self.triples)),
+            index.open_part(Vectors(of=Passages())),
             self.triples,
             self.partial_scope == "passage",
         )
-        connectors = self.connectors if self.connectors is not None else _connectors(workspace.language)
+        connectors = self.connectors if self.connectors is not None else _connectors(index.language)
         return GrieverRetriever(
-            over(self.base, Passages()).open(workspace),
-            over(self.follow, self._passages()).open(workspace),
-            self._shortlister(workspace),
-            index,
-            workspace.encoder,
+            over(self.base, Passages()).open(index),
+            over(self.follow, self._passages()).open(index),
+            self._shortlister(index),
+            lookups,
+            index.encoder,
             connectors if self.split else (),
             self,
             label(self),
@@ -100,10 +99,10 @@ class Griever(GrieverParameters):
     def _shortlisted(self) -> Part[Any]:
         return self._partials() if self.shortlist == "partial" else self.triples
 
-    def _shortlister(self, workspace: OpenIndex) -> Shortlister | None:
+    def _shortlister(self, index: OpenIndex) -> Shortlister | None:
         if self.shortlist == "none":
             return None
-        text, vectors = workspace.open_part(self._shortlisted()), workspace.open_part(Vectors(of=self._shortlisted()))
+        text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
         return Shortlister(self.shortlist, text, vectors, self.t_max, self.rrf_k)
 
 

@@ -4,17 +4,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragindex.interfaces import IndexingScheme, OpenIndex, Part, Retriever
+from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.parts.trees.tree_pool import TreePool
-from ragindex.parts.trees.tree_search import Nodes, above, reads_k
+from ragindex.parts.trees.tree_search import Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, label, of_class
 from ragindex_retrievers.sirerag.entity_boost import Lifted
 
 
-class SiReRAG(Plugin):
+class SiReRAG(Scheme):
     """A flat scheme `base` over the pool of a tree over passages and a tree over what is said of each entity.
 
     `pool` holds the trees, and which of their nodes are searched: the ablations. `ranking`: the best nodes of the pool,
@@ -35,26 +34,21 @@ class SiReRAG(Plugin):
     )
     depth: int = Field(default=200, ge=1, description="With ranking=lifted: leaves considered.")
 
-    @property
-    def reads_k(self) -> bool | None:
-        """See `tree_search.reads_k`."""
-        return reads_k(self.base) if self.ranking == "pool" else None
-
-    @property
-    def reads_k_above(self) -> int | None:
-        """`lifted` looks among `depth` nodes; where k is larger, among k."""
-        return self.depth if self.ranking == "lifted" else None
+    def depends_on_k(self, k: int) -> bool:
+        """A node's documents are ordered among those of all k hits; `lifted` considers `depth` leaves, or k if more."""
+        own = k > self.depth if self.ranking == "lifted" else self.base.order_depends_on_filter
+        return own or super().depends_on_k(k)
 
     def parts(self) -> tuple[Part[Any], ...]:
         """What the base needs to search the pool."""
         return (*self._over().parts(), self.pool)
 
-    def open(self, workspace: OpenIndex) -> Retriever:
+    def open(self, index: OpenIndex) -> Retriever:
         """One search of the base for the nodes and one for the order of their documents; for `lifted`, one."""
-        base, nodes = self._over().open(workspace), workspace.open_part(self.pool)
+        base, nodes = self._over().open(index), index.open_part(self.pool)
         if self.ranking == "lifted":
             return Lifted(base, nodes, self.depth, label(self))
         return Nodes(base, nodes, above(nodes), label(self))
 
-    def _over(self) -> IndexingScheme:
+    def _over(self) -> Scheme:
         return over(self.base, self.pool)

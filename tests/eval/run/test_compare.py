@@ -29,11 +29,10 @@ from ragindex.errors import (
     UsageError,
     WorkspaceError,
 )
-from ragindex.interfaces import Part
+from ragindex.interfaces import Part, Scheme
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.terminal import table
@@ -71,7 +70,7 @@ def hit(*doc_ids: str) -> Hit:
     return Hit("+".join(doc_ids), "passage", doc_ids, doc_ids, "", "", 1.0, "scripted")
 
 
-class Scripted(Plugin):
+class Scripted(Scheme):
     """A fake scheme: the same documents for every question, what it was asked written to a file."""
 
     version: ClassVar[int] = 1
@@ -107,7 +106,8 @@ class ScriptedRetriever:
 class ReadsK(Scripted):
     """A fake scheme whose best document at k is another at each k."""
 
-    reads_k: ClassVar[bool] = True
+    def depends_on_k(self, k: int) -> bool:
+        return True
 
     def open(self, workspace: Workspace) -> "ReadsKRetriever":
         return ReadsKRetriever(self)
@@ -380,7 +380,7 @@ def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
     assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x")] == [None] * 3
 
 
-def test_a_scheme_that_reads_k_is_asked_once_for_each(tmp_path: Path) -> None:
+def test_a_scheme_that_depends_on_k_is_asked_once_for_each(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     scheme = ReadsK(journal=str(journal))
     method = run(tmp_path / "w", scheme, ks=(1, 2)).methods[0]

@@ -13,11 +13,10 @@ from openai_server import OpenAIServer
 
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, UsageError
-from ragindex.interfaces import Change, Part, Retriever, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Part, ReadContext, Retriever, Scheme, Uses
 from ragindex.llm import endpoint_features
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, Gold
@@ -32,7 +31,7 @@ QUERIES = (Query("q1", "Which hill?"), Query("q2", "Which river?"))
 GOLD = {"q1": Gold(frozenset({"anna"})), "q2": Gold(frozenset({"sarn"}))}
 
 
-class Echoed(Plugin):
+class Echoed(Part[None]):
     """A part that asks the model once for each passage, and keeps nothing."""
 
     version: ClassVar[int] = 1
@@ -44,21 +43,21 @@ class Echoed(Plugin):
     def tasks(self) -> tuple[Task[Any], ...]:
         return (ECHO,)
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         ids = list(change.upsert)
-        texts = site.passages(ids).column("text").to_pylist()
-        for id, output in zip(ids, site.llm.map(ECHO, [{"text": text} for text in texts], again=True), strict=True):
+        texts = context.passages(ids).column("text").to_pylist()
+        for id, output in zip(ids, context.llm.map(ECHO, [{"text": text} for text in texts], again=True), strict=True):
             if isinstance(output, Failure):
-                site.failed(id, output.reason)
+                context.failed(id, output.reason)
 
-    def finish(self, site: Site) -> None:
-        site.note("echoed")
+    def finish(self, context: BuildContext) -> None:
+        context.note("echoed")
 
-    def open(self, site: Site) -> None:
+    def open(self, context: ReadContext) -> None:
         return None
 
 
-class AskingScheme(Plugin):
+class AskingScheme(Scheme):
     """BM25 that asks the model about every question first."""
 
     version: ClassVar[int] = 1

@@ -17,10 +17,9 @@ from rerank_server import reranking
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, LLMError, RequestError, ServiceError, StoreError, UsageError
 from ragindex.errors import WorkspaceError as BrokenWorkspaceError
-from ragindex.interfaces import Part, Retriever
+from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, Gold
@@ -33,7 +32,7 @@ QUERIES = (Query("q1", "Which hill?"), Query("q2", "Which river?"))
 GOLD = {"q1": Gold(frozenset({"anna"})), "q2": Gold(frozenset({"sarn"}))}
 
 
-class Asking(Plugin):
+class Asking(Scheme):
     """BM25 that asks the model about every question first, `times` times."""
 
     version: ClassVar[int] = 1
@@ -64,7 +63,7 @@ class AskingRetriever:
         return self.base.retrieve(queries, k)
 
 
-class Raising(Plugin):
+class Raising(Scheme):
     """A scheme whose questions meet an error; or whose folder of the store is gone when it is asked."""
 
     version: ClassVar[int] = 1

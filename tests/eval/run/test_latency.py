@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex.errors import ServiceError
-from ragindex.interfaces import Part
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import Part, Scheme
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.run import environment, latency
@@ -22,7 +21,7 @@ from ragindex_eval.run.latency import OpenedLater, Timing
 QUERIES = [Query(f"q{number}", f"What is {number}?") for number in range(4)]
 
 
-class Named(Plugin):
+class Named(Scheme):
     """A scheme that needs no part, finds nothing, and says in a file that it was asked."""
 
     version: ClassVar[int] = 1

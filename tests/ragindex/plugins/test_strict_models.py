@@ -1,6 +1,7 @@
 """A boolean is no number and a number is no boolean: in every field of every plugin, and in every file of settings."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,7 +28,7 @@ def fields() -> list[tuple[registry.Group, str, str, Any]]:
                 default, written = info.get_default(call_default_factory=True), str(info.annotation)
                 if isinstance(default, bool):
                     found.append((group, name, field, 1))
-                elif isinstance(default, int | float) or (default is None and ("int" in written or "float" in written)):
+                elif isinstance(default, int | float) or (default is None and re.search(r"\b(int|float)\b", written)):
                     found.append((group, name, field, True))
                 elif isinstance(default, tuple) and default and isinstance(default[0], int | float):
                     found.append((group, name, field, [True]))

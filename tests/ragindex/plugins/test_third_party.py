@@ -21,7 +21,7 @@ from ragindex import testing
 from ragindex.cli import doctor
 from ragindex.corpus import Corpus
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError
-from ragindex.interfaces import Part, Retriever
+from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, ReadContext, Retriever, Scheme, Uses
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 from ragindex.plugins import code_fingerprint, registry
@@ -94,13 +94,13 @@ TURNED = """
 from typing import Any, ClassVar
 from dataclasses import dataclass, replace
 from ragindex_baselines.bm25 import BM25
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces import Scheme
 from ragindex.types import Retrieval
 
-class Turned(Plugin):
+class Turned(Scheme):
     version: ClassVar[int] = 1
     def parts(self): return BM25().parts()
-    def open(self, workspace): return TurnedRetriever(BM25().open(workspace))
+    def open(self, index): return TurnedRetriever(BM25().open(index))
 
 @dataclass
 class TurnedRetriever:
@@ -202,7 +202,7 @@ def test_code_of_a_session_is_never_another_sessions() -> None:
         code_fingerprint._SESSION = mark
 
 
-class Encoder(Plugin):
+class Encoder(EncoderPlugin):
     """A foreign encoder: this file is not ours."""
 
     argument: ClassVar[str] = "name"
@@ -212,7 +212,7 @@ class Encoder(Plugin):
         return LettersEncoder()
 
 
-class FittedEncoder(Plugin):
+class FittedEncoder(FittedEncoderPlugin):
     """One that learns nothing, but could."""
 
     argument: ClassVar[str] = "name"
@@ -225,17 +225,17 @@ class FittedEncoder(Plugin):
         return LettersEncoder()
 
 
-class Asking(Plugin):
+class Asking(Part[None]):
     """A foreign part that asks a foreign task."""
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Any] = frozenset({"model", "prompts"})
-
-    def inputs(self) -> tuple[Part[Any], ...]:
-        return ()
+    uses: ClassVar[Uses] = frozenset({"model", "prompts"})
 
     def tasks(self) -> tuple[Task[Any], ...]:
         return (Task("echo", 1, PROMPT, Echo, rule=by_rule),)
+
+    def open(self, context: ReadContext) -> None:
+        return None
 
 
 def test_parts_encoders_and_tasks_are_known_by_their_code_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_parts_encoders_and_tasks_are_known_by_their_code_too(tmp_path: Path, mo
         fitted.prepare(lambda: ["a"], 1)
         assert fitted.building().id == fitted.open(fitted.building().id).id
         return [
-            part_key(Asking(), Means(None, "rules", 0)),  # type: ignore[arg-type]
+            part_key(Asking(), Means(None, "rules", 0)),
             str(Asking().tasks()[0].identity),
             Encoders(tmp_path, Encoder(), "english", 0).building().id,
             fitted.building().id,
@@ -280,41 +280,41 @@ def test_vectors_of_an_edited_encoder_are_made_again(tmp_path: Path, monkeypatch
 # ---------------------------------------------------------------- broken ones
 
 
+SCHEME = "from typing import ClassVar\nfrom ragindex.interfaces import Scheme\nclass Broken(Scheme):\n"
 BROKEN = {  # how a plugin is broken: its code, and what is said of it
     "raises": ("raise ValueError('no such luck')", "ValueError: no such luck"),
     "syntax": ("def (", "SyntaxError: "),
     "leaves": ("import sys\nsys.exit('bye')", "SystemExit: bye"),
     "lacks": ("", "AttributeError: .*Broken"),
     "imports": ("from ragindex.types import Nothing", "ImportError: cannot import name 'Nothing'"),
-    "function": ("def Broken(): pass", "a method must be a frozen pydantic model"),
-    "plain": ("class Broken: pass", "a method must be a frozen pydantic model"),
-    "thawed": (
-        "from pydantic import BaseModel\nclass Broken(BaseModel): pass",
-        "a method must be a frozen pydantic model",
+    "function": (
+        "def Broken(): pass",
+        "a method must be a subclass of ragindex.interfaces.Scheme, and it is <function",
     ),
-    "poor": (
-        "from ragindex.plugins.base import Plugin\nclass Broken(Plugin):\n    version = 1\n    def open(self, w): ...",
-        "PydanticUserError|a method must have 'parts', and it has none",
+    "plain": ("class Broken: pass", "a method must be a subclass of ragindex.interfaces.Scheme, and it is <class"),
+    "other": (
+        "from ragindex.plugins.base import Plugin\nclass Broken(Plugin): pass",
+        "a method must be a subclass of ragindex.interfaces.Scheme, and it is <class",
     ),
+    "closed": (f"{SCHEME}    version: ClassVar[int] = 1\n", "a method must define 'open', and it does not"),
+    "undated": (f"{SCHEME}    def open(self, index): ...\n", "a method must define 'version', and it does not"),
     "parts": (
-        "from typing import ClassVar\nfrom ragindex.plugins.base import Plugin\nclass Broken(Plugin):\n"
-        "    version: ClassVar[int] = 1\n    def open(self, w): ...\n    def parts(self): return self.nothing",
+        f"{SCHEME}    version: ClassVar[int] = 1\n    def open(self, index): ...\n"
+        "    def parts(self): return self.nothing\n",
         "AttributeError: .*nothing",
     ),
     "default": (
-        "from typing import ClassVar, Any\nfrom pydantic import Field\nfrom ragindex.plugins.base import Plugin\n"
-        "class Broken(Plugin):\n    version: ClassVar[int] = 1\n    a: Any = Field(default_factory=lambda: 1 / 0)\n"
-        "    def open(self, w): ...\n    def parts(self): return ()",
+        f"from typing import Any\nfrom pydantic import Field\n{SCHEME}    version: ClassVar[int] = 1\n"
+        "    a: Any = Field(default_factory=lambda: 1 / 0)\n    def open(self, index): ...\n",
         "ZeroDivisionError: division by zero",
     ),
     "building": (
-        "from typing import ClassVar\nfrom ragindex.plugins.base import Plugin\n"
-        "from ragindex.parts.text.passages import Passages\n"
-        "class Part(Plugin):\n    version: ClassVar[int] = 1\n    uses: ClassVar = frozenset()\n"
-        "    def inputs(self): return (Passages(),)\n    def apply(self, change, site): raise KeyError('gone')\n"
-        "    def finish(self, site): ...\n    def open(self, site): ...\n"
-        "class Broken(Plugin):\n    version: ClassVar[int] = 1\n    def open(self, w): ...\n"
-        "    def parts(self): return (Part(),)",
+        "from ragindex.interfaces import Part\nfrom ragindex.parts.text.passages import Passages\n"
+        f"{SCHEME}    version: ClassVar[int] = 1\n    def open(self, index): ...\n"
+        "    def parts(self): return (Failing(),)\n"
+        "class Failing(Part[None]):\n    version: ClassVar[int] = 1\n"
+        "    def inputs(self): return (Passages(),)\n    def apply(self, change, context): raise KeyError('gone')\n"
+        "    def open(self, context): ...\n",
         "KeyError: 'gone'",
     ),
 }
@@ -398,11 +398,10 @@ def test_what_needs_a_package_is_missing_and_not_broken(installed: Installed) ->
 
 def test_a_workspace_goes_on_when_a_plugin_in_it_breaks(installed: Installed, tmp_path: Path) -> None:
     part = (
-        "from typing import ClassVar\nfrom ragindex.plugins.base import Plugin\n"
+        "from typing import ClassVar\nfrom ragindex.interfaces import Part\n"
         "from ragindex.parts.text.passages import Passages\n"
-        "class Kept(Plugin):\n    version: ClassVar[int] = 1\n    uses: ClassVar = frozenset()\n"
-        "    def inputs(self): return (Passages(),)\n    def apply(self, change, site): ...\n"
-        "    def finish(self, site): ...\n    def open(self, site): ...\n"
+        "class Kept(Part[None]):\n    version: ClassVar[int] = 1\n"
+        "    def inputs(self): return (Passages(),)\n    def open(self, context): ...\n"
     )
     points = "[ragindex.parts]\nkept = another_kept:Kept\n"
     installed.distribution("another-kept", points, {"another_kept.py": part})
@@ -421,7 +420,7 @@ def test_a_workspace_goes_on_when_a_plugin_in_it_breaks(installed: Installed, tm
 # ---------------------------------------------------------------- answers that no retriever may give
 
 
-class Spoilt(Plugin):
+class Spoilt(Scheme):
     """BM25 whose hits are spoilt in one way."""
 
     version: ClassVar[int] = 1

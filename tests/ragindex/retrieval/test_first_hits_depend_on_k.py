@@ -11,30 +11,23 @@ from pydantic import Field
 
 from ragindex import testing
 from ragindex.corpus import Corpus
-from ragindex.interfaces import IndexingScheme, Part, Retriever
+from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Hit, Query, Retrieval
-from ragindex.workspace.part_keys import reads_k
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, Gold
 from ragindex_eval.run.compare import compare
 
 
-class Wrapper(Plugin):
+class Wrapper(Scheme):
     """Passes on what its base finds, and says nothing of k."""
 
     version: ClassVar[int] = 1
     base: registry.SchemeField
 
-    def parts(self) -> tuple[Part[Any], ...]:
-        base: IndexingScheme = self.base
-        return base.parts()
-
-    def open(self, workspace: Workspace) -> Retriever:
-        base: IndexingScheme = self.base
-        return base.open(workspace)
+    def open(self, index: OpenIndex) -> Retriever:
+        return self.base.open(index)
 
 
 class Several(Wrapper):
@@ -47,8 +40,8 @@ class Several(Wrapper):
 class Silent(Wrapper):
     """Fuses as many hits of two bases as are asked for: the five best are not the first five of the twenty best."""
 
-    def open(self, workspace: Workspace) -> "SilentRetriever":
-        return SilentRetriever(registry.scheme("bm25").open(workspace), registry.scheme("dense").open(workspace))
+    def open(self, index: OpenIndex) -> "SilentRetriever":
+        return SilentRetriever(registry.scheme("bm25").open(index), registry.scheme("dense").open(index))
 
     def parts(self) -> tuple[Part[Any], ...]:
         return tuple(part for name in ("bm25", "dense") for part in registry.scheme(name).parts())
@@ -70,13 +63,13 @@ class SilentRetriever:
 
 
 @pytest.mark.parametrize("name", registry.names("schemes"))
-def test_a_wrapper_that_says_nothing_reads_k_where_its_base_does(name: str) -> None:
+def test_a_wrapper_that_says_nothing_depends_on_k_where_its_base_does(name: str) -> None:
     base = registry.scheme(name)
     for k in (20, 1000):
-        of_base = reads_k(base, k)
-        assert reads_k(Wrapper(base=base), k) == of_base
-        assert reads_k(Wrapper(base=Wrapper(base=base)), k) == of_base
-        assert reads_k(Several(bases=(registry.scheme("bm25"), base)), k) == of_base
+        of_base = base.depends_on_k(k)
+        assert Wrapper(base=base).depends_on_k(k) == of_base
+        assert Wrapper(base=Wrapper(base=base)).depends_on_k(k) == of_base
+        assert Several(bases=(registry.scheme("bm25"), base)).depends_on_k(k) == of_base
 
 
 @pytest.mark.parametrize(
@@ -110,10 +103,10 @@ def test_a_wrapper_that_says_nothing_reads_k_where_its_base_does(name: str) -> N
     ],
 )
 def test_what_each_of_ours_does(written: str, expected: bool) -> None:
-    assert reads_k(registry.scheme(written), 20) == expected
+    assert registry.scheme(written).depends_on_k(20) == expected
 
 
-def test_a_wrapper_over_a_base_that_reads_k_is_measured_once_for_each(tmp_path: Path) -> None:
+def test_a_wrapper_over_a_base_that_depends_on_k_is_measured_once_for_each(tmp_path: Path) -> None:
     scheme = Wrapper(base=registry.scheme("composed(candidate_factor=1)"))
     corpus = Corpus("tiny", "jsonl", testing.DOCUMENTS, 0, (), True)
     queries = tuple(Query(f"q{n}", text) for n, text in enumerate(testing.QUESTIONS))
@@ -129,8 +122,8 @@ def test_a_wrapper_over_a_base_that_reads_k_is_measured_once_for_each(tmp_path: 
     assert [one.hits[:2] for one in result.answers[20]] != [one.hits for one in result.answers[2]]
 
 
-def test_the_contract_finds_a_scheme_that_reads_k_and_says_nothing(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="it reads k, and must say reads_k = True"):
+def test_the_contract_finds_a_scheme_that_depends_on_k_and_says_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="its first hits depend on k"):
         testing.check_cutoffs(Silent(base=registry.scheme("bm25")), tmp_path, "lsa")
 
 
@@ -139,5 +132,5 @@ def test_a_fusion_of_fewer_ranks_than_are_asked_for_depends_on_k(tmp_path: Path)
     workspace = testing.build(scheme, tmp_path, "lsa")
     few, many = (testing.ask(scheme.open(workspace), k) for k in (1, 20))
     assert [one.hits[0].score for one in few] != [one.hits[0].score for one in many]
-    assert reads_k(scheme, 20)
-    assert not reads_k(scheme, 1)
+    assert scheme.depends_on_k(20)
+    assert not scheme.depends_on_k(1)

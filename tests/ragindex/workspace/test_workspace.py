@@ -27,11 +27,10 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.filters import Range, meta
-from ragindex.interfaces import Change, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Part, ReadContext
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.plugins.base import Plugin
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
 from ragindex.types import Document, Query
 from ragindex.workspace.manifest import FORMAT
@@ -580,23 +579,19 @@ def test_k_must_be_a_whole_number(k: Any, tmp_path: Path) -> None:
         BM25().open(workspace).retrieve([Query("q", "glass")], k)
 
 
-class Looking(Plugin):
+class Looking(Part[None]):
     """A part that looks at its input while it forgets."""
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
     seen: ClassVar[list[str]] = []
 
     def inputs(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
-    def apply(self, change: Change, site: Site) -> None:
-        self.seen.extend(site.inputs[0].get(list(change.remove), ()).column("id").to_pylist())
+    def apply(self, change: Change, context: BuildContext) -> None:
+        self.seen.extend(context.inputs[0].get(list(change.remove), ()).column("id").to_pylist())
 
-    def finish(self, site: Site) -> None:
-        pass
-
-    def open(self, site: Site) -> None:
+    def open(self, context: ReadContext) -> None:
         pass
 
 

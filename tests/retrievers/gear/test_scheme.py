@@ -154,9 +154,9 @@ def test_expansion_reaches_what_the_base_does_not(tmp_path: Path) -> None:
 
 
 def test_each_k_is_a_run_of_its_own(workspace: Workspace) -> None:
-    assert Naive().reads_k
-    assert not Naive(base_k=15).reads_k
-    assert not Gear().reads_k
+    assert Naive().depends_on_k(20)
+    assert not Naive(base_k=15).depends_on_k(20)
+    assert not Gear().depends_on_k(20)
     for k in (2, 5):
         of_k, fixed = (
             asked(workspace, "gear.naive(base=bm25)", k),

@@ -12,9 +12,9 @@ from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
 from ragindex.filters import meta
 from ragindex.interfaces import Floats
+from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Step
@@ -109,7 +109,7 @@ def test_many_questions_are_answered_like_each_alone(workspace: Workspace) -> No
 # ---------------------------------------------------------------- whom it asks
 
 
-class Silent(Plugin):
+class Silent(LLMPlugin):
     """A language model that must not be asked."""
 
     def open(self, setting: object = None) -> "Silent":

@@ -18,13 +18,24 @@ import pyarrow as pa
 from ragindex.corpus import Chunking, chunk
 from ragindex.errors import LLMError
 from ragindex.filters import Ids, Terms
-from ragindex.interfaces import Change, Collection, Floats, IndexingScheme, Part, Schema, Site, TokenEmbeddings, Uses
+from ragindex.interfaces import (
+    BuildContext,
+    Change,
+    Collection,
+    EncoderPlugin,
+    Floats,
+    Part,
+    ReadContext,
+    Schema,
+    Scheme,
+    TokenEmbeddings,
+)
 from ragindex.llm.offline import OfflineRules
+from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
 from ragindex.types import Document, Query
 
 # ---------------------------------------------------------------- documents
@@ -96,7 +107,7 @@ def openie(corpus: Corpus, chunking: str, place: Path) -> Path:
 # ---------------------------------------------------------------- encoders
 
 
-class Hashed(Plugin):
+class Hashed(EncoderPlugin):
     """Each word is a fixed vector, a text the sum of its words: nothing is learnt. Another `salt`, another encoder."""
 
     argument: ClassVar[str] = "salt"
@@ -166,7 +177,7 @@ def failing(fails: Fails) -> Iterator[None]:
         _fails.pop()
 
 
-class Model(Plugin):
+class Model(LLMPlugin):
     """The rules, but some passages get no answer. They count as the rules, so what is made is the same part."""
 
     def open(self, setting: LLMSettings | None = None) -> "FailingRules":
@@ -193,30 +204,29 @@ def with_passages(failed: frozenset[tuple[str, str, str]]) -> Fails:
 # ---------------------------------------------------------------- methods
 
 
-class Words(Plugin):
+class Words(Part[Collection]):
     """A part whose records are merged from several passages: each word with the passages that hold it.
 
     Unlike the parts of ours it merges in `apply`, as anybody's part may.
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
 
     def inputs(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
     @property
-    def shares(self) -> bool:
+    def shares_records(self) -> bool:
         return True
 
-    def neighbours(self, ids: Sequence[str], site: Site) -> set[str]:
-        return {id for _, owners in _holding(self.records(site), Terms("passage_ids", tuple(ids))) for id in owners}
+    def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> set[str]:
+        return {id for _, owners in _holding(self.records(context), Terms("passage_ids", tuple(ids))) for id in owners}
 
-    def records(self, site: Site) -> Collection:
-        return site.collection("records", _merged_schema(site.language))
+    def records(self, context: BuildContext) -> Collection:
+        return context.collection("records", _merged_schema(context.language))
 
-    def apply(self, change: Change, site: Site) -> None:
-        records, source = self.records(site), site.inputs[0]
+    def apply(self, change: Change, context: BuildContext) -> None:
+        records, source = self.records(context), context.inputs[0]
         touched = {*change.upsert, *change.remove}
         rows = source.get(list(change.upsert), ("text", "doc_ids")).to_pylist()
         said = {row["id"]: set(row["text"].split()) for row in rows}
@@ -231,11 +241,8 @@ class Words(Plugin):
         if kept:
             records.upsert(_merged(kept, [merged[word] for word in kept]))
 
-    def finish(self, site: Site) -> None:
-        pass
-
-    def open(self, site: Site) -> Collection:
-        return site.collection("records")
+    def open(self, context: ReadContext) -> Collection:
+        return context.collection("records")
 
 
 def _merged_schema(language: str) -> Schema:
@@ -270,7 +277,7 @@ def _registered() -> None:
 
 _registered()
 _TREES = "[summary_tree(stop_at=1, levels=3), summary_tree(over=aggregates, stop_at=1, levels=3)]"
-METHODS: Mapping[str, IndexingScheme] = {
+METHODS: Mapping[str, Scheme] = {
     "bm25": registry.scheme("bm25"),
     "dense": registry.scheme("dense"),
     "hybrid": registry.scheme("hybrid"),

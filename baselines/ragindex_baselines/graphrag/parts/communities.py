@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, StringConstraints
 
 from ragindex.canonical import digest
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
 from ragindex.llm.answer_question import context
 from ragindex.llm.offline import OfflineRules
@@ -19,7 +19,6 @@ from ragindex.parts.support import replace_all
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.progress import bar
 from ragindex_baselines.graphrag.parts import leiden
@@ -87,7 +86,7 @@ class Reports:
     memberships: Collection
 
 
-class Communities(Plugin):
+class Communities(Part[Reports]):
     """Communities of entities by the Leiden algorithm, and a report on each by a language model (GraphRAG).
 
     Those of more than `max_size` entities are split again, down to `level`: an entity belongs to the last one it comes
@@ -116,30 +115,27 @@ class Communities(Plugin):
         """One, for each community."""
         return (REPORT,)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: communities are made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Find all communities and ask for their reports; answers that were paid for come from the call cache.
 
         A report that fails is counted, its community has none, and the next sync asks again.
         """
-        entities, found = self._found(site.inputs[0], site.seed)
-        inputs = [{**one.inputs(self.input_tokens), "language": site.language} for one in found]
+        entities, found = self._found(context.inputs[0], context.seed)
+        inputs = [{**one.inputs(self.input_tokens), "language": context.language} for one in found]
         with bar("communities: reports", len(inputs)) as advance:
-            answers = site.llm.map(REPORT, inputs, again=True, progress=advance)
+            answers = context.llm.map(REPORT, inputs, again=True, progress=advance)
         for one, answer in zip(found, answers, strict=True):
             if isinstance(answer, Failure):
-                site.failed(one.id, answer.reason)
+                context.failed(one.id, answer.reason)
         made = [(one, answer) for one, answer in zip(found, answers, strict=True) if isinstance(answer, Report)]
-        replace_all.keep(site.collection("reports", _REPORTS), _report_records(made))
-        replace_all.keep(site.collection("memberships", _MEMBERSHIPS), _membership_records(found))
-        for sentence in _notes(entities, found, len(made), by_rules=site.llm.id == OfflineRules.id):
-            site.note(sentence)
+        replace_all.keep(context.collection("reports", _REPORTS), _report_records(made))
+        replace_all.keep(context.collection("memberships", _MEMBERSHIPS), _membership_records(found))
+        for sentence in _notes(entities, found, len(made), by_rules=context.llm.id == OfflineRules.id):
+            context.note(sentence)
 
-    def open(self, site: Site) -> Reports:
+    def open(self, context: ReadContext) -> Reports:
         """The two collections."""
-        return Reports(site.collection("reports"), site.collection("memberships"))
+        return Reports(context.collection("reports"), context.collection("memberships"))
 
     def _found(self, graph: Graph, seed: int) -> tuple[int, list["Community"]]:
         """How many entities there are, and the communities."""

@@ -8,10 +8,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.corpus import passage_text
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.parts.support import replace_all
 from ragindex.parts.triples.triples import Triples
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_baselines.graphrag.parts import merge_triples
 
@@ -37,7 +36,7 @@ class Graph:
     relations: Collection
 
 
-class EntityGraph(Plugin):
+class EntityGraph(Part[Graph]):
     """One record an entity and one a pair of entities that triples join, merged over all passages (GraphRAG).
 
     Entities are subjects and objects, and the names that a passage lists. A description is made of the entity's
@@ -46,7 +45,6 @@ class EntityGraph(Plugin):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
     of: Annotated[PartField, of_class(Triples)] = Field(
         default=Triples(), description="Triples that the graph is made of."
     )
@@ -57,27 +55,24 @@ class EntityGraph(Plugin):
         """The triples, and the extractions that they and the lists of names come from."""
         return (self.of, self.of.of)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: an entity of every passage would be made again with each batch."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Merge all triples, n log n in their number; only records that changed are written."""
-        triples, extractions = site.inputs
+        triples, extractions = context.inputs
         found = merge_triples.read(triples, extractions, self.of.key, self.numbers)
         relations = merge_triples.joined(found)
         entities = merge_triples.entity_records(found, relations, self.description_tokens)
-        replace_all.keep(site.collection("entities", _ENTITIES), entities)
-        replace_all.keep(site.collection("relations", _RELATIONS), merge_triples.relation_records(found, relations))
+        replace_all.keep(context.collection("entities", _ENTITIES), entities)
+        replace_all.keep(context.collection("relations", _RELATIONS), merge_triples.relation_records(found, relations))
         silent = extractions.count() - len(np.unique(found.mentions[1]))
         if silent:
-            site.note(f"{silent:,} passages name no entity: no entity leads to them.")
+            context.note(f"{silent:,} passages name no entity: no entity leads to them.")
 
-    def open(self, site: Site) -> Graph:
+    def open(self, context: ReadContext) -> Graph:
         """The two collections."""
-        return Graph(site.collection("entities"), site.collection("relations"))
+        return Graph(context.collection("entities"), context.collection("relations"))
 
 
-class EntityVectors(Plugin):
+class EntityVectors(Part[Collection]):
     """The entities of `of` with the vectors of name, newline, description."""
 
     version: ClassVar[int] = 1
@@ -88,29 +83,26 @@ class EntityVectors(Plugin):
         """The graph."""
         return (self.of,)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: the graph is made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Encode all entities; those of an earlier sync come from the vector cache."""
-        graph: Graph = site.inputs[0]
+        graph: Graph = context.inputs[0]
         schema = Schema(
             stored=_ENTITIES.stored,
             keywords=_ENTITIES.keywords,
             numbers=("degree",),
-            dimensions=site.encoder.dimensions,
+            dimensions=context.encoder.dimensions,
         )
         fields = ("name", "text", "passage_ids", "neighbours", "degree")
-        batches = (_encoded(batch, site) for batch in graph.entities.scan(fields))
-        replace_all.keep(site.collection("records", schema), batches)
+        batches = (_encoded(batch, context) for batch in graph.entities.scan(fields))
+        replace_all.keep(context.collection("records", schema), batches)
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")
 
 
-def _encoded(batch: pa.RecordBatch, site: Site) -> pa.RecordBatch:
+def _encoded(batch: pa.RecordBatch, context: BuildContext) -> pa.RecordBatch:
     pairs = zip(batch.column("name").to_pylist(), batch.column("text").to_pylist(), strict=True)
-    vectors = site.encoder.encode_documents([passage_text(name, text) for name, text in pairs])
-    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), site.encoder.dimensions)
+    vectors = context.encoder.encode_documents([passage_text(name, text) for name, text in pairs])
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), context.encoder.dimensions)
     return batch.append_column("vector", column)

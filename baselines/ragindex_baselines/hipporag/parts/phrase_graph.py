@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 from scipy import sparse
 
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.rules import is_number
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.text.passages import Passages
@@ -21,7 +21,6 @@ from ragindex.parts.triples.sparse_graph import Integers, places
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.encoded_names import Coder, Codes, among, distinct, keep, looked_up
 from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField
 from ragindex.workspace import versioned_files
 
@@ -35,7 +34,7 @@ Weights: TypeAlias = npt.NDArray[np.float32]
 Sums: TypeAlias = npt.NDArray[np.float64]
 
 
-class PhraseGraph(Plugin):
+class PhraseGraph(Part["Phrases"]):
     """Phrases are subjects and objects of `over` in folded case with single spaces; each is encoded once.
 
     Undirected edges: between the phrases of a triple (one for each record of it), between a phrase and every passage
@@ -62,21 +61,18 @@ class PhraseGraph(Plugin):
         key = " ".join(phrase.casefold().split())
         return key if self.numbers or not is_number(key) else ""
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: the graph is made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Encode the phrases that are new, forget those that no triple names any more, make the graph anew."""
-        passages = distinct(batch.column("id") for batch in site.inputs[1].scan(()))
-        mentions = _mentions(site.inputs[0], passages, self)
-        graph = connected(passages, mentions, _synonyms(mentions.phrases, site, self))
-        name = versioned_files.save(_WHAT, site.folder, lambda partial: _write(graph, partial))
-        versioned_files.hold([name], site, "graphs")
+        passages = distinct(batch.column("id") for batch in context.inputs[1].scan(()))
+        mentions = _mentions(context.inputs[0], passages, self)
+        graph = connected(passages, mentions, _synonyms(mentions.phrases, context, self))
+        name = versioned_files.save(_WHAT, context.folder, lambda partial: _write(graph, partial))
+        versioned_files.hold([name], context, "graphs")
 
-    def open(self, site: Site) -> "Phrases":
+    def open(self, context: ReadContext) -> "Phrases":
         """The graph of the sync that the reader is pinned to, and the vectors of its phrases."""
-        graph = _read(site.folder / versioned_files.in_place(site.collection("graphs")))
-        return Phrases(graph, site.collection("phrases"))
+        graph = _read(context.folder / versioned_files.in_place(context.collection("graphs")))
+        return Phrases(graph, context.collection("phrases"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +267,8 @@ def _keyed(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:
     return phrases, among(keys, phrases)
 
 
-def _synonyms(phrases: pa.Array, site: Site, part: PhraseGraph) -> Pairs:
+def _synonyms(phrases: pa.Array, context: BuildContext, part: PhraseGraph) -> Pairs:
     """The collection of phrases afterwards holds these and no others. The vectors lie in a file meanwhile."""
-    with versioned_files.scratch(_WHAT, site.folder, (len(phrases), site.encoder.dimensions)) as vectors:
-        keep(phrases, site, "phrases", "phrase_graph", vectors)
-        return near_pairs(vectors, part.synonym_cosine, part.synonyms, site.seed)
+    with versioned_files.scratch(_WHAT, context.folder, (len(phrases), context.encoder.dimensions)) as vectors:
+        keep(phrases, context, "phrases", "phrase_graph", vectors)
+        return near_pairs(vectors, part.synonym_cosine, part.synonyms, context.seed)

@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from ragindex.interfaces import Change, Collection, Floats, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.sparse_graph import Integers
 from ragindex.parts.vectors.encoded_names import Coder
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField
 from ragindex.retrieval.fusion import ROUNDING, differ
 from ragindex.workspace import versioned_files
@@ -29,7 +28,7 @@ _ROWS = 8192
 _TOLERANCE = 1e-6
 
 
-class SpreadVectors(Plugin):
+class SpreadVectors(Part["Spread"]):
     """What a walk brings to each passage, when every passage resets it with its vector.
 
     A walk is linear in its reset weights, and a passage's weight is linear in the question: its cosine, less the lowest
@@ -38,7 +37,6 @@ class SpreadVectors(Plugin):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
     graph: PartField = Field(default=PhraseGraph(), description="Graph that is walked.")
     damping: float = Field(
         default=0.5, ge=0, lt=1, description="Probability of following an edge instead of resetting."
@@ -48,22 +46,19 @@ class SpreadVectors(Plugin):
         """The graph and the vectors of its passages."""
         return (self.graph, Vectors(of=Passages()))
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: a change of one passage changes what a walk brings to others."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Walk anew, from all passages. What is walked with lies in a file meanwhile, a dimension after the other."""
-        graph, vectors = site.inputs[0].graph, site.inputs[1]
+        graph, vectors = context.inputs[0].graph, context.inputs[1]
         shape = ((vectors.schema.dimensions or 0) + 1, max(vectors.count(), len(graph.passages)))
-        with versioned_files.scratch(_WHAT, site.folder, shape) as columns:
+        with versioned_files.scratch(_WHAT, context.folder, shape) as columns:
             spread(graph, columns, _read_in(vectors, graph.passages, columns), self.damping)
             values = columns[:, : len(graph.passages)]
-            name = versioned_files.save(_WHAT, site.folder, lambda partial: _write(graph.passages, values, partial))
-        versioned_files.hold([name], site, "folders")
+            name = versioned_files.save(_WHAT, context.folder, lambda partial: _write(graph.passages, values, partial))
+        versioned_files.hold([name], context, "folders")
 
-    def open(self, site: Site) -> "Spread":
+    def open(self, context: ReadContext) -> "Spread":
         """The vectors of the sync that the reader is pinned to."""
-        return _read(site.folder / versioned_files.in_place(site.collection("folders")))
+        return _read(context.folder / versioned_files.in_place(context.collection("folders")))
 
 
 @dataclass(frozen=True, slots=True)

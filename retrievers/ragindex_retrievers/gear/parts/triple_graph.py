@@ -8,11 +8,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.filters import Terms
-from ragindex.interfaces import Change, Collection, FilterQuery, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, FilterQuery, Part, ReadContext
 from ragindex.llm.rules import is_number
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.triples import Triples
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField
 from ragindex.workspace import versioned_files
 
@@ -45,7 +44,7 @@ class Graph(Protocol):
         ...
 
 
-class TripleGraph(Plugin):
+class TripleGraph(Part[Graph]):
     """Neighbours of triples, and the triples of entities and passages (GeAR), over Triples or a part with its fields.
 
     Sparse rows in files, mapped into memory. Where building them would take more than `memory_gib`, the store is asked
@@ -54,7 +53,6 @@ class TripleGraph(Plugin):
     """
 
     version: ClassVar[int] = 2
-    uses: ClassVar[Uses] = frozenset()
     over: PartField = Field(default=Triples(), description="Triples of the graph.")
     memory_gib: float = Field(
         default=1.0,
@@ -68,21 +66,20 @@ class TripleGraph(Plugin):
         """The triples."""
         return (self.over,)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: the graph is made whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Make the graph anew; the files of the one before stay while somebody reads them."""
-        triples = _read(site.inputs[0], self.memory_gib * _GIB)
+        triples = _read(context.inputs[0], self.memory_gib * _GIB)
         if triples is None:
-            site.note(f"Neighbours are asked from the store: the graph would not fit in {self.memory_gib:g} GiB.")
-        name = _STORE if triples is None else sparse_graph.save(self._graph(triples), site.folder)
-        versioned_files.hold([name], site, "graphs")
+            context.note(f"Neighbours are asked from the store: the graph would not fit in {self.memory_gib:g} GiB.")
+        name = _STORE if triples is None else sparse_graph.save(self._graph(triples), context.folder)
+        versioned_files.hold([name], context, "graphs")
 
-    def open(self, site: Site) -> Graph:
+    def open(self, context: ReadContext) -> Graph:
         """The graph of the sync that the reader is pinned to."""
-        name = versioned_files.in_place(site.collection("graphs"))
-        return StoreGraph(site.inputs[0], self.numbers) if name == _STORE else sparse_graph.load(site.folder / name)
+        name = versioned_files.in_place(context.collection("graphs"))
+        return (
+            StoreGraph(context.inputs[0], self.numbers) if name == _STORE else sparse_graph.load(context.folder / name)
+        )
 
     def _graph(self, triples: pa.Table) -> sparse_graph.SparseGraph:
         if self.numbers:

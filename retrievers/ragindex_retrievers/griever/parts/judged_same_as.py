@@ -8,11 +8,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.support import replace_all
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.progress import bar
 from ragindex_retrievers.griever.parts.same_as import RECORDS, SCHEMA, SameAs
@@ -46,7 +45,7 @@ SAME_AS: Task[Verdict] = Task(
 )
 
 
-class JudgedSameAs(Plugin):
+class JudgedSameAs(Part[Collection]):
     """Those pairs of names that a language model takes for one (GRIEVER; reading V2), each asked about once.
 
     It judges the pairs of `of`, and those that `of` would find by=embedding; a pair of both holds where `of` says. With
@@ -66,26 +65,23 @@ class JudgedSameAs(Plugin):
         """One, for each pair."""
         return (SAME_AS,)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: pairs are found whole."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Ask about all pairs; answers that were paid for come from the call cache.
 
         A pair without a usable answer is counted and left out, and the next sync asks again.
         """
-        found, near, triples = site.inputs
+        found, near, triples = context.inputs
         pairs = {**_pairs(near, found=False), **_pairs(found, found=True)}
         judged = [pairs[id] for id in sorted(pairs)]
-        joined = _joined(judged, _statements(triples, judged), site)
-        replace_all.keep(site.collection("records", SCHEMA), _records(joined))
-        site.note(_said(judged, joined))
-        if pairs and site.llm.id == OfflineRules.id:
-            site.note("Aliases were judged by rules, not by a language model.")
+        joined = _joined(judged, _statements(triples, judged), context)
+        replace_all.keep(context.collection("records", SCHEMA), _records(joined))
+        context.note(_said(judged, joined))
+        if pairs and context.llm.id == OfflineRules.id:
+            context.note("Aliases were judged by rules, not by a language model.")
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """As same_as; all pairs of names that were taken for one."""
-        return site.collection("records")
+        return context.collection("records")
 
 
 def _pairs(records: Collection, *, found: bool) -> dict[str, Row]:
@@ -93,13 +89,13 @@ def _pairs(records: Collection, *, found: bool) -> dict[str, Row]:
     return {row["id"]: {**row, "found": found} for batch in records.scan(fields) for row in batch.to_pylist()}
 
 
-def _joined(pairs: Sequence[Row], statements: Mapping[str, Sequence["Statement"]], site: Site) -> list[Row]:
+def _joined(pairs: Sequence[Row], statements: Mapping[str, Sequence["Statement"]], context: BuildContext) -> list[Row]:
     inputs = ({"names": _names(pair, statements), "found": pair["found"]} for pair in pairs)
     with bar("judged_same_as: pairs", len(pairs)) as advance:
-        answers = site.llm.map(SAME_AS, inputs, again=True, progress=advance)
+        answers = context.llm.map(SAME_AS, inputs, again=True, progress=advance)
     for pair, answer in zip(pairs, answers, strict=True):
         if isinstance(answer, Failure):
-            site.failed(pair["id"], answer.reason)
+            context.failed(pair["id"], answer.reason)
     return [pair for pair, answer in zip(pairs, answers, strict=True) if isinstance(answer, Verdict) and answer.same]
 
 

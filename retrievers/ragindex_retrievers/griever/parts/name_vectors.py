@@ -5,10 +5,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from ragindex.interfaces import Change, Collection, Part, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.encoded_names import distinct, keep
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 
 _PART = "name_vectors"
@@ -26,7 +25,7 @@ class Names:
     predicates: Collection
 
 
-class NameVectors(Plugin):
+class NameVectors(Part[Names]):
     """The vectors of the entities and predicates of `over`, as documents (GRIEVER): none is made while asking."""
 
     version: ClassVar[int] = 1
@@ -39,16 +38,13 @@ class NameVectors(Plugin):
         """The triples."""
         return (self.over,)
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: a name of every passage would be looked up again with each batch."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Encode the names that are new, forget those that no triple has any more."""
-        batches = list(site.inputs[0].scan(("subject_key", "object_key", "predicate")))
+        batches = list(context.inputs[0].scan(("subject_key", "object_key", "predicate")))
         sides = [batch.column(side).flatten() for side in ("subject_key", "object_key") for batch in batches]
-        keep(distinct(sides), site, "entities", _PART)
-        keep(distinct(batch.column("predicate") for batch in batches), site, "predicates", _PART)
+        keep(distinct(sides), context, "entities", _PART)
+        keep(distinct(batch.column("predicate") for batch in batches), context, "predicates", _PART)
 
-    def open(self, site: Site) -> Names:
+    def open(self, context: ReadContext) -> Names:
         """The two collections."""
-        return Names(site.collection("entities"), site.collection("predicates"))
+        return Names(context.collection("entities"), context.collection("predicates"))

@@ -15,12 +15,11 @@ from pydantic import Field
 
 from ragindex.canonical import digest
 from ragindex.filters import Filter, Ids, Terms
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import KEYWORDS, STORED, filter_fields, searchable
 from ragindex.types import Metadata
@@ -44,7 +43,7 @@ def _of_corpus(id: str) -> str:
     return id.rpartition("#")[2]
 
 
-class PartialTriples(Plugin):
+class PartialTriples(Part[Collection]):
     """One record for each entity, predicate and direction, over the corpus or a passage (`scope`; reading V1).
 
     Direct, `text` is subject and predicate; inverse (`in_inverse` 1), it is predicate and object, and `subject` holds
@@ -55,7 +54,6 @@ class PartialTriples(Plugin):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
     finishes_changes: ClassVar[bool] = True
     over: Annotated[PartField, of_class(Triples)] = Field(default=Triples(), description="Triples to take apart.")
     scope: Literal["corpus", "passage"] = Field(
@@ -67,67 +65,67 @@ class PartialTriples(Plugin):
         return (self.over, self.over.of)
 
     @property
-    def shares(self) -> bool:
+    def shares_records(self) -> bool:
         """A record says how often its partial stands in the whole corpus, even where it is of one passage."""
         return True
 
-    def neighbours(self, ids: Sequence[str], site: Site) -> Iterable[str]:
+    def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
         """The passages of the records that the batch will change. Those of marked records were named before."""
-        records, marks = self._collections(site)
+        records, marks = self._collections(context)
         if _is_new(records, marks):
             return ()
-        partials = self._partials(ids, site)
+        partials = self._partials(ids, context)
         marked = set(marks.get(list(partials), ()).column("id").to_pylist())
-        return self._holders({id: key for id, key in partials.items() if id not in marked}, site)
+        return self._holders({id: key for id, key in partials.items() if id not in marked}, context)
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Mark the partials that the batch's passages hold or held: a hub is made once a sync, not once a batch."""
-        records, marks = self._collections(site)
+        records, marks = self._collections(context)
         new = _is_new(records, marks)
-        partials = {_ALL: ""} if new else self._partials([*change.upsert, *change.remove], site)
+        partials = {_ALL: ""} if new else self._partials([*change.upsert, *change.remove], context)
         if partials:
             columns = [pa.array(values, pa.string()) for values in (list(partials), list(partials.values()))]
             marks.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "key"]))
 
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Make what is marked from the triples as they are now; started again, it does the same again."""
-        records, marks = self._collections(site)
+        records, marks = self._collections(context)
         marked = {row["id"]: row["key"] for batch in marks.scan(("key",)) for row in batch.to_pylist()}
         wanted = None if _ALL in marked else marked
         stale = self._held(wanted, records)
         if marked:
-            for batch in _made(site.inputs[0], self, wanted):
+            for batch in _made(context.inputs[0], self, wanted):
                 records.upsert(batch)
                 stale.difference_update(batch.column("id").to_pylist())
         records.delete(sorted(stale))
         marks.delete(sorted(marked))
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")
 
-    def _collections(self, site: Site) -> tuple[Collection, Collection]:
+    def _collections(self, context: BuildContext) -> tuple[Collection, Collection]:
         stored, keywords = (*STORED, "predicate"), (*KEYWORDS, "subject", "objects")
         schema = replace(
-            searchable(site.language), stored=stored, keywords=keywords, numbers=("in_inverse", "frequency")
+            searchable(context.language), stored=stored, keywords=keywords, numbers=("in_inverse", "frequency")
         )
-        return site.collection("records", schema), site.collection("marks", _MARKS)
+        return context.collection("records", schema), context.collection("marks", _MARKS)
 
-    def _partials(self, ids: Sequence[str], site: Site) -> dict[str, str]:
+    def _partials(self, ids: Sequence[str], context: BuildContext) -> dict[str, str]:
         """By corpus-wide id, the entity's key of each partial that the passages held when finished, or hold now."""
-        held = self._collections(site)[0].scan(("subject",), Terms("passage_ids", tuple(ids)))
+        held = self._collections(context)[0].scan(("subject",), Terms("passage_ids", tuple(ids)))
         found = {_of_corpus(row["id"]): row["subject"][0] for batch in held for row in batch.to_pylist()}
-        rows = site.inputs[1].get(list(ids), ("triples",)).to_pylist()
+        rows = context.inputs[1].get(list(ids), ("triples",)).to_pylist()
         for triple in {triple for row in rows for triple in from_json(row["triples"])}:
             for name, inverse in ((triple.subject, False), (triple.object, True)):
                 key = self.over.key(name)
                 found[partial_id(key, triple.predicate, inverse)] = key
         return found
 
-    def _holders(self, partials: Mapping[str, str], site: Site) -> set[str]:
+    def _holders(self, partials: Mapping[str, str], context: BuildContext) -> set[str]:
         """The passages of these partials' records."""
         found: set[str] = set()
-        for batch in self._collections(site)[0].scan(("passage_ids",), self._among(partials)):
+        for batch in self._collections(context)[0].scan(("passage_ids",), self._among(partials)):
             own = pa.array([_of_corpus(id) in partials for id in batch.column("id").to_pylist()], pa.bool_())
             found.update(batch.filter(own).column("passage_ids").flatten().unique().to_pylist())
         return found

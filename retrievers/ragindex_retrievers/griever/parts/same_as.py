@@ -8,12 +8,11 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.canonical import digest
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.parts.support import replace_all
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.progress import bar
 from ragindex_retrievers.griever.parts import alias_pairs
@@ -44,7 +43,7 @@ _CERTAIN = ("predicate", "spelling")
 """Evidence that a triple between the two does not refute: a statement, and the same words."""
 
 
-class SameAs(Plugin):
+class SameAs(Part[Collection]):
     """Pairs of names for one entity, each with the passages where they mean the same (GRIEVER; reading V2).
 
     `by` evidence: what triples state ("also known as"), how names are written
@@ -80,24 +79,21 @@ class SameAs(Plugin):
         """The names, the triples that they stand in, and the passages' vectors."""
         return (self.of, self.of.over, Vectors(of=Passages()))
 
-    def apply(self, change: Change, site: Site) -> None:
-        """Nothing: a name of every passage would be looked at again with each batch."""
-
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Find all pairs anew, n log n in the triples; only records that changed are written."""
-        names, triples, passages = site.inputs
+        names, triples, passages = context.inputs
         mentions = read(triples)
-        found = self._found(mentions, names, site.seed)
+        found = self._found(mentions, names, context.seed)
         known = contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
         pairs = list(_holding(found, known))
-        replace_all.keep(site.collection("records", SCHEMA), _records(pairs, mentions))
-        site.note(_said(pairs, len(found)))
+        replace_all.keep(context.collection("records", SCHEMA), _records(pairs, mentions))
+        context.note(_said(pairs, len(found)))
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """Records: `text` "A = B", `evidence`, `aliases` (two keys, as `Triples.key` makes them), `passage_ids`,
         `score`. Their ids are `pair_id` of the two keys.
         """
-        return site.collection("records")
+        return context.collection("records")
 
     def _found(self, mentions: Mentions, names: Names, seed: int) -> Mapping[tuple[int, int], list[Candidate]]:
         keys = pa.array(mentions.keys, pa.large_string())

@@ -7,19 +7,18 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 from pydantic import Field
 
-from ragindex.interfaces import Change, Collection, Part, Schema, Site, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triple_json import from_json, to_json
 from ragindex.parts.triples.triples import Triples
-from ragindex.plugins.base import Plugin
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import KEYWORDS, STORED, searchable
 
 _BLOCK = 1024
 
 
-class TriplePassages(Plugin):
+class TriplePassages(Part[Collection]):
     """The records of `of`, each with `triples` (`extracted.to_json`, each once), `subjects` and `objects`.
 
     Those two are entity keys as `over` makes them, sorted. A passage that nothing could be extracted from is here with
@@ -27,7 +26,6 @@ class TriplePassages(Plugin):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset()
     of: Annotated[PartField, of_class(Passages)] = Field(default=Passages(), description="Passages.")
     over: Annotated[PartField, of_class(Triples)] = Field(
         default=Triples(), description="Triples that are added to the passages that state them."
@@ -37,30 +35,30 @@ class TriplePassages(Plugin):
         """The passages, and the extractions that the triples come from: those of a passage are found at once."""
         return (self.of, self.over.of)
 
-    def apply(self, change: Change, site: Site) -> None:
+    def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the records of the batch."""
-        records, extractions = _records(site), site.inputs[1]
+        records, extractions = _records(context), context.inputs[1]
         records.delete(change.remove)
         found = extractions.get(list(change.upsert), ("triples",))
-        self._write(found.column("id").to_pylist(), found.column("triples").to_pylist(), 1.0, site)
+        self._write(found.column("id").to_pylist(), found.column("triples").to_pylist(), 1.0, context)
 
-    def finish(self, site: Site) -> None:
+    def finish(self, context: BuildContext) -> None:
         """Write the passages whose extraction failed: none of the batches had them."""
-        records, (passages, _) = _records(site), site.inputs
+        records, (passages, _) = _records(context), context.inputs
         held = {row["id"]: row["extracted"] for batch in records.scan(("extracted",)) for row in batch.to_pylist()}
         ids = {id for batch in passages.scan(()) for id in batch.column("id").to_pylist()}
         records.delete(sorted(held.keys() - ids))
         failed = sorted(id for id in ids if not held.get(id))
         for start in range(0, len(failed), _BLOCK):
             block = failed[start : start + _BLOCK]
-            self._write(block, ["[]"] * len(block), 0.0, site)
+            self._write(block, ["[]"] * len(block), 0.0, context)
 
-    def open(self, site: Site) -> Collection:
+    def open(self, context: ReadContext) -> Collection:
         """The collection."""
-        return site.collection("records")
+        return context.collection("records")
 
-    def _write(self, ids: Sequence[str], triples: Sequence[str], extracted: float, site: Site) -> None:
-        passages: Collection = site.inputs[0]
+    def _write(self, ids: Sequence[str], triples: Sequence[str], extracted: float, context: BuildContext) -> None:
+        passages: Collection = context.inputs[0]
         found = passages.get(ids, passages.fields())
         if not len(found):
             return
@@ -72,13 +70,13 @@ class TriplePassages(Plugin):
             "objects": pa.array([sorted({self.over.key(one.object) for one in row}) for row in rows], TEXTS),
             "extracted": pa.array([extracted] * len(rows), pa.float64()),
         }
-        _records(site).upsert(
+        _records(context).upsert(
             pa.RecordBatch.from_arrays([*found.columns, *columns.values()], names=[*found.schema.names, *columns])
         )
 
 
-def _records(site: Site) -> Collection:
-    return site.collection("records", _schema(site.language))
+def _records(context: BuildContext) -> Collection:
+    return context.collection("records", _schema(context.language))
 
 
 def _schema(language: str) -> Schema:
