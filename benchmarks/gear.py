@@ -31,7 +31,7 @@ from rich.table import Table
 
 from benchmarks import alone
 from benchmarks.synthetic import RandomVectors
-from ragindex.accounting.timing import recording
+from ragindex.accounting.timing import record_times
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
@@ -165,7 +165,7 @@ class Timed:
     seconds: float = 0.0
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        with recording() as times:
+        with record_times() as times:
             found = self.inner.retrieve(queries, k)
         self.seconds = times.total
         return found
@@ -179,7 +179,7 @@ def beyond_base(workspace: Workspace, written: str, asked: Sequence[str]) -> lis
     opened = replace(opened, base=base)
     taken = []
     for number, text in enumerate(asked):
-        with recording() as times:
+        with record_times() as times:
             opened.retrieve([Query(str(number), text)], 15)
         taken.append((times.total - times.encoder - base.seconds) * 1e3)
     return taken[WARM_UP:]

@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks import alone
 from benchmarks.gear import ENCODER, beside_the_model, openie
-from ragindex.accounting.timing import recording
+from ragindex.accounting.timing import record_times
 from ragindex.filters import Terms
 from ragindex.interfaces import FilterQuery
 from ragindex.plugins import registry
@@ -279,7 +279,7 @@ def timed(workspace: Workspace, written: str, asked: Sequence[str], k: int) -> d
     """
     opened, taken = registry.scheme(written).open(workspace), []
     for number, text in enumerate(asked):
-        with recording() as times:
+        with record_times() as times:
             opened.retrieve([Query(str(number), text)], k)
         taken.append((times.total * 1e3, (times.total - times.encoder) * 1e3))
     whole, without = np.array(taken[WARM_UP:]).T

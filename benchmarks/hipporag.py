@@ -23,7 +23,7 @@ import igraph
 import numpy as np
 
 from benchmarks import alone
-from ragindex.accounting.timing import recording
+from ragindex.accounting.timing import record_times
 from ragindex.interfaces import BuildContext, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
@@ -137,7 +137,7 @@ def timed(retriever: Retriever, queries: Sequence[Query], k: int = 15) -> str:
     rows = []
     for query in (*queries[:10], *queries):
         busy = time.thread_time()
-        with recording() as times:
+        with record_times() as times:
             retriever.retrieve([query], k)
         rows.append((times.own, times.total - times.encoder, time.thread_time() - busy, times.encoder))
     own, whole, busy, encoder = (np.percentile(column, (50, 95)) * 1e3 for column in np.array(rows[10:]).T)

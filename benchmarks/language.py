@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from ragindex.accounting import ledger
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM, Task
@@ -52,7 +52,7 @@ def main(calls: int, connections: int, seconds: float) -> None:
         plugin = OpenAICompatibleChat(
             model="any", base_url=f"http://127.0.0.1:{here.recv()}/v1", concurrency=connections
         )
-        language = plugin.open(LLMSettings(cache=Cache(Path(folder) / "calls.sqlite")))
+        language = plugin.open(LLMSettings(cache=SQLiteCache(Path(folder) / "calls.sqlite")))
         timed(language, task, range(-connections, 0))  # every connection is open
         paid = timed(language, task, range(calls))
         replayed = timed(language, task, range(calls))
@@ -65,7 +65,7 @@ def main(calls: int, connections: int, seconds: float) -> None:
 
 def timed(language: LLM, task: Task[Triples], numbers: Sequence[int]) -> float:
     start = time.perf_counter()
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         language.map(task, [{"passage": f"{number} {PASSAGE}"} for number in numbers])
     assert tally.calls == len(numbers)
     return time.perf_counter() - start

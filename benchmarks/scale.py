@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import alone
 from benchmarks.peers import K, peers
 from benchmarks.synthetic import RandomVectors
-from ragindex.accounting.timing import recording
+from ragindex.accounting.timing import record_times
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
@@ -43,7 +43,7 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
     asked = [[Query(str(number), text)] for number, text in enumerate(questions(size))]
     taken = []
     for number, query in enumerate(asked):
-        with recording() as times:
+        with record_times() as times:
             retriever.retrieve(query, K)
         if number >= 20:  # the first warm up
             taken.append((times.total - times.encoder) * 1e3)

@@ -1,4 +1,4 @@
-"""The command `ragindex`, from its first moment: imports take a second, and Ctrl-C may come before they are done."""
+"""The command `ragindex`. It handles Ctrl-C while the command line is still being imported."""
 
 import os
 import signal
@@ -6,15 +6,15 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Import the command line and run it. Ctrl-C meanwhile ends the process in one line, with exit code 130."""
+    """Import and run the command line. Ctrl-C during the import exits with code 130 and one line."""
     signal.signal(signal.SIGINT, _stop)  # a KeyboardInterrupt can get lost in a library that is being imported
     from ragindex.cli import main as cli
 
-    cli.main()
+    cli.run_cli()
 
 
 def _stop(*signal: object) -> NoReturn:
-    """There is nothing yet to be kept or cleaned up."""
+    """Exit at once: nothing is open yet."""
     os.write(2, b"Stopped.\n")
     os._exit(130)
 

@@ -78,7 +78,7 @@ def estimate(
         raise ServiceError(
             f"None of the {len(chosen)} sampled documents was answered. Check --llm and OPENAI_BASE_URL."
         )
-    own = tokens.in_text("word", name).estimated is False
+    own = tokens.count_text_tokens("word", name).estimated is False
     return [
         _scaled(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, own)
         for task, counts in whole.items()
@@ -105,7 +105,7 @@ def estimate_reading(
     answers alone. With `sample`, that many questions are answered in earnest, and the answers kept.
     """
     name = _named(llm)
-    own = tokens.in_text("word", name).estimated is False
+    own = tokens.count_text_tokens("word", name).estimated is False
     chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
     found: list[Estimate] = []
     with (
@@ -118,12 +118,12 @@ def estimate_reading(
         workspace.sync(schemes.values())
         model = llm.open(setting)
         for label, scheme in schemes.items():
-            with ledger.recording() as tally:
+            with ledger.record_calls() as tally:
                 retrievals = scheme.open(workspace).retrieve(queries, k)
             found += [_scaled(task, counts, None, None, setting.prices, name, own) for task, counts in _by_task(tally)]
-            contexts = [answer_question.context(one.hits, one.notes, reader_tokens, name) for one in retrievals]
+            contexts = [answer_question.build_context(one.hits, one.notes, reader_tokens, name) for one in retrievals]
             asked = [
-                answer_question.inputs(q.text, one, workspace.language)
+                answer_question.answer_inputs(q.text, one, workspace.language)
                 for q, one in zip(queries, contexts, strict=True)
             ]
             whole, by_rules = _answered(workspace.llm, asked), _answered(workspace.llm, [asked[n] for n in chosen])
@@ -138,7 +138,7 @@ def estimate_reading(
 
 
 def _answered(llm: LLM, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         llm.map(answer_question.ANSWER, asked)
     return dict(_by_task(tally))
 
@@ -167,7 +167,7 @@ def _asked(
     """What every task was asked while the parts were built in a folder of their own."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        ledger.recording() as tally,
+        ledger.record_calls() as tally,
         Workspace.open(Path(folder), llm=llm, language=language, chunking=corpus.chunking, asking=setting) as workspace,
     ):
         workspace.add(documents)
@@ -222,11 +222,11 @@ class CountingRules(OfflineRules):
         if task.rule is None:
             raise UsageError(f"{task.name} cannot be estimated: no rule does it without a language model.")
         output = task.rule(inputs)
-        read = tokens.in_messages(render(task, inputs), self.model)
+        read = tokens.count_message_tokens(render(task, inputs), self.model)
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)
         )
-        written = tokens.in_text(answered, self.model)
-        entry = ledger.Entry(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
-        ledger.book(replace(entry, replayed=True), 0.0)  # nobody is paid
+        written = tokens.count_text_tokens(answered, self.model)
+        entry = ledger.CallRecord(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
+        ledger.record_call(replace(entry, replayed=True), 0.0)  # nobody is paid
         return output

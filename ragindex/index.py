@@ -15,7 +15,7 @@ from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.filters import Filter, from_mapping
 from ragindex.interfaces import Retriever
-from ragindex.llm.budget import limited
+from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
@@ -68,7 +68,7 @@ def open_index(
         language=language,
         chunking=chunking,
         seed=seed,
-        asking=LLMSettings(budget=limited(budget)),
+        asking=LLMSettings(budget=parse_budget(budget)),
         create=create,
         read_only=read_only,
     )

@@ -20,7 +20,7 @@ from ragindex.plugins.base import Plugin
 from ragindex.types import Query, Retrieval
 
 if TYPE_CHECKING:
-    from ragindex.llm.cache import CallCache
+    from ragindex.llm.cache import ResponseCache
     from ragindex.llm.settings import LLMSettings
     from ragindex.llm.tasks import LLM, Task
 
@@ -76,7 +76,7 @@ class OpenIndex(Protocol):
         ...
 
     @property
-    def calls(self) -> "CallCache":
+    def calls(self) -> "ResponseCache":
         """The cache of paid calls."""
         ...
 

@@ -129,7 +129,7 @@ class Thinker:
     def think(self, chain: "_Chain", hits: Sequence[Hit], iteration: int) -> str:
         """The next thought, traced. Raises as `Language.run` does."""
         with chain.trace.step(iteration, "thought", chain.question) as step:
-            seen = answer_question.context(hits[: self.shown], (), self.shown_tokens, self.model)
+            seen = answer_question.build_context(hits[: self.shown], (), self.shown_tokens, self.model)
             asked = {"question": chain.question, "passages": seen.passages, "thoughts": chain.thoughts}
             thought = self.llm.run(THOUGHT, {**asked, "language": self.language}).thought
             step["ids"], step["note"] = seen.hit_ids, thought

@@ -153,7 +153,7 @@ class SelfAskRetriever:
     def _ask(self, question: str, hits: Sequence[Hit], trace: Trace) -> list[FollowUp]:
         most = self.settings.most_follow_ups
         with trace.step(1, "follow-ups", question) as step:
-            seen = answer_question.context(hits, (), self.settings.shown_tokens, self.model)
+            seen = answer_question.build_context(hits, (), self.settings.shown_tokens, self.model)
             inputs = {"question": question, "passages": seen.passages, "most": most, "language": self.language}
             asked = distinct(self.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
             step["ids"] = seen.hit_ids
@@ -167,8 +167,8 @@ class SelfAskRetriever:
     def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str], trace: Trace, iteration: int) -> str:
         with trace.step(iteration, "answer", question) as step:
             candidates = hits[: self.settings.candidates]
-            seen = answer_question.context(candidates, notes, self.settings.shown_tokens, self.model)
-            said = self.llm.run(answer_question.ANSWER, answer_question.inputs(question, seen, self.language))
-            answer = answer_question.answered(said, seen).answer
+            seen = answer_question.build_context(candidates, notes, self.settings.shown_tokens, self.model)
+            said = self.llm.run(answer_question.ANSWER, answer_question.answer_inputs(question, seen, self.language))
+            answer = answer_question.resolve_citations(said, seen).answer
             step["ids"], step["note"] = seen.hit_ids, answer
         return answer

@@ -24,7 +24,7 @@ EMBEDDING = "embedding"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CallRecord:
     """One call that was answered.
 
     Tokens are as the server reported them; `estimated` where a tokenizer or a guess had to stand in. `money` is None
@@ -70,12 +70,12 @@ class Tally:
     """The calls of one `recording`, also while it goes on. Thread-safe."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[CallRecord] = []
         self._stages: dict[str, Counter[str]] = {}
         self._lock, self._lane = Lock(), _Lane()
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[CallRecord, ...]:
         """Every call, in the order of their answers."""
         with self._lock:
             return tuple(self._entries)
@@ -138,7 +138,7 @@ class Tally:
         """Seconds to add to a measured time, so that replayed calls count with the seconds first recorded."""
         return self._lane.first - self._lane.now
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: CallRecord) -> None:
         with self._lock:
             self._entries.append(entry)
 
@@ -147,7 +147,7 @@ class Tally:
             self._stages.setdefault(task, Counter())[stage] += 1
 
 
-def _sum(entries: Sequence[Entry]) -> Usage:
+def _sum(entries: Sequence[CallRecord]) -> Usage:
     return reduce(add, (entry.usage for entry in entries), Usage())
 
 
@@ -162,7 +162,7 @@ _lanes: ContextVar[tuple[_Lane, ...]] = ContextVar("ragindex_lanes", default=())
 
 
 @contextmanager
-def attributed(phase: Phase = "", method: str = "") -> Iterator[None]:
+def attribute_calls(phase: Phase = "", method: str = "") -> Iterator[None]:
     """Calls inside belong to `method` and `phase`. The outermost wins: a base's calls are its wrapper's."""
     tokens = _phase.set(_phase.get() or phase), _method.set(_method.get() or method)
     try:
@@ -173,7 +173,7 @@ def attributed(phase: Phase = "", method: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def recording() -> Iterator[Tally]:
+def record_calls() -> Iterator[Tally]:
     """Collect every call of this context and of threads that copy it; recordings outside this one get them too."""
     tally = Tally()
     tokens = _tallies.set((*_tallies.get(), tally)), _lanes.set((*_lanes.get(), tally._lane))
@@ -184,21 +184,21 @@ def recording() -> Iterator[Tally]:
         _tallies.reset(tokens[0])
 
 
-def book(entry: Entry, now: float) -> None:
+def record_call(entry: CallRecord, now: float) -> None:
     """Record an answered call that took `now` seconds here; it belongs to whom this context says."""
     booked = replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
     for tally in _tallies.get():
         tally._add(booked)
-    took(entry.seconds if entry.replayed else now, now)
+    add_time(entry.seconds if entry.replayed else now, now)
 
 
-def count(task: str, stage: str) -> None:
+def count_outcome(task: str, stage: str) -> None:
     """Record how an answer was read, or what befell a request."""
     for tally in _tallies.get():
         tally._count(task, stage)
 
 
-def took(first: float, now: float) -> None:
+def add_time(first: float, now: float) -> None:
     """Record work that took `first` seconds when it was first done, and `now` seconds here."""
     for lane in _lanes.get():
         lane.take(first, now)
@@ -228,7 +228,7 @@ class Lanes:
 
     def close(self) -> None:
         """Book the time of the whole: as many at once as there are workers, each the next input when it is free."""
-        took(
+        add_time(
             _together([lane.first for lane in self.lanes], self.workers),
             _together([lane.now for lane in self.lanes], self.workers),
         )

@@ -5,13 +5,13 @@ from typing import Any
 from ragindex.accounting.ledger import Tally
 
 
-def as_json(paid: Tally) -> dict[str, Any]:
+def spending_to_json(paid: Tally) -> dict[str, Any]:
     """`{"input_tokens", "output_tokens", "money"}`, in dollars; money is null where a price is not known."""
     spent = paid.spent
     return {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens, "money": spent.money}
 
 
-def sentence(paid: Tally) -> str | None:
+def format_spending(paid: Tally) -> str | None:
     """What was paid now; None where nothing was."""
     spent, unknown = paid.spent, _without_price(paid)
     tokens = spent.input_tokens + spent.output_tokens

@@ -28,7 +28,7 @@ class Times:
 
 
 @contextmanager
-def recording() -> Iterator[Times]:
+def record_times() -> Iterator[Times]:
     """Measure everything this context (and threads that copy it) does inside the block."""
     times = Times()
     token = _current.set(times)
@@ -40,7 +40,7 @@ def recording() -> Iterator[Times]:
         _current.reset(token)
 
 
-def add(where: Literal["encoder", "store"], seconds: float) -> None:
+def add_seconds(where: Literal["encoder", "store"], seconds: float) -> None:
     """Book seconds on the current recording, if there is one."""
     times = _current.get()
     if times is None:

@@ -1,128 +1,144 @@
-"""The command `ask`: a question answered from a workspace, with the passages that the answer rests on."""
+"""The command `ask`: answer a question from the passages that a method finds."""
 
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from ragindex.accounting import ledger, spending
-from ragindex.cli import open_retriever
+from ragindex.accounting import ledger
+from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import (
+    print_spending,
+    require_index,
+    require_question,
+    resolve_seed,
+    stdout,
+    strip_controls,
+    write_result,
+)
+from ragindex.cli.open_retriever import open_retriever
+from ragindex.cli.options import (
     BudgetOption,
     EncoderOption,
+    IndexOption,
     JsonOption,
     LlmOption,
     NoCacheOption,
     SeedOption,
     StoreOption,
-    WorkspaceOption,
-    clean,
-    emit,
-    existing,
-    out,
-    seed_of,
 )
-from ragindex.errors import UsageError
-from ragindex.llm import answer_question
-from ragindex.llm.answer_question import Answered, Context
-from ragindex.llm.budget import limited
-from ragindex.llm.offline import called
+from ragindex.llm.answer_question import (
+    ANSWER,
+    DEFAULT_TOKENS,
+    AnswerContext,
+    CitedAnswer,
+    answer_inputs,
+    build_context,
+    resolve_citations,
+)
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.offline import display_name
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
-_NOT_HELD = "The passages that were found do not hold the answer."
-_NOTHING = "Nothing was found that could hold the answer."
+_NO_ANSWER = "The retrieved passages do not contain the answer."
+_NO_PASSAGES = "No passages were retrieved."
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="What to answer.")],
-    workspace: WorkspaceOption,
-    method: Annotated[str, typer.Option(metavar="NAME", help="The method that finds the passages.")] = "hybrid",
-    k: Annotated[int, typer.Option("-k", "--k", min=1, help="How many hits it finds.")] = 10,
+    question: Annotated[str, typer.Argument(help="The question to answer.")],
+    folder: IndexOption,
+    method: Annotated[str, typer.Option(metavar="NAME", help="Method that retrieves the passages.")] = "hybrid",
+    k: Annotated[int, typer.Option("-k", "--k", min=1, help="Number of hits to retrieve.")] = 10,
     llm: LlmOption = None,
     budget: BudgetOption = None,
     no_cache: NoCacheOption = False,
     reader_tokens: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many tokens of what was found are read.")
-    ] = answer_question.DEFAULT_TOKENS,
+        int, typer.Option(metavar="N", min=1, help="Token budget of the context.")
+    ] = DEFAULT_TOKENS,
     encoder: EncoderOption = None,
     store: StoreOption = None,
     seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Answer a question in a few words, and name the passages that the answer rests on; or say that none holds it.
+    """Answer a question in a few words, and cite the passages that support the answer.
 
     Example: ragindex ask "Who wrote the report?" --index my-index --method hybrid
     """
-    if not question.strip():
-        raise UsageError("The question is empty. Ask something.")
-    scheme, asked_seed = registry.scheme(method), seed_of(existing(workspace), seed)
-    asking = LLMSettings(budget=limited(budget))
+    require_question(question)
+    scheme = registry.scheme(method)
     with (
         Workspace.open(
-            workspace,
+            require_index(folder),
             llm=llm,
             encoder=encoder,
             store=store,
-            seed=asked_seed,
-            asking=asking,
+            seed=resolve_seed(folder, seed),
+            asking=LLMSettings(budget=parse_budget(budget)),
             keep_calls=not no_cache,
-        ) as opened,
-        ledger.attributed("query", method),
-        ledger.recording() as paid,
+        ) as workspace,
+        ledger.attribute_calls("query", method),
+        ledger.record_calls() as paid,
     ):
-        opened.require_prices([scheme], reads=True)
-        retriever = open_retriever.opened(opened, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
-        found = retriever.retrieve([Query("question", question)], k)[0]
-        seen = answer_question.context(found.hits, found.notes, reader_tokens, opened.tokens_counted_by)
-        answer, by_rules = _read(opened, question, seen)
-        name = opened.llm_name
-    value = _as_json(question, answer, seen, found) | {"llm": name, "rules": by_rules, "spent": spending.as_json(paid)}
+        workspace.require_prices([scheme], reads=True)
+        retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
+        retrieval = retriever.retrieve([Query("question", question)], k)[0]
+        context = build_context(retrieval.hits, retrieval.notes, reader_tokens, workspace.tokens_counted_by)
+        answer, by_rules = _answer(workspace, question, context)
+        name = workspace.llm_name
+    value = _to_json(question, answer, context, retrieval)
+    value |= {"llm": name, "rules": by_rules, "spent": spending_to_json(paid)}
 
     def show() -> None:
-        _show(answer, seen, found, called(name))
-        if (said := spending.sentence(paid)) is not None:
-            out().print(Text(clean(said), style="dim"))
+        _show(answer, context, retrieval, display_name(name))
+        print_spending(paid)
 
-    emit(value, json, show)
-
-
-def _read(opened: Workspace, question: str, seen: Context) -> tuple[Answered, bool]:
-    """The answer, and whether the rules gave it. A model is not asked where there is nothing to read."""
-    if not seen.passages and not seen.notes:
-        return Answered("", found=False), False
-    with ledger.recording() as tally:
-        said = opened.llm.run(answer_question.ANSWER, answer_question.inputs(question, seen, opened.language))
-    return answer_question.answered(said, seen), tally.rules > 0
+    write_result(value, json, show)
 
 
-def _as_json(question: str, answer: Answered, seen: Context, found: Retrieval) -> dict[str, Any]:
-    """`passages` are all that were read, `rests_on` the numbers of those that the answer rests on."""
-    documents = {hit.id: list(hit.doc_ids) for hit in found.hits}
+def _answer(workspace: Workspace, question: str, context: AnswerContext) -> tuple[CitedAnswer, bool]:
+    """Return the answer, and whether rules gave it. Without any context nothing is asked."""
+    if not context.passages and not context.notes:
+        return CitedAnswer("", found=False), False
+    with ledger.record_calls() as tally:
+        output = workspace.llm.run(ANSWER, answer_inputs(question, context, workspace.language))
+    return resolve_citations(output, context), tally.rules > 0
+
+
+def _to_json(question: str, answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval) -> dict[str, Any]:
+    """`passages` are all passages in the context, `rests_on` the numbers of those that support the answer."""
+    documents = {hit.id: list(hit.doc_ids) for hit in retrieval.hits}
     passages = [
-        {"number": one.number, "id": one.hit_id, "doc_ids": documents[one.hit_id], "title": one.title, "text": one.text}
-        for one in seen.passages
+        {
+            "number": passage.number,
+            "id": passage.hit_id,
+            "doc_ids": documents[passage.hit_id],
+            "title": passage.title,
+            "text": passage.text,
+        }
+        for passage in context.passages
     ]
-    said = {"answer": answer.answer, "found": answer.found, "rests_on": list(answer.passages)}
-    return {"question": question, **said, "passages": passages, "tokens": seen.tokens}
+    support = {"answer": answer.answer, "found": answer.found, "rests_on": list(answer.passages)}
+    return {"question": question, **support, "passages": passages, "tokens": context.tokens}
 
 
-def _show(answer: Answered, seen: Context, found: Retrieval, who: str) -> None:
-    """The answer and what it rests on; where it is not held, what was read."""
-    if not seen.passages and not seen.notes:
-        out().print(_NOTHING)
+def _show(answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, answered_by: str) -> None:
+    """Print the answer and the passages that support it; without an answer, the titles of all passages."""
+    if not context.passages and not context.notes:
+        stdout().print(_NO_PASSAGES)
         return
-    out().print(Text(clean(answer.answer), style="bold") if answer.found else _NOT_HELD)
-    documents = {hit.id: ", ".join(hit.doc_ids) for hit in found.hits}
-    for one in seen.passages:
-        if one.number in answer.passages or not answer.found:
-            name = Text.assemble((f"[{one.number}] {clean(one.title or one.hit_id)}", "bold"), "  ")
-            out().print(name.append(clean(documents[one.hit_id]), style="dim"))
-        if answer.found and one.number in answer.passages:
-            out().print(Text(clean(one.text)))
+    stdout().print(Text(strip_controls(answer.answer), style="bold") if answer.found else _NO_ANSWER)
+    documents = {hit.id: ", ".join(hit.doc_ids) for hit in retrieval.hits}
+    for passage in context.passages:
+        if passage.number in answer.passages or not answer.found:
+            title = f"[{passage.number}] {strip_controls(passage.title or passage.hit_id)}"
+            heading = Text.assemble((title, "bold"), "  ", (strip_controls(documents[passage.hit_id]), "dim"))
+            stdout().print(heading)
+        if answer.found and passage.number in answer.passages:
+            stdout().print(Text(strip_controls(passage.text)))
     if answer.found and not answer.passages:
-        out().print("It names no passage that it rests on.")
-    read = f"{len(seen.passages)} of {len(found.hits)} hits read, {seen.tokens} tokens"
-    out().print(Text(clean(f"Answered by {who}; {read}."), style="dim"))
+        stdout().print("The answer cites no passage.")
+    read = f"{len(context.passages)} of {len(retrieval.hits)} hits read, {context.tokens} tokens"
+    stdout().print(Text(strip_controls(f"Answered by {answered_by}; {read}."), style="dim"))

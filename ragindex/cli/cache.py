@@ -1,14 +1,16 @@
-"""The command `cache`: what is kept of language models' answers in a workspace, and handing it on."""
+"""The command `cache`: list, prune, export and import the cached LLM responses of an index."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import JsonOption, WorkspaceOption, dollars, emit, existing, out, table
+from ragindex.cli.console import format_dollars, require_index, stdout, text_table, write_result
+from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.errors import UsageError
-from ragindex.llm.cache import Cache, held, prune, size
+from ragindex.llm.cache import SQLiteCache, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.workspace.llm import CALLS
 
@@ -16,55 +18,55 @@ _DAY = 86_400.0
 
 
 def cache(
-    workspace: WorkspaceOption,
-    export_to: Annotated[Path | None, typer.Option("--export", metavar="FILE", help="Write all answers there.")] = None,
+    folder: IndexOption,
+    export_to: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Write all responses to FILE.")
+    ] = None,
     import_from: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="Add the answers of an export: they cost nothing.")
+        Path | None, typer.Option("--import", metavar="FILE", help="Add the responses of an export.")
     ] = None,
-    remove: Annotated[bool, typer.Option("--prune", help="Forget answers; see --older-than and --task.")] = False,
+    remove: Annotated[bool, typer.Option("--prune", help="Delete responses; see --older-than and --task.")] = False,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0, help="With --prune: only those older than this.")
+        float | None, typer.Option(metavar="DAYS", min=0, help="With --prune: only responses older than this.")
     ] = None,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="With --prune: only those of this task.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="With --prune: only responses of this task.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Show what is kept of language models' answers, prune it, or hand it on.
+    """List the cached LLM responses of an index by task; prune, export or import them.
 
-    Whoever imports the answers of a study replays it without a key and for nothing.
+    With the imported responses of a study, the same study runs without a key and at no cost.
 
     Example: ragindex cache --index my-index --export answers.jsonl
     """
     if (older_than is not None or task is not None) and not remove:
-        raise UsageError("--older-than and --task say what --prune forgets. Add --prune.")
-    calls = Cache(existing(workspace) / CALLS)
-    said = []
+        raise UsageError("--older-than and --task need --prune.")
+    calls = SQLiteCache(require_index(folder) / CALLS)
+    messages = []
     if import_from is not None:
-        said.append(f"{import_calls(calls, import_from):,} answers were added from {import_from}.")
+        messages.append(f"{import_calls(calls, import_from):,} responses added from {import_from}.")
     if remove:
-        gone = prune(calls, None if older_than is None else older_than * _DAY, task)
-        said.append(f"{gone:,} answers were forgotten.")
+        deleted = prune_responses(calls, None if older_than is None else older_than * _DAY, task)
+        messages.append(f"{deleted:,} responses deleted.")
     if export_to is not None:
-        said.append(f"{export_calls(calls, export_to):,} answers were written to {export_to}.")
-    rows, taken = held(calls), size(calls)
-    value = {
-        "bytes": taken,
-        "tasks": [
-            {"task": one.task, "answers": one.answers, "input_tokens": one.input_tokens}
-            | {"output_tokens": one.output_tokens, "money": one.money, "oldest": one.oldest}
-            for one in rows
-        ],
-    }
+        messages.append(f"{export_calls(calls, export_to):,} responses written to {export_to}.")
+    tasks, size = summarize(calls), disk_size(calls)
 
     def show() -> None:
-        for sentence in said:
-            out().print(sentence, markup=False)
-        columns = ("task", "answers", "tokens in", "tokens out", "first cost $", "oldest")
-        shown = [
-            (one.task, f"{one.answers:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", dollars(one.money), day)
-            for one in rows
-            for day in (time.strftime("%Y-%m-%d", time.gmtime(one.oldest)),)
+        for message in messages:
+            stdout().print(message, markup=False)
+        columns = ("task", "responses", "tokens in", "tokens out", "first cost $", "oldest")
+        rows = [
+            (
+                item.task,
+                f"{item.responses:,}",
+                f"{item.input_tokens:,}",
+                f"{item.output_tokens:,}",
+                format_dollars(item.money),
+                time.strftime("%Y-%m-%d", time.gmtime(item.oldest)),
+            )
+            for item in tasks
         ]
-        out().print(table(columns, shown) if rows else "No answers are kept.")
-        out().print(f"{taken / 1e6:.1f} MB")
+        stdout().print(text_table(columns, rows) if rows else "No cached responses.")
+        stdout().print(f"{size / 1e6:.1f} MB")
 
-    emit(value, json, show)
+    write_result({"bytes": size, "tasks": [asdict(item) for item in tasks]}, json, show)

@@ -1,8 +1,9 @@
-"""What commands share: printing for people or for programs, errors with exit codes, common options."""
+"""What commands share: text and JSON output, exit codes of errors, checks of arguments."""
 
 import io
 import json
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import regex
 import typer
@@ -20,70 +21,39 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ragindex.accounting.ledger import Tally
+from ragindex.accounting.spending import format_spending
 from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hidden
 from ragindex.workspace import manifest
 
-_WIDE = 1000  # columns, where the output is no terminal: whoever reads it wants whole lines
-_NOT_SHOWN = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
+_WIDE = 1000  # columns where the output is not a terminal: programs and files get whole lines
+_CONTROL = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
 
 
-def writable(folder: Path) -> None:
-    """Raises StoreError where `folder` can neither be made nor written in: before the work, not after it."""
+def require_writable(folder: Path) -> None:
+    """Check before the work that `folder` can be created or written to. Raises StoreError."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.exists(place))
     if not os.path.isdir(there):
-        raise StoreError(f"Nothing can be written to {folder}: {there} is not a folder. Name another place.")
+        raise StoreError(f"Cannot write to {folder}: {there} is not a folder. Choose another path.")
     if not os.access(there, os.W_OK):
-        raise StoreError(f"Nothing can be written to {folder}: you may not write in {there}. Name another place.")
+        raise StoreError(f"Cannot write to {folder}: no permission to write in {there}. Choose another path.")
 
 
 def json_destination(written: str | None) -> str | None:
-    """`written`, where JSON can be written to it: a file in a folder that is there, or `-`. Raises StoreError."""
+    """Check that JSON can be written to `written`, a file in an existing folder or `-`. Raises StoreError."""
     if written is None or written == "-":
         return written
     folder = Path(written).absolute().parent
     if os.path.isdir(written) or not os.path.isdir(folder):
-        reason = "it is a folder" if os.path.isdir(written) else f"there is no folder {folder}"
-        raise StoreError(f"The JSON file {written} could not be written: {reason}.")
-    writable(folder)
+        reason = "it is a folder" if os.path.isdir(written) else f"the folder {folder} does not exist"
+        raise StoreError(f"Cannot write JSON to {written}: {reason}.")
+    require_writable(folder)
     return written
 
 
-JsonOption = Annotated[
-    str | None,
-    typer.Option("--json", metavar="FILE|-", callback=json_destination, help="Write the result as JSON; - is stdout."),
-]
-WorkspaceOption = Annotated[Path, typer.Option("--index", metavar="DIR", help="The workspace's folder.")]
-EncoderOption = Annotated[
-    str | None,
-    typer.Option("--encoder", metavar="E", help="lsa, sentence-transformers:NAME_OR_PATH or openai:NAME."),
-]
-StoreOption = Annotated[str | None, typer.Option("--store", metavar="S", help="As lancedb(memory_gib=4).")]
-LlmOption = Annotated[
-    str | None, typer.Option("--llm", metavar="L", help="openai:MODEL, or offline: rules. Default: the workspace's.")
-]
-BudgetOption = Annotated[
-    float | None, typer.Option("--budget", metavar="DOLLARS", help="Stop before calls cost more; all is kept.")
-]
-NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep answers of language models.")]
-FormatOption = Annotated[
-    str | None, typer.Option("--format", metavar="F", help="The format of DATA, where it is not recognised.")
-]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Count and skip what cannot be read.")]
-AsOption = Annotated[
-    str,
-    typer.Option(
-        "--as", metavar="NAME", help="A name for DATA, which its ids begin with: any but the first folder needs one."
-    ),
-]
-LanguageOption = Annotated[str | None, typer.Option("--language", metavar="L", help="The language of the documents.")]
-SeedOption = Annotated[
-    int | None, typer.Option("--seed", metavar="S", help="The seed of everything random. Default: the workspace's.")
-]
-
-
-def emit(value: Any, destination: str | None, show: Callable[[], None]) -> None:
+def write_result(value: Any, destination: str | None, show: Callable[[], None]) -> None:
     """Write `value` as JSON to a file and show it, or, for `-`, write the JSON alone to standard output."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     written = text.encode("utf-8", "backslashreplace")  # half a surrogate pair becomes its escape in JSON
@@ -94,43 +64,49 @@ def emit(value: Any, destination: str | None, show: Callable[[], None]) -> None:
         try:
             Path(destination).write_bytes(written)
         except OSError as error:
-            raise StoreError(f"The JSON file {destination} could not be written: {error.strerror}.") from error
+            raise StoreError(f"Cannot write JSON to {destination}: {error.strerror}.") from error
     show()
 
 
-def clean(text: str) -> str:
-    """Text that is not ours, without control characters: it must not move the cursor or change colours."""
-    return _NOT_SHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
+def strip_controls(text: str) -> str:
+    """Replace control characters, which could move the cursor or change colours."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def plain(text: str) -> str:
-    """Text that is not ours as markup that shows it as it is."""
-    return escape(clean(text))
+def escape_markup(text: str) -> str:
+    """Return markup that rich prints as this text, without control characters."""
+    return escape(strip_controls(text))
 
 
-def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    """A plain table; text is shown as it is, never read as markup."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
+def text_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    """Return a plain table; cells are text, not markup."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*(Text(clean(cell)) for cell in row))
-    return made
+        table.add_row(*(Text(strip_controls(cell)) for cell in row))
+    return table
 
 
-def dollars(money: float | None, digits: int = 4) -> str:
-    """An amount of money; a dash where it is not known."""
+def format_dollars(money: float | None, digits: int = 4) -> str:
+    """Format an amount of money; a dash where it is unknown."""
     return "–" if money is None else f"{money:.{digits}f}"
 
 
-def out() -> Console:
-    """Standard output."""
+def stdout() -> Console:
+    """Return the console on standard output."""
     return _console(stderr=False)
 
 
-def note(text: str) -> None:
-    """A sentence for a person, on standard error."""
-    _console(stderr=True).print(Text(clean(hidden(text)), style="yellow"))
+def print_note(text: str) -> None:
+    """Print a message on standard error."""
+    _console(stderr=True).print(Text(strip_controls(hidden(text)), style="yellow"))
+
+
+def print_spending(paid: Tally) -> None:
+    """Print the tokens and money that the command paid for, if any."""
+    if spending := format_spending(paid):
+        stdout().print(Text(strip_controls(spending), style="dim"), soft_wrap=True)
 
 
 def _console(*, stderr: bool) -> Console:
@@ -140,8 +116,8 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
-def filters_of(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """The values of each key of `KEY=VALUE` options. Raises UsageError where one has no equals sign."""
+def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Parse `KEY=VALUE` options into the values of each key. Raises UsageError."""
     values: dict[str, tuple[str, ...]] = {}
     for text in written:
         key, equals, value = text.partition("=")
@@ -151,43 +127,56 @@ def filters_of(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     return values
 
 
-def existing(folder: Path) -> Path:
-    """`folder`, where a workspace is in it: looking into one must not make one. Raises WorkspaceError."""
+def require_index(folder: Path) -> Path:
+    """Return `folder` if it holds an index, since reading must not create one. Raises WorkspaceError."""
     if manifest.read(folder) is None:
-        raise WorkspaceError(f"There is no workspace in {folder}. Run: ragindex index DATA --index {folder}")
+        raise WorkspaceError(f"No index in {folder}. Run: ragindex index DATA --index {quote_argument(folder)}")
     return folder
 
 
-def seed_of(folder: Path, asked: int | None) -> int:
-    """The seed asked for, else the one that the workspace was last built with, else 0."""
-    held = manifest.read(folder) if asked is None else None
-    return asked if asked is not None else held.seed if held is not None else 0
+def resolve_seed(folder: Path, seed: int | None) -> int:
+    """Return the given seed, else the seed of the index in `folder`, else 0."""
+    if seed is not None:
+        return seed
+    built = manifest.read(folder)
+    return 0 if built is None else built.seed
+
+
+def require_question(question: str) -> None:
+    """Raises UsageError for an empty question."""
+    if not question.strip():
+        raise UsageError("The question is empty.")
+
+
+def quote_argument(value: object) -> str:
+    """Quote a value for a shell command that a message suggests."""
+    return shlex.quote(str(value))
 
 
 class _Stopped(BaseException):
-    """Ctrl-C. Not KeyboardInterrupt, which typer keeps to itself."""
+    """Ctrl-C. Not KeyboardInterrupt, which typer handles itself."""
 
 
-def run(start: Callable[[], None]) -> None:
-    """Run the command line: our errors become one sentence and an exit code, warnings one line each."""
+def run_with_exit_codes(start: Callable[[], None]) -> None:
+    """Run the command line: print each of our errors in one line and exit with its code, each warning in one line."""
     warnings.showwarning = _show_warning
     if (sys.excepthook, threading.excepthook) == (sys.__excepthook__, threading.__excepthook__):
         sys.excepthook = _show_crash
         threading.excepthook = lambda crash: _show_crash(crash.exc_type, crash.exc_value, crash.exc_traceback)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 ends no run
-    before = signal.signal(signal.SIGINT, _stop)
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 must not end the run
+    previous = signal.signal(signal.SIGINT, _stop)
     try:
         start()
     except RagindexError as error:
-        _console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {clean(str(error))}"))
+        _console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {strip_controls(str(error))}"))
         raise SystemExit(error.exit_code) from error
     except _Stopped:
-        note("Stopped. What was done is kept: the same command goes on from here.")
+        print_note("Stopped. Progress saved. Run the same command to resume.")
         raise SystemExit(130) from None
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def _stop(*signal: object) -> NoReturn:
@@ -195,7 +184,7 @@ def _stop(*signal: object) -> NoReturn:
 
 
 def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """What nobody has foreseen, as Python shows it, but without secrets."""
+    """Print an unexpected error as Python does, without secrets."""
     sys.stderr.write(hidden("".join(traceback.format_exception(kind, error, trace))))
 
 
@@ -208,4 +197,4 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     if category.__module__.partition(".")[0] in OURS:
-        note(f"warning: {message}")
+        print_note(f"warning: {message}")

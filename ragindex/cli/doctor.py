@@ -1,4 +1,4 @@
-"""What is installed, what is missing, and how to install it."""
+"""The command `doctor`: what is installed, what is missing, and how to install it."""
 
 import importlib.util
 import os
@@ -6,11 +6,13 @@ import platform
 from collections.abc import Iterator
 
 from ragindex import distribution
+from ragindex.cli.console import stdout, text_table, write_result
+from ragindex.cli.options import JsonOption
 from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError, RagindexError, UsageError
 from ragindex.plugins import registry
 from ragindex.workspace.part_keys import checked
 
-_EXTRAS = {  # the module that an extra brings, and what needs it
+_EXTRAS = {  # the module that an extra installs, and what needs it
     "neural": ("sentence_transformers", "encoder sentence-transformers"),
     "elasticsearch": ("elasticsearch", "store elasticsearch"),
     "pdf": ("pypdf", "reading .pdf"),
@@ -18,7 +20,7 @@ _EXTRAS = {  # the module that an extra brings, and what needs it
     "eval": ("mlflow", "recording comparisons and retrievals in MLflow"),
 }
 _LOADED: tuple[registry.Group, ...] = ("schemes", "encoders", "stores")
-_LOADED_OF_OTHERS: tuple[registry.Group, ...] = ("parts", "llms", "corpora", "commands")
+_LOADED_IF_THIRD_PARTY: tuple[registry.Group, ...] = ("parts", "llms", "corpora", "commands")
 _VARIABLES = {
     "OPENAI_API_KEY": "the key for --encoder openai:NAME",
     "OPENAI_BASE_URL": "default: https://api.openai.com/v1",
@@ -33,14 +35,29 @@ _VARIABLES = {
 }
 
 
-def findings() -> list[tuple[str, str, str]]:
-    """What was looked at, its state, and a detail: what it is for, or the line that installs it."""
+def doctor(json: JsonOption = None) -> None:
+    """Check the installation: list what is installed, what is missing, and how to install it.
+
+    Example: ragindex doctor
+    """
+    rows = check_installation()
+    columns = ("what", "state", "detail")
+
+    def show() -> None:
+        stdout().print(text_table(columns, rows))
+        stdout().print("\nTry it: ragindex demo. On your documents: ragindex compare DATA --questions FILE")
+
+    write_result([dict(zip(columns, row, strict=True)) for row in rows], json, show)
+
+
+def check_installation() -> list[tuple[str, str, str]]:
+    """Return what was checked, its state, and a detail: its use, or the command that installs it."""
     return [
         ("python", "ok", platform.python_version()),
         ("ragindex", "ok", distribution.installed().version),
         *(_extra(name) for name in sorted(_EXTRAS)),
         *(_loads(group, name) for group in _LOADED for name in registry.names(group)),
-        *(_loads(*one) for one in _of_others()),
+        *(_loads(group, name) for group, name in _third_party()),
         *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
     ]
 
@@ -60,7 +77,7 @@ def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
     try:
         registry.load(group, name)
         if group == "schemes":
-            _made(name)
+            _create(name)
     except MissingExtraError as error:
         return (what, "missing", str(error))
     except RagindexError as error:
@@ -71,8 +88,8 @@ def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
     return (what, "ok", registry.entry(group, name).value)
 
 
-def _made(name: str) -> None:
-    """Raises BrokenPluginError where a method cannot be made; one that needs a parameter cannot be tried."""
+def _create(name: str) -> None:
+    """Raises BrokenPluginError where a method cannot be created; one that needs a parameter is not tried."""
     try:
         checked(registry.scheme(name))
     except (BrokenPluginError, NameTakenError):
@@ -81,11 +98,11 @@ def _made(name: str) -> None:
         return
 
 
-def _of_others() -> Iterator[tuple[registry.Group, str]]:
-    """What else is installed and not ours."""
+def _third_party() -> Iterator[tuple[registry.Group, str]]:
+    """Yield installed plugins of other distributions that are not checked above."""
     return (
         (group, name)
-        for group in _LOADED_OF_OTHERS
+        for group in _LOADED_IF_THIRD_PARTY
         for name in registry.names(group)
         if not registry.is_ours(group, name)
     )

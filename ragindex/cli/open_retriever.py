@@ -1,23 +1,25 @@
-"""Opening a retriever for one command: what is missing is answered with the whole command that makes it."""
+"""Opening a retriever for a command; where parts are missing, the error names the command that builds them."""
 
-import shlex
 from collections.abc import Mapping
 
+from ragindex.cli.console import quote_argument
 from ragindex.errors import MissingPartError
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 
 
-def opened(workspace: Workspace, scheme: Scheme, given: Mapping[str, object]) -> Retriever:
-    """The retriever. Raises MissingPartError; `given` are the flags that the command was given, None where not."""
+def open_retriever(workspace: Workspace, scheme: Scheme, flags: Mapping[str, object]) -> Retriever:
+    """Open the scheme's retriever. Raises MissingPartError.
+
+    `flags` are the command's flags and their values, None where a flag is not given.
+    """
     try:
         return scheme.open(workspace)
     except MissingPartError as error:
         method, folder = registry.label(scheme), workspace.folder
-        flags = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
-        command = f"--index {shlex.quote(str(folder))} --methods {shlex.quote(method)}{flags}"
-        encoder = given.get("--encoder")
+        more = "".join(f" {flag} {quote_argument(value)}" for flag, value in flags.items() if value)
+        command = f"ragindex index --index {quote_argument(folder)} --methods {quote_argument(method)}{more}"
+        encoder = flags.get("--encoder")
         which = f" with {encoder}" if encoder else ""
-        message = f"The workspace {folder} has not been built for {method}{which}. Run: ragindex index {command}"
-        raise MissingPartError(message) from error
+        raise MissingPartError(f"The index {folder} is not built for {method}{which}. Run: {command}") from error

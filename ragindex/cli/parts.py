@@ -1,17 +1,15 @@
-"""The command `parts`: what a workspace is made of, and views into single parts."""
+"""The command `parts`: the parts of an index with their sizes, its sources, and views of single parts."""
 
-import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
 
-from ragindex.cli import show_tree
-from ragindex.cli.console import EncoderOption, JsonOption, WorkspaceOption, emit, existing, out, table
+from ragindex.cli.console import quote_argument, require_index, stdout, text_table, write_result
+from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
+from ragindex.cli.part_views import VIEWS, PartView, Sample
 from ragindex.errors import MissingPartError, RagindexError, UnknownNameError, UsageError
-from ragindex.interfaces import Collection, Part
+from ragindex.interfaces import Part
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse
 from ragindex.workspace.disk_usage import Disk
@@ -19,221 +17,156 @@ from ragindex.workspace.manifest import PartRecord
 from ragindex.workspace.part_keys import checked, in_order
 from ragindex.workspace.workspace import Workspace
 
-_SHOWN = 50
-_TOLD = 50_000
-_AUDITED = ("evidence", "aliases", "passage_ids", "score", "text")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How much of a part to show: the first `limit`, or `sample` drawn with `seed`."""
-
-    limit: int
-    sample: int | None
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What a view found: as JSON, and as a person reads it."""
-
-    value: Any
-    text: RenderableType
-
-
-View = Callable[[Any, Asked], Shown]
-"""Takes what the part opens to."""
+_DEFAULT_LIMIT = 50
+_MIN_BYTES = 50_000  # smaller entries of the disk's table round to 0.0 MB
+_NO_PARTS = "No part is built. Run: ragindex index --index DIR --methods METHOD"
 
 
 def parts(
-    workspace: WorkspaceOption,
+    folder: IndexOption,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A part, as same_as or same_as(by=embedding).")
+        str | None, typer.Argument(metavar="NAME", help="A part, e.g. same_as or same_as(by=embedding).")
     ] = None,
     audit: Annotated[
-        bool, typer.Option("--audit", help="same_as, judged_same_as: what was joined and why, the weakest first.")
+        bool, typer.Option("--audit", help="same_as, judged_same_as: list merged names, the weakest evidence first.")
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="summary_tree: the tree, folded, the largest roots first.")
+        bool, typer.Option("--show", help="summary_tree: print the tree, the largest roots first.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show so many of them; 50.")] = None,
-    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show so many, drawn at random.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="With --sample: the seed of the draw; 0.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show the first N rows. Default: 50.")] = None,
+    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show N rows drawn at random.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of --sample. Default: 0.")] = None,
     encoder: EncoderOption = None,
     json: JsonOption = None,
 ) -> None:
-    """List the parts of a workspace, with records, bytes and seconds, and its sources; or look into one part.
+    """List the parts of an index with records, bytes and seconds, and its sources; or show one part.
 
     Example: ragindex parts same_as --index my-index --audit --sample 20
     """
     view = _view(name, {"audit": audit, "show": show})
     if view is None and (limit, sample, seed) != (None, None, None):
-        raise UsageError("--limit, --sample and --seed say how much a view shows. Name one: --audit, --show.")
-    with Workspace.open(existing(workspace), encoder=encoder) as opened:
+        raise UsageError("--limit, --sample and --seed need a view. Add --audit or --show.")
+    with Workspace.open(require_index(folder), encoder=encoder) as workspace:
         if view is None or name is None:
-            _list(opened, name, json)
+            _list(workspace, name, json)
             return
-        shown = view(_open(opened, name), Asked(limit or _SHOWN, sample, seed or 0))
-    emit(shown.value, json, lambda: out().print(shown.text))
+        rendered = view(_open(workspace, name), Sample(limit or _DEFAULT_LIMIT, sample, seed or 0))
+    write_result(rendered.value, json, lambda: stdout().print(rendered.text))
 
 
-def _view(name: str | None, flags: Mapping[str, bool]) -> View | None:
-    """The view that a flag asks of a part; None where no flag is set."""
+def _view(name: str | None, flags: Mapping[str, bool]) -> PartView | None:
+    """Return the view of the flag that is set; None where no flag is set."""
     flag = next((flag for flag, given in flags.items() if given), None)
     if flag is None:
         return None
     if name is None or (parse(name).name, flag) not in VIEWS:
         able = ", ".join(part for part, known in VIEWS if known == flag)
-        raise UsageError(f"--{flag} shows one of these parts: {able}. Got {name or 'no part'} instead.")
+        raise UsageError(f"--{flag} needs one of these parts: {able}. Got {name or 'no part'} instead.")
     return VIEWS[parse(name).name, flag]
 
 
 # ---------------------------------------------------------------- the list
 
 
-def _list(opened: Workspace, name: str | None, json: str | None) -> None:
+def _list(workspace: Workspace, name: str | None, json: str | None) -> None:
     wanted = None if name is None else parse(name).name
-    held = [(key, one) for key, one in opened.manifest.parts.items() if wanted in (None, one.name)]
-    if name is not None and not held:
-        raise _missing(opened, name)
-    rows = sorted((_row(opened, key, one) for key, one in held), key=lambda row: (row["part"], row["id"]))
-    sources = [] if name is not None else opened.sources()
+    records = [(key, record) for key, record in workspace.manifest.parts.items() if wanted in (None, record.name)]
+    if name is not None and not records:
+        raise _missing(workspace, name)
+    rows = sorted((_row(workspace, key, record) for key, record in records), key=lambda row: (row["part"], row["id"]))
+    sources = [] if name is not None else workspace.sources()
+    disk = workspace.disk()
 
     def show() -> None:
-        columns = ("part", "encoder", "records", "MB", "seconds")
-        shown = [
+        cells = [
             (
                 row["part"],
                 row["encoder"] or "",
-                _counted(row["records"]),
+                _format_counts(row["records"]),
                 f"{row['bytes'] / 1e6:.1f}",
                 f"{row['seconds']:.1f}",
             )
             for row in rows
         ]
-        out().print(table(columns, shown) if rows else _NOTHING)
+        columns = ("part", "encoder", "records", "MB", "seconds")
+        stdout().print(text_table(columns, cells) if rows else _NO_PARTS)
         if sources:
-            out().print(_source_table(sources))
-        out().print(table(("on disk", "MB"), _sizes(taken)))
+            fields = ("name", "documents", "prefix", "format", "root")
+            source_cells = [tuple(str(source[field]) for field in fields) for source in sources]
+            stdout().print(text_table(("source", "documents", "ids begin with", "format", "from"), source_cells))
+        stdout().print(text_table(("on disk", "MB"), _disk_rows(disk)))
 
-    taken = opened.disk()
-    on_disk = {"serving": dict(taken.serving), "apart": dict(taken.apart)}
-    emit({"parts": rows, "disk": on_disk} | ({} if name is not None else {"sources": sources}), json, show)
-
-
-def _source_table(sources: Sequence[Mapping[str, str | int]]) -> RenderableType:
-    columns = ("source", "documents", "ids begin with", "format", "from")
-    names = ("name", "documents", "prefix", "format", "root")
-    return table(columns, [tuple(str(one[name]) for name in names) for one in sources])
+    value = {"parts": rows, "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)}}
+    write_result(value | ({} if name is not None else {"sources": sources}), json, show)
 
 
-def _sizes(taken: Disk) -> list[tuple[str, str]]:
-    """What serves, then what else lies in the folder and takes a tenth of a megabyte or more."""
-    lines = [*taken.serving.items(), ("serving", taken.served)]
-    lines += [(name, size) for name, size in taken.apart.items() if size >= _TOLD]
-    return [(name, f"{size / 1e6:.1f}") for name, size in [*lines, ("the whole folder", taken.whole)]]
+def _disk_rows(disk: Disk) -> list[tuple[str, str]]:
+    """Return name and megabytes of what serves, of larger other contents of the folder, and of the whole folder."""
+    rows = [*disk.serving.items(), ("serving", disk.served)]
+    rows += [(name, size) for name, size in disk.apart.items() if size >= _MIN_BYTES]
+    return [(name, f"{size / 1e6:.1f}") for name, size in [*rows, ("the whole folder", disk.whole)]]
 
 
-_NOTHING = "No part is built. Run: ragindex index --index DIR --methods METHOD"
+def _row(workspace: Workspace, key: str, record: PartRecord) -> dict[str, Any]:
+    counts = {
+        name: workspace.store.open(f"{key}.{name}", version).count() for name, version in record.collections.items()
+    }
+    value = {"part": _label(record), "id": key, "encoder": record.encoder_name, "records": counts}
+    return value | {"bytes": record.bytes, "seconds": record.seconds, "notes": list(record.notes)}
 
 
-def _row(opened: Workspace, key: str, one: PartRecord) -> dict[str, Any]:
-    counts = {name: opened.store.open(f"{key}.{name}", version).count() for name, version in one.collections.items()}
-    value = {"part": _label(one), "id": key, "encoder": one.encoder_name, "records": counts}
-    return value | {"bytes": one.bytes, "seconds": one.seconds, "notes": list(one.notes)}
-
-
-def _counted(records: Mapping[str, int]) -> str:
-    """The number of records; where there is more than one collection, of each."""
+def _format_counts(records: Mapping[str, int]) -> str:
+    """Format the number of records, of each collection where there are several."""
     if len(records) == 1:
         return f"{next(iter(records.values())):,}"
     return ", ".join(f"{count:,} {name}" for name, count in sorted(records.items()))
 
 
-def _label(one: PartRecord) -> str:
+def _label(record: PartRecord) -> str:
     try:
-        return registry.label(registry.part(one.part))
-    except UnknownNameError:  # its package is not installed any more
-        return one.name
+        return registry.label(registry.part(record.part))
+    except UnknownNameError:  # its package was uninstalled
+        return record.name
 
 
 # ---------------------------------------------------------------- one part
 
 
-def _open(opened: Workspace, name: str) -> Any:
-    part = _chosen(opened, name)
+def _open(workspace: Workspace, name: str) -> Any:
+    part = _find(workspace, name)
     try:
-        return opened.open_part(part)
+        return workspace.open_part(part)
     except MissingPartError as error:
-        raise _missing(opened, name) from error
+        raise _missing(workspace, name) from error
 
 
-def _chosen(opened: Workspace, name: str) -> Part[Any]:
-    """The part as it is written; a bare name is the only part of that name, else the one with default parameters."""
+def _find(workspace: Workspace, name: str) -> Part[Any]:
+    """Return the part as written; a bare name means the only part of that name, or the one with default parameters."""
     part = registry.part(name)
-    held = {_label(one): one for one in opened.manifest.parts.values() if one.name == registry.name_of(part)}
-    if parse(name).params or registry.label(part) in held or not held:
+    records = {_label(r): r for r in workspace.manifest.parts.values() if r.name == registry.name_of(part)}
+    if parse(name).params or registry.label(part) in records or not records:
         return part
-    if len(held) > 1:
-        raise UsageError(f"There are several parts {name}: {', '.join(sorted(held))}. Name one of them.")
-    return registry.part(next(iter(held.values())).part)
+    if len(records) > 1:
+        raise UsageError(f"Several parts are called {name}. Name one of them: {', '.join(sorted(records))}.")
+    return registry.part(next(iter(records.values())).part)
 
 
-def _missing(opened: Workspace, name: str) -> MissingPartError:
-    wanted = registry.part(name)  # a name that no part has is a mistake of another kind
+def _missing(workspace: Workspace, name: str) -> MissingPartError:
+    wanted = registry.part(name)  # raises UnknownNameError for a name that no part has
     methods = _methods_with(lambda part: part == wanted) or _methods_with(lambda part: isinstance(part, type(wanted)))
-    builds = f"Run: ragindex index --index {opened.folder} --methods {methods[0]}" if methods else "No method uses it."
-    return MissingPartError(f"The workspace {opened.folder} holds no part {name} for its encoder and seed. {builds}")
+    folder = quote_argument(workspace.folder)
+    hint = f"Run: ragindex index --index {folder} --methods {methods[0]}" if methods else "No method uses it."
+    return MissingPartError(f"The index {workspace.folder} has no part {name} for its encoder and seed. {hint}")
 
 
 def _methods_with(wanted: Callable[[Part[Any]], bool]) -> list[str]:
-    """The methods that build a part that is wanted, with their default parameters."""
-    found = []
+    """Return the methods that, with default parameters, build such a part."""
+    methods = []
     for method in registry.names("schemes"):
         try:
             parts = in_order(checked(registry.scheme(method)).parts())
-        except RagindexError:  # what cannot be made builds nothing
+        except RagindexError:  # a broken method builds nothing
             continue
         if any(map(wanted, parts)):
-            found.append(method)
-    return found
-
-
-# ---------------------------------------------------------------- views
-
-
-def _aliases(records: Collection, asked: Asked) -> Shown:
-    """What same_as or judged_same_as joined, the weakest evidence first."""
-    rows = [row for batch in records.scan(_AUDITED) for row in batch.to_pylist()]
-    rows.sort(key=lambda row: (row["score"], row["text"], row["id"]))
-    chosen = _drawn(rows, asked)
-    value = {"pairs": len(rows), "shown": [{key: row[key] for key in ("id", *_AUDITED)} for row in chosen]}
-    cells = [
-        (row["text"], row["evidence"], f"{row['score']:.2f}", str(len(row["passage_ids"])), row["passage_ids"][0])
-        for row in chosen
-    ]
-    return Shown(value, table(("names", "evidence", "score", "passages", "the first"), cells))
-
-
-def _tree(nodes: Collection, asked: Asked) -> Shown:
-    """The levels of a tree of summaries, and its roots with what is below them."""
-    counts, roots = show_tree.folded(nodes)
-    chosen = _drawn(roots, asked)
-    value = {**counts, "roots": len(roots), "shown": chosen}
-    return Shown(value, show_tree.drawn(counts, roots, chosen))
-
-
-def _drawn(rows: Sequence[dict[str, Any]], asked: Asked) -> list[dict[str, Any]]:
-    """The first rows, or some drawn at random, in their order."""
-    if asked.sample is None:
-        return list(rows[: asked.limit])
-    places = random.Random(asked.seed).sample(range(len(rows)), min(asked.sample, len(rows)))  # noqa: S311
-    return [rows[place] for place in sorted(places)]
-
-
-VIEWS: Mapping[tuple[str, str], View] = {
-    ("same_as", "audit"): _aliases,
-    ("judged_same_as", "audit"): _aliases,
-    ("summary_tree", "show"): _tree,
-}
-"""By part and flag. Another view is a line here, a function, and a flag of `parts`."""
+            methods.append(method)
+    return methods

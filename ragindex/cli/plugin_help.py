@@ -1,4 +1,4 @@
-"""A plugin's parameters as a person writes them: what each one is, and its default."""
+"""A plugin's docstring and parameters, with their types, bounds and defaults as written in a method."""
 
 import inspect
 import json
@@ -17,7 +17,7 @@ _PLUGINS = {registry.scheme: "method", registry.part: "part", registry.encoder: 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`default` is as it is written, None where there is none; `value` is the default as JSON has it."""
+    """A parameter of a plugin. `default` is as written in a method, None if required; `value` is its JSON value."""
 
     name: str
     type: str
@@ -26,34 +26,36 @@ class Parameter:
     description: str
 
 
-def description(plugin: type[BaseModel]) -> str:
-    """What the plugin says about itself."""
+def docstring(plugin: type[BaseModel]) -> str:
+    """Return the plugin's docstring, dedented."""
     return inspect.cleandoc(plugin.__doc__ or "")
 
 
 def parameters(plugin: type[BaseModel]) -> list[Parameter]:
-    """The parameters in the order of the class."""
-    return [_parameter(name, field, _says(plugin, name)) for name, field in plugin.model_fields.items()]
+    """Return the parameters in the order of the class's fields."""
+    return [_parameter(name, field, _description(plugin, name)) for name, field in plugin.model_fields.items()]
 
 
-def _says(plugin: type[BaseModel], name: str) -> str:
-    """The description of a field: its own, or of the class whose default it changes."""
-    fields = (one.model_fields.get(name) for one in plugin.__mro__ if issubclass(one, BaseModel))
+def _description(plugin: type[BaseModel], name: str) -> str:
+    """Return the description of a field: its own, or that of the base class whose default it changes."""
+    fields = (base.model_fields.get(name) for base in plugin.__mro__ if issubclass(base, BaseModel))
     return next((field.description for field in fields if field and field.description), "")
 
 
-def _parameter(name: str, field: FieldInfo, says: str) -> Parameter:
+def _parameter(name: str, field: FieldInfo, description: str) -> Parameter:
     kind = _kind(field.annotation, field.metadata)
     if field.is_required():
-        return Parameter(name, kind, None, None, says)
+        return Parameter(name, kind, None, None, description)
     default = field.get_default(call_default_factory=True)
-    return Parameter(name, kind, _written(default), _value(default), says)
+    return Parameter(name, kind, _format(default), _to_json(default), description)
 
 
 def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
-    """A type with its bounds, in words."""
-    plugins = [_PLUGINS[one.func] for one in metadata if isinstance(one, BeforeValidator) and one.func in _PLUGINS]
-    bounds = [f"{sign} {getattr(one, key)}" for one in metadata for key, sign in _BOUNDS.items() if hasattr(one, key)]
+    """Format a type with its bounds."""
+    plugins = [_PLUGINS[item.func] for item in metadata if isinstance(item, BeforeValidator) and item.func in _PLUGINS]
+    bounds = [
+        f"{sign} {getattr(item, key)}" for item in metadata for key, sign in _BOUNDS.items() if hasattr(item, key)
+    ]
     return ", ".join([plugins[0] if plugins else _name(annotation), *bounds])
 
 
@@ -70,15 +72,15 @@ def _name(annotation: Any) -> str:
     return "null" if annotation is type(None) else str(getattr(annotation, "__name__", annotation))
 
 
-def _written(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, BaseModel):
         return registry.label(value)
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(map(_format, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _value(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return registry.describe(value)
-    return list(map(_value, value)) if isinstance(value, tuple | list) else value
+    return list(map(_to_json, value)) if isinstance(value, tuple | list) else value

@@ -1,59 +1,47 @@
-"""The command `repair`: looks at everything that a workspace keeps, and makes again what is damaged."""
+"""The command `repair`: check every file of an index, and rebuild what is damaged."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import (
-    EncoderOption,
-    JsonOption,
-    LlmOption,
-    SeedOption,
-    WorkspaceOption,
-    emit,
-    existing,
-    note,
-    out,
-    plain,
-    seed_of,
-)
+from ragindex.cli.console import escape_markup, print_note, require_index, resolve_seed, stdout, write_result
+from ragindex.cli.options import EncoderOption, IndexOption, JsonOption, LlmOption, SeedOption
 from ragindex.errors import DamagedError
 from ragindex.workspace import imported_files
 from ragindex.workspace.workspace import Workspace
 
 
 def repair(
-    workspace: WorkspaceOption,
+    folder: IndexOption,
     triples: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file of extractions again, where its copy is damaged.")
+        Path | None, typer.Option(metavar="FILE", help="The imported extractions, in case their copy is damaged.")
     ] = None,
     encoder: EncoderOption = None,
     llm: LlmOption = None,
     seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Look at every file of a workspace; remove what is damaged and make it again.
+    """Check every file of an index, remove damaged ones and rebuild them.
 
-    What cannot be made again is named, with the command that brings it back.
+    What cannot be rebuilt is listed with the command that restores it.
 
     Example: ragindex repair --index my-index
     """
-    folder = existing(workspace)
-    with Workspace.open(folder, encoder=encoder, llm=llm, seed=seed_of(folder, seed)) as opened:
+    with Workspace.open(require_index(folder), encoder=encoder, llm=llm, seed=resolve_seed(folder, seed)) as workspace:
         if triples is not None:
-            opened.import_part(imported_files.TRIPLES, triples)
-        found = opened.repair()
-        if found.lost:
-            for sentence in found.removed:
-                note(f"damaged, and made again by the next sync: {sentence}")
-            raise DamagedError(" ".join(found.lost))
-        made = opened.sync()
+            workspace.import_part(imported_files.TRIPLES, triples)
+        result = workspace.repair()
+        if result.lost:
+            for damage in result.removed:
+                print_note(f"damaged; rebuilt at the next sync: {damage}")
+            raise DamagedError(" ".join(result.lost))
+        made = workspace.sync()
 
     def show() -> None:
-        for sentence in found.removed:
-            out().print(f"damaged, and made again: {plain(sentence)}", soft_wrap=True)
-        if not found.removed:
-            out().print("Everything is as it was written.")
+        for damage in result.removed:
+            stdout().print(f"damaged and rebuilt: {escape_markup(damage)}", soft_wrap=True)
+        if not result.removed:
+            stdout().print("No damaged files.")
 
-    emit({"damaged": found.removed, "made": made.made}, json, show)
+    write_result({"damaged": result.removed, "made": made.made}, json, show)

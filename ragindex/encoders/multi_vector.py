@@ -42,7 +42,7 @@ class MultiVectorModel:
         """See Coding."""
         start = time.perf_counter()
         vectors = self._encoded(self.model.encode_query, text)
-        timing.add("encoder", time.perf_counter() - start)
+        timing.add_seconds("encoder", time.perf_counter() - start)
         return vectors
 
     def _encoded(self, encode: Any, text: str) -> Floats:

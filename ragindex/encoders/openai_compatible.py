@@ -23,7 +23,7 @@ from ragindex.llm.budget import set_aside
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tokens import Count
+from ragindex.llm.tokens import TokenCount
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
 _KEY_VARIABLES = ("EMBEDDING_API_KEY", "OPENAI_API_KEY")
@@ -206,9 +206,9 @@ class OpenAIEncoder:
         count = self._counted(texts)
         return self._money(round(count.tokens * _CAUTION) if count.estimated else count.tokens)
 
-    def _counted(self, texts: Sequence[str]) -> Count:
-        counts = [tokens.in_text(text, self._plugin.model) for text in texts]
-        return Count(sum(count.tokens for count in counts), any(count.estimated for count in counts))
+    def _counted(self, texts: Sequence[str]) -> TokenCount:
+        counts = [tokens.count_text_tokens(text, self._plugin.model) for text in texts]
+        return TokenCount(sum(count.tokens for count in counts), any(count.estimated for count in counts))
 
     def _money(self, read: int) -> float | None:
         if self._plugin.price is not None:
@@ -219,9 +219,9 @@ class OpenAIEncoder:
         """What was paid. An answer that cannot be used is paid too, where the service says what it counted."""
         if answered.tokens is None and isinstance(answered.vectors, str):
             return 0.0
-        count = self._counted(texts) if answered.tokens is None else Count(answered.tokens, False)
+        count = self._counted(texts) if answered.tokens is None else TokenCount(answered.tokens, False)
         money = self._money(count.tokens)
-        entry = ledger.Entry(
+        entry = ledger.CallRecord(
             ledger.EMBEDDING,
             self.id,
             input_tokens=count.tokens,
@@ -229,7 +229,7 @@ class OpenAIEncoder:
             money=money,
             seconds=seconds,
         )
-        ledger.book(entry, seconds)
+        ledger.record_call(entry, seconds)
         return money or 0.0
 
     def _failure(self, trouble: Trouble, answered: bool = False) -> ServiceError:

@@ -148,7 +148,7 @@ class CachedEncoder:
             size = self._encoder.texts_a_request if isinstance(self._encoder, PaidEncoder) else _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
-                with key_locks.held(self._path, turn):
+                with key_locks.hold_key(self._path, turn):
                     found = self._held(connection, batch)
                     held += [row.cost for row in found.values()]
                     rows.update(found)
@@ -162,9 +162,9 @@ class CachedEncoder:
     def _replay(self, first: Usage) -> None:
         """Say what kept vectors first cost: on the ledger, where they cost more than time."""
         if not (first.input_tokens or first.output_tokens or first.money is None or first.money):
-            ledger.took(first.seconds, 0.0)
+            ledger.add_time(first.seconds, 0.0)
             return
-        entry = ledger.Entry(
+        entry = ledger.CallRecord(
             ledger.EMBEDDING,
             self.id,
             input_tokens=first.input_tokens,
@@ -173,7 +173,7 @@ class CachedEncoder:
             seconds=first.seconds,
             replayed=True,
         )
-        ledger.book(entry, 0.0)
+        ledger.record_call(entry, 0.0)
 
     def forget(self, texts: Sequence[str]) -> None:
         """These texts are in a part no more: `pruning` removes their vectors first, unless they are asked for again."""
@@ -203,7 +203,7 @@ class CachedEncoder:
         left, answers = deque(batch.items()), self._answers(list(batch.values()))
         while left:
             start = time.perf_counter()
-            with ledger.recording() as asked:
+            with ledger.record_calls() as asked:
                 vectors = next(answers)
             paid = replace(asked.spent, seconds=time.perf_counter() - start)
             texts = [left.popleft() for _ in vectors]
@@ -278,7 +278,7 @@ def _metered(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]]
         try:
             return work(texts)
         finally:
-            timing.add("encoder", time.perf_counter() - start)
+            timing.add_seconds("encoder", time.perf_counter() - start)
 
     return booked
 
@@ -288,14 +288,14 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection of this call's own: nothing to close later, nothing shared with a forked process."""
     key_locks.require_one_name(path)
     try:
-        durable_files.require_with_its_log(path)
+        durable_files.require_sqlite_log(path)
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             _prepare(connection, path)
             yield connection
     except sqlite3.OperationalError as error:
         raise _unusable(path, error) from error
     except sqlite3.DatabaseError as error:
-        hint = f"Its texts are then encoded again. {durable_files.advice(path.parent.parent)}"
+        hint = f"Its texts are then encoded again. {durable_files.repair_hint(path.parent.parent)}"
         raise StoreError(f"The vector cache {path} is broken: {error}. {hint}") from error
 
 

@@ -78,6 +78,6 @@ def set_aside(budget: Budget | None, most: float | None) -> Iterator[Booking]:
         yield booking
 
 
-def limited(to: float | Budget | None) -> Budget | None:
+def parse_budget(to: float | Budget | None) -> Budget | None:
     """A budget of so many dollars, None without one; a budget that is there already goes on."""
     return to if to is None or isinstance(to, Budget) else Budget(to)

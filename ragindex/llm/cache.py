@@ -1,7 +1,7 @@
-"""Answers of language models, kept in SQLite as they came: no call is paid twice.
+"""Cache of LLM responses in SQLite: no request is paid for twice.
 
-A row is committed before anybody reads the answer. An answer is found by everything it depends on, and says what it
-cost when it was first given. Keys and messages are not kept: the place of an answer is a hash of them.
+A response is committed before it is returned. Its key is a hash of everything that it depends on; neither API keys nor
+messages are stored. It keeps the cost of the request that it first answered.
 """
 
 import os
@@ -22,21 +22,21 @@ from filelock import FileLock
 
 from ragindex import durable_files
 from ragindex.canonical import encodable
-from ragindex.durable_files import MendedWarning
+from ragindex.durable_files import RepairWarning
 from ragindex.errors import StoreError
 from ragindex.llm import key_locks
 
-_PATIENCE = 60.0  # seconds to wait for another process's commit
+_PATIENCE = 60.0  # seconds to wait for a commit of another process
 _VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server answered, and what that cost when it was first asked.
+class CachedResponse:
+    """The response of a server, and the cost of its request.
 
-    `structure` says how it was asked for: schema, json or text. `finish` is the server's reason for stopping. Tokens
-    are the server's, `estimated` where they are ours; `cached_tokens` are among the input tokens. `money` is None for
-    a model without a price. `seconds` are those of the request that was answered, `at` is when (Unix time).
+    `structure` is the requested format: schema, json or text. `finish` is the finish reason. Tokens are counted
+    by the server, or by us where `estimated`; `cached_tokens` are part of the input tokens. `money` is None for a model
+    without a price. `seconds` is the latency of the request, `at` its time (Unix time).
     """
 
     text: str
@@ -53,8 +53,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Who was asked what, for people to read: the key holds it all, and more."""
+class CallSource:
+    """Task, model and endpoint of a request, for people and for pruning; the key covers them too."""
 
     task: str
     version: int
@@ -63,143 +63,147 @@ class Origin:
     base_url: str
 
 
-class CallCache(Protocol):
-    """Where answers are kept. Safe for threads."""
+class ResponseCache(Protocol):
+    """A cache of LLM responses. Thread-safe."""
 
-    def get(self, key: str) -> Answer | None:
-        """The answer kept under `key`."""
+    def get(self, key: str) -> CachedResponse | None:
+        """Return the response cached under `key`, None without one."""
         ...
 
-    def put(self, key: str, origin: Origin, answer: Answer) -> None:
-        """Keep it, in place of another under the same key. Durable when it returns."""
+    def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
+        """Store a response, replacing one with the same key. It is durable when this returns."""
         ...
 
     def claimed(self, key: str) -> AbstractContextManager[None]:
-        """Held by one at a time: whoever gets it looks first, and asks only for what is still missing."""
+        """Hold `key` exclusively: the holder looks up the key first, and sends a request only if it is missing."""
         ...
 
 
 class NoCache:
-    """Keeps nothing: every call is asked and paid."""
+    """A cache that stores nothing: every request is sent and paid."""
 
-    def get(self, key: str) -> Answer | None:
-        """Nothing."""
+    def get(self, key: str) -> CachedResponse | None:
+        """Return None."""
         return None
 
-    def put(self, key: str, origin: Origin, answer: Answer) -> None:
-        """Nothing."""
+    def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
+        """Do nothing."""
 
     def claimed(self, key: str) -> AbstractContextManager[None]:
-        """Everybody at once."""
+        """Return at once: requests need not wait for one another."""
         return nullcontext()
 
 
-Row: TypeAlias = tuple[str | int | float | None, ...]
-COLUMNS = ("key", *(field.name for field in fields(Origin)), *(field.name for field in fields(Answer)))
+CacheRow: TypeAlias = tuple[str | int | float | None, ...]
+CACHE_COLUMNS = (
+    "key",
+    *(field.name for field in fields(CallSource)),
+    *(field.name for field in fields(CachedResponse)),
+)
 _TYPES = {"key": "TEXT PRIMARY KEY", "money": "REAL", "seconds": "REAL NOT NULL", "at": "REAL NOT NULL"}
 _INTEGERS = {"version", "input_tokens", "cached_tokens", "output_tokens", "estimated", "checksum"}
 _SCHEMA = ", ".join(
     f"{name} {_TYPES.get(name, 'INTEGER NOT NULL' if name in _INTEGERS else 'TEXT NOT NULL')}"
-    for name in (*COLUMNS, "checksum")
+    for name in (*CACHE_COLUMNS, "checksum")
 )
-KEPT = (*COLUMNS, "checksum")
-"""SQLite has none: the CRC-32 of the other columns."""
-_READ = f"SELECT {', '.join(KEPT)} FROM calls WHERE key = ?"  # noqa: S608
-_WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(KEPT)}) VALUES ({', '.join('?' * len(KEPT))})"  # noqa: S608
+STORED_COLUMNS = (*CACHE_COLUMNS, "checksum")
+"""`checksum` is the CRC-32 of the other columns; SQLite itself has none."""
+_READ = f"SELECT {', '.join(STORED_COLUMNS)} FROM calls WHERE key = ?"  # noqa: S608
+_WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(STORED_COLUMNS)}) VALUES ({', '.join('?' * len(STORED_COLUMNS))})"  # noqa: S608
 _ADD = _WRITE.replace("OR REPLACE", "OR IGNORE")
-_using = Lock()  # held while this process is inside SQLite: no fork may copy a lock or half a transaction
+_using = Lock()  # held while this process uses SQLite: a fork must not copy a lock or half a transaction
 
 
-def _summed(row: Row) -> Row:
-    told = [float(value) if isinstance(value, int | float) else value for value in row]  # as SQLite gives it back
-    return (*row, zlib.crc32(repr(told).encode("utf-8", "surrogatepass")))
+def _with_checksum(row: CacheRow) -> CacheRow:
+    values = [float(value) if isinstance(value, int | float) else value for value in row]  # as SQLite returns them
+    return (*row, zlib.crc32(repr(values).encode("utf-8", "surrogatepass")))
 
 
-def whole(kept: Row) -> Row | None:
-    """A row as `COLUMNS` has it; None where it is not as it was written: its call is asked again."""
-    if _summed(kept[:-1]) == kept:
-        return kept[:-1]
-    warnings.warn("A kept call is not as it was written: it is asked again.", MendedWarning, stacklevel=2)
+def verify_row(stored: CacheRow) -> CacheRow | None:
+    """Return the values of CACHE_COLUMNS if the checksum fits; otherwise warn and return None."""
+    if _with_checksum(stored[:-1]) == stored:
+        return stored[:-1]
+    warnings.warn("A cached LLM response is damaged; its request is sent again.", RepairWarning, stacklevel=2)
     return None
 
 
-class Cache:
-    """The SQLite file `path`, in WAL mode. Safe for threads, processes and forks; closed when it is forgotten.
+class SQLiteCache:
+    """A cache in the SQLite file `path`, in WAL mode. Safe for threads, processes, forks.
 
-    Equal calls at the same moment, in whichever process and by whichever cache of the file, wait for the first.
-    Nothing is opened before it is needed.
+    Of concurrent equal requests, in any process, only the first is sent; the others wait for its response. The file is
+    opened at first use.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._waiting: deque[Row] = deque()
-        self._opened: sqlite3.Connection | None = None
+        self._waiting: deque[CacheRow] = deque()
+        self._connection: sqlite3.Connection | None = None
         _caches.add(self)
 
-    def get(self, key: str) -> Answer | None:
-        """The answer kept under `key`, where it is as it was written. Raises StoreError."""
+    def get(self, key: str) -> CachedResponse | None:
+        """Return the response cached under `key`, None if it is missing or damaged. Raises StoreError."""
         with self.connection() as connection:
-            kept = connection.execute(_READ, (key,)).fetchone()
-        row = None if kept is None else whole(kept)
+            stored = connection.execute(_READ, (key,)).fetchone()
+        row = None if stored is None else verify_row(stored)
         if row is None:
             return None
-        answer = Answer(*row[-len(fields(Answer)) :])  # type: ignore[arg-type]  # as COLUMNS has them
-        return replace(answer, estimated=bool(answer.estimated))
+        response = CachedResponse(*row[-len(fields(CachedResponse)) :])  # type: ignore[arg-type]  # as COLUMNS has them
+        return replace(response, estimated=bool(response.estimated))
 
-    def put(self, key: str, origin: Origin, answer: Answer) -> None:
-        """Keep it, in place of another under the same key; on the disk when it returns. Raises StoreError."""
-        row = (key, *astuple(origin), *astuple(answer))
+    def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
+        """Store a response, replacing one with the same key; it is on disk when this returns. Raises StoreError."""
+        row = (key, *astuple(source), *astuple(response))
         self._waiting.append(tuple(encodable(value) if isinstance(value, str) else value for value in row))
-        with self.connection() as connection:  # whoever comes first writes what others wait to write: one flush for all
+        with self.connection() as connection:  # one thread writes the rows of all waiting threads: one flush for all
             rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 with connection:
-                    connection.executemany(_WRITE, map(_summed, rows))
+                    connection.executemany(_WRITE, map(_with_checksum, rows))
             except BaseException:
-                self._waiting.extendleft(reversed(rows))  # so that those who wait fail too
+                self._waiting.extendleft(reversed(rows))  # so that the waiting threads fail too
                 raise
 
-    def add(self, rows: Sequence[Row]) -> int:
-        """Keep rows as `COLUMNS` has them, unless their keys are there; how many were new. Raises StoreError."""
+    def add(self, rows: Sequence[CacheRow]) -> int:
+        """Store rows of CACHE_COLUMNS whose keys are new; return their number. Raises StoreError."""
         with self.connection() as connection, connection:
-            return connection.executemany(_ADD, map(_summed, rows)).rowcount
+            return connection.executemany(_ADD, map(_with_checksum, rows)).rowcount
 
     def claimed(self, key: str) -> AbstractContextManager[None]:
-        """Held by one thread of one process at a time, whatever path the file has there. Raises StoreError."""
-        return key_locks.held(self.path, key)
+        """Hold `key` exclusively among threads and processes, whatever path leads to the file. Raises StoreError."""
+        return key_locks.hold_key(self.path, key)
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection, for one thread of the process at a time. Raises StoreError for what goes wrong inside."""
-        with _using, _told(self.path):
-            if self._opened is None:
-                self._opened = _open(self.path)
-                weakref.finalize(self, self._opened.close)
-            yield self._opened
+        """Hold the connection, one thread at a time. Raises StoreError for errors of SQLite inside."""
+        with _using, _store_errors(self.path):
+            if self._connection is None:
+                self._connection = _open(self.path)
+                weakref.finalize(self, self._connection.close)
+            yield self._connection
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when it is needed. Only while no thread is inside."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        """Close the file; it is opened again at the next use. Call it only while no thread uses the cache."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
-_caches: "weakref.WeakSet[Cache]" = weakref.WeakSet()
+_caches: "weakref.WeakSet[SQLiteCache]" = weakref.WeakSet()
 
 
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     key_locks.require_one_name(path)
-    durable_files.require_with_its_log(path)
+    durable_files.require_sqlite_log(path)
     connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
-        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
+        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite cannot wait for a change of journal mode
             connection.execute("PRAGMA journal_mode = WAL")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
                 raise StoreError(
-                    f"The call cache {path} was made by another version of ragindex ({version}, this one reads "
-                    f"{_VERSION}). Use that version, or move the file away."
+                    f"The LLM cache {path} has format {version}; this version of ragindex reads format {_VERSION}. "
+                    "Use the version that wrote it, or move the file away."
                 )
             with connection:
                 connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({_SCHEMA})")
@@ -211,19 +215,19 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _store_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.OperationalError, OSError) as error:  # a lock that is not got in time is an OSError too
-        hint = "Make sure that there is space and that the folder may be written."
-        raise StoreError(f"The call cache {path} cannot be used: {error}. {hint}") from error
+    except (sqlite3.OperationalError, OSError) as error:  # a lock timeout is an OSError too
+        hint = "Check free space and write permission."
+        raise StoreError(f"Cannot use the LLM cache {path}: {error}. {hint}") from error
     except sqlite3.DatabaseError as error:
-        hint = f"Its calls are then paid again, except those of an export. {durable_files.advice(path.parent)}"
-        raise StoreError(f"The call cache {path} is broken: {error}. {hint}") from error
+        hint = f"A repair loses responses that are in no export. {durable_files.repair_hint(path.parent)}"
+        raise StoreError(f"The LLM cache {path} is damaged: {error}. {hint}") from error
 
 
 def _before_fork() -> None:
-    """Connections must not be carried into a child: both open their own when they need one."""
+    """Close all connections: a child must not inherit one. Both processes open their own at the next use."""
     _using.acquire()
     for cache in list(_caches):
         cache.close()
@@ -242,52 +246,52 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
-# ---------------------------------------------------------------- what it holds
+# ---------------------------------------------------------------- contents
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a cache holds of one task: answers, the dollars and tokens they first cost, and when the oldest came.
+class TaskSummary:
+    """The cached responses of one task: their number, first cost in dollars and tokens, and the oldest's Unix time.
 
-    `money` is None where that of an answer is not known.
+    `money` is None if that of any response is unknown.
     """
 
     task: str
-    answers: int
+    responses: int
     money: float | None
     input_tokens: int
     output_tokens: int
     oldest: float
 
 
-def held(cache: Cache) -> list[Held]:
-    """What there is, by task. Raises StoreError."""
+def summarize(cache: SQLiteCache) -> list[TaskSummary]:
+    """Count responses, tokens and money by task. Raises StoreError."""
     query = (
         "SELECT task, count(*), CASE WHEN count(money) = count(*) THEN total(money) END, "
         "sum(input_tokens), sum(output_tokens), min(at) FROM calls GROUP BY task ORDER BY task"
     )
     with cache.connection() as connection:
-        return [Held(*row) for row in connection.execute(query)]
+        return [TaskSummary(*row) for row in connection.execute(query)]
 
 
-def size(cache: Cache) -> int:
-    """Bytes on the disk."""
+def disk_size(cache: SQLiteCache) -> int:
+    """Return the bytes of the cache's files."""
     paths = (Path(f"{cache.path}{end}") for end in ("", "-wal", "-shm"))
     return sum(path.stat().st_size for path in paths if path.exists())
 
 
-def prune(cache: Cache, older_than: float | None = None, task: str | None = None) -> int:
-    """Forget answers that came more than `older_than` seconds ago, those of `task`, or those that are both.
+def prune_responses(cache: SQLiteCache, older_than: float | None = None, task: str | None = None) -> int:
+    """Delete responses older than `older_than` seconds and of `task`; without either condition, all.
 
-    All where neither is given. How many were forgotten; their space is given back. Raises StoreError.
+    Return the number of deleted responses, and free their space. Raises StoreError.
     """
     before = None if older_than is None else time.time() - older_than
     with cache.connection() as connection:
         with connection:
-            gone = connection.execute(
+            deleted = connection.execute(
                 "DELETE FROM calls WHERE (?1 IS NULL OR at < ?1) AND (?2 IS NULL OR task = ?2)", (before, task)
             ).rowcount
         connection.execute("VACUUM")
         with closing(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")) as checkpoint:
             checkpoint.fetchall()
-    return gone
+    return deleted

@@ -13,7 +13,7 @@ from ragindex.errors import LLMError, ServiceError
 from ragindex.http import Billed, Trouble, TroubleError, retrying
 from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
-from ragindex.llm.cache import Answer, Origin
+from ragindex.llm.cache import CachedResponse, CallSource
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import HINT, Chat, Reply, Request
 from ragindex.llm.rate_limits import Limits
@@ -23,7 +23,7 @@ from ragindex.llm.tasks import Message, Task
 _CAUTION = 1.2  # an estimate of tokens may be this much too low before a call goes over what was set aside for it
 
 
-class Calls:
+class CachedCalls:
     """The calls of one model, with the parameters `given`. Thread-safe."""
 
     def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
@@ -32,7 +32,9 @@ class Calls:
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
 
-    def answer(self, task: Task[Any], request: Request, unwanted: Sequence[Answer] = ()) -> tuple[Answer, bool]:
+    def answer(
+        self, task: Task[Any], request: Request, unwanted: Sequence[CachedResponse] = ()
+    ) -> tuple[CachedResponse, bool]:
         """The answer to a request, and whether it was kept from before.
 
         A kept one that is `unwanted` is replaced, once by all who do not want it.
@@ -46,12 +48,12 @@ class Calls:
         self._book(task, kept, time.perf_counter() - start, replayed=True)
         return kept, True
 
-    def _book(self, task: Task[Any], answer: Answer, now: float, *, replayed: bool = False) -> float:
+    def _book(self, task: Task[Any], answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
         """Record an answer that took `now` seconds here; its money, as far as is known."""
         money = answer.money
         if money is None:
             money = self._money(answer.input_tokens, answer.cached_tokens, answer.output_tokens)
-        entry = ledger.Entry(
+        entry = ledger.CallRecord(
             task.name,
             self._chat.model,
             input_tokens=answer.input_tokens,
@@ -62,7 +64,7 @@ class Calls:
             seconds=answer.seconds,
             replayed=replayed,
         )
-        ledger.book(entry, now)
+        ledger.record_call(entry, now)
         return money or 0.0
 
     def _key(self, task: Task[Any], request: Request) -> str:
@@ -78,9 +80,9 @@ class Calls:
         text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def _pay(self, task: Task[Any], request: Request, key: str, start: float) -> Answer:
+    def _pay(self, task: Task[Any], request: Request, key: str, start: float) -> CachedResponse:
         answer = self._answer(task, request, start)
-        origin = Origin(task.name, task.version, self._chat.provider, self._chat.model, self._chat.base_url)
+        origin = CallSource(task.name, task.version, self._chat.provider, self._chat.model, self._chat.base_url)
         self._setting.cache.put(key, origin, answer)
         return answer
 
@@ -89,15 +91,15 @@ class Calls:
         if self._setting.budget is None and self._given.tokens_per_minute is None:
             return 0
         messages = request.messages if request.hinted else (*request.messages, Message("user", HINT + request.schema))
-        count = tokens.in_messages(messages, self._chat.model)
+        count = tokens.count_message_tokens(messages, self._chat.model)
         return round(count.tokens * _CAUTION) if count.estimated else count.tokens
 
-    def _answer(self, task: Task[Any], request: Request, start: float) -> Answer:
+    def _answer(self, task: Task[Any], request: Request, start: float) -> CachedResponse:
         """A paid answer. Each attempt is booked that was answered, money set aside for it before it is sent."""
         needed = self._needed(request)
         most = self._money(needed, 0, request.max_tokens)
 
-        def attempt() -> Answer:
+        def attempt() -> CachedResponse:
             with set_aside(self._setting.budget, most) as booking:
                 try:
                     with self._limits.slot(needed + request.max_tokens) as used:
@@ -113,7 +115,7 @@ class Calls:
             return answer
 
         def wait(trouble: Trouble, seconds: float) -> None:
-            ledger.count(task.name, "sent again")
+            ledger.count_outcome(task.name, "retried")
             if trouble.status == 429 and trouble.retry_after is not None:
                 self._limits.close(trouble.retry_after)
             self._limits.wait(seconds)
@@ -137,30 +139,30 @@ class Calls:
         if trouble.away:
             return ServiceError(f"{who} cannot be reached in {tries} tries; {trouble}. Check OPENAI_BASE_URL.")
         if trouble.passes:
-            ledger.count(task.name, "unreachable")
+            ledger.count_outcome(task.name, "unreachable")
             return LLMError(f"{task.name}: {who} gave no answer in {tries} tries; {trouble}.", "unreachable")
         if trouble.asks_to_wait:
             return ServiceError(f"{who} asks to come back in {trouble.retry_after:.0f} seconds, {trouble}.")
         kind = "refusal" if "content_filter" in trouble.code else "rejected"
-        ledger.count(task.name, kind)
+        ledger.count_outcome(task.name, kind)
         return LLMError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
 
-    def _unusable(self, billed: Billed) -> Answer:
+    def _unusable(self, billed: Billed) -> CachedResponse:
         """What was paid for and is no answer."""
         read, cached, written = billed.input_tokens, billed.cached_tokens, billed.output_tokens
         money = self._money(read, cached, written)
-        return Answer("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
+        return CachedResponse("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
 
-    def _counted(self, request: Request, reply: Reply) -> Answer:
+    def _counted(self, request: Request, reply: Reply) -> CachedResponse:
         """The reply with its tokens and money; what the server did not count is counted here."""
         model, read, written, estimated = self._chat.model, reply.input_tokens, reply.output_tokens, False
         if read is None:
-            count = tokens.in_messages(request.messages, model)
+            count = tokens.count_message_tokens(request.messages, model)
             read, estimated = count.tokens, count.estimated
         if written is None:
-            count = tokens.in_text(reply.text, model)
+            count = tokens.count_text_tokens(reply.text, model)
             written, estimated = count.tokens, estimated or count.estimated
-        return Answer(
+        return CachedResponse(
             text=reply.text,
             finish=reply.finish,
             refusal=reply.refusal,

@@ -7,8 +7,8 @@ from typing import Any
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
 from ragindex.errors import LLMError
-from ragindex.llm.cache import Answer
-from ragindex.llm.cached_calls import Calls
+from ragindex.llm.cache import CachedResponse
+from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import HINT, Chat, Request
 from ragindex.llm.parallel import in_threads
@@ -26,7 +26,7 @@ class LLMClient:
 
     def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         self._chat, self._given = chat, given
-        self._calls = Calls(chat, limits, given, setting)
+        self._calls = CachedCalls(chat, limits, given, setting)
 
     @property
     def id(self) -> str:
@@ -42,7 +42,7 @@ class LLMClient:
             output, _ = self._converse(task, request, unwanted=kept)
         if not isinstance(output, UnusableError):
             return output
-        ledger.count(task.name, "failed")
+        ledger.count_outcome(task.name, "failed")
         raise LLMError(f"{task.name}: {self._chat.model} gave no usable answer: {output.reason}.", output.kind)
 
     def map(
@@ -67,30 +67,30 @@ class LLMClient:
         return Request(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
 
     def _converse(
-        self, task: Task[Output], request: Request, unwanted: Sequence[Answer] = ()
-    ) -> tuple[Output | UnusableError, list[Answer]]:
+        self, task: Task[Output], request: Request, unwanted: Sequence[CachedResponse] = ()
+    ) -> tuple[Output | UnusableError, list[CachedResponse]]:
         """What comes of one question and, where the answer cannot be used, one more; and which answers were kept."""
         answer, replayed = self._calls.answer(task, request, unwanted)
         kept = [answer] if replayed else []
         output = _read(task, answer)
         if not isinstance(output, UnusableError) or output.kind == "refusal":
             return output, kept
-        ledger.count(task.name, "asked again")
+        ledger.count_outcome(task.name, "asked again")
         answer, replayed = self._calls.answer(task, _corrected(request, answer, output), unwanted)
         return _read(task, answer), [*kept, answer] if replayed else kept
 
 
-def _read(task: Task[Output], answer: Answer) -> Output | UnusableError:
+def _read(task: Task[Output], answer: CachedResponse) -> Output | UnusableError:
     try:
         output, stage = _usable(task, answer)
     except UnusableError as error:
-        ledger.count(task.name, error.kind)
+        ledger.count_outcome(task.name, error.kind)
         return error
-    ledger.count(task.name, stage)
+    ledger.count_outcome(task.name, stage)
     return output
 
 
-def _usable(task: Task[Output], answer: Answer) -> tuple[Output, str]:
+def _usable(task: Task[Output], answer: CachedResponse) -> tuple[Output, str]:
     """The output and how it was read. Raises UnusableError."""
     cut = answer.finish == "length"
     if answer.refusal or answer.finish == "content_filter":
@@ -112,7 +112,7 @@ def _usable(task: Task[Output], answer: Answer) -> tuple[Output, str]:
         raise UnusableError("malformed", str(error)[:500]) from None
 
 
-def _corrected(request: Request, answer: Answer, error: UnusableError) -> Request:
+def _corrected(request: Request, answer: CachedResponse, error: UnusableError) -> Request:
     """The request once more: with twice the room where the answer was cut off, else showing what was wrong with it."""
     if error.kind == "truncated":
         return replace(request, max_tokens=2 * request.max_tokens)

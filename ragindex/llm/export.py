@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragindex import durable_files
 from ragindex.errors import DataError
-from ragindex.llm.cache import COLUMNS, Cache, Row, whole
+from ragindex.llm.cache import CACHE_COLUMNS, CacheRow, SQLiteCache, verify_row
 
 _BATCH = 1000
 
@@ -40,12 +40,12 @@ class _Row(BaseModel):
     at: float
 
 
-def export_calls(cache: Cache, path: Path) -> int:
+def export_calls(cache: SQLiteCache, path: Path) -> int:
     """Write every kept call that is whole to `path`, a line each, ordered by key; how many.
 
     A file that is there is replaced in one step, when the new one is whole. Raises StoreError and DataError.
     """
-    query = f"SELECT {', '.join((*COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
+    query = f"SELECT {', '.join((*CACHE_COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
     written, last = 0, ""
     own = [Path(f"{os.path.realpath(cache.path)}{end}") for end in ("", "-wal", "-shm", ".claims", ".lock")]
     if path.exists() and any(file.exists() and file.samefile(path) for file in own):
@@ -59,9 +59,11 @@ def export_calls(cache: Cache, path: Path) -> int:
                         raise sqlite3.DatabaseError("its keys are not in order")  # it would be read for ever
                 if not rows:
                     return written
-                held = [row for kept in rows if (row := whole(kept)) is not None]
+                held = [row for kept in rows if (row := verify_row(kept)) is not None]
                 for row in held:
-                    named = dict(zip(COLUMNS, row, strict=True)) | {"estimated": bool(row[COLUMNS.index("estimated")])}
+                    named = dict(zip(CACHE_COLUMNS, row, strict=True)) | {
+                        "estimated": bool(row[CACHE_COLUMNS.index("estimated")])
+                    }
                     file.write(json.dumps(named, ensure_ascii=False).encode("utf-8") + b"\n")
                 written, last = written + len(held), rows[-1][0]
     except OSError as error:
@@ -72,16 +74,16 @@ def _replaced(path: Path) -> AbstractContextManager[IO[bytes]]:
     """The file to write to; a pipe or a terminal is no file that could be replaced."""
     if path.exists() and not path.is_file():
         return path.open("wb")
-    return durable_files.replacing(Path(os.path.realpath(path)))
+    return durable_files.replace_file(Path(os.path.realpath(path)))
 
 
-def import_calls(cache: Cache, path: Path) -> int:
+def import_calls(cache: SQLiteCache, path: Path) -> int:
     """Add the calls of an export that are not kept yet; how many. Raises DataError with the line, StoreError.
 
     Lines before a broken one are kept.
     """
     added, number = 0, 0
-    batch: list[Row] = []
+    batch: list[CacheRow] = []
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
@@ -96,11 +98,11 @@ def import_calls(cache: Cache, path: Path) -> int:
     return added
 
 
-def _row(line: str, path: Path, number: int) -> Row:
+def _row(line: str, path: Path, number: int) -> CacheRow:
     try:
         row = _Row.model_validate_json(line)
     except ValidationError as error:
         problem = error.errors()[0]
         found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the line'}"
         raise DataError("a call as an export has it", found, path=path, line=number) from None
-    return tuple(getattr(row, name) for name in COLUMNS)
+    return tuple(getattr(row, name) for name in CACHE_COLUMNS)

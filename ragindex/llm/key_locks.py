@@ -43,7 +43,7 @@ _files: dict[_Identity, _File] = {}
 
 
 @contextmanager
-def held(guarded: Path, key: str) -> Iterator[None]:
+def hold_key(guarded: Path, key: str) -> Iterator[None]:
     """Nobody else holds `key` (64 bits in hexadecimal digits or more) of the file `guarded` inside.
 
     The claims of a file are the same under each of its paths, through symbolic links too. Raises StoreError where

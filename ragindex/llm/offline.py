@@ -12,7 +12,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
 
 
-def called(llm: str) -> str:
+def display_name(llm: str) -> str:
     """A language model, by its written name, as a person reads who answered: `offline` is none."""
     return "rules (no model)" if llm == "offline" else llm
 
@@ -42,8 +42,8 @@ class OfflineRules:
         start = time.perf_counter()
         output = task.rule(inputs)
         seconds = time.perf_counter() - start
-        ledger.count(task.name, "rule")
-        ledger.book(ledger.Entry(task.name, self.id, seconds=seconds, rule=True), seconds)
+        ledger.count_outcome(task.name, "rule")
+        ledger.record_call(ledger.CallRecord(task.name, self.id, seconds=seconds, rule=True), seconds)
         return output
 
     def map(

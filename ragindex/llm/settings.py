@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ragindex.llm.budget import Budget
-from ragindex.llm.cache import CallCache, NoCache
+from ragindex.llm.cache import NoCache, ResponseCache
 from ragindex.llm.prices import Prices, load
 from ragindex.llm.rate_limits import Clock
 
@@ -13,7 +13,7 @@ from ragindex.llm.rate_limits import Clock
 class LLMSettings:
     """Where calls are kept, prices, a budget, the folder under which no key may lie, seed and clock of all waits."""
 
-    cache: CallCache = field(default_factory=NoCache)
+    cache: ResponseCache = field(default_factory=NoCache)
     prices: Prices = field(default_factory=load)
     budget: Budget | None = None
     workspace: Path | None = None

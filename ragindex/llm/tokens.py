@@ -22,30 +22,30 @@ _DENSE = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{So
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class TokenCount:
     """So many tokens; `estimated` where the model's own vocabulary could not be had."""
 
     tokens: int
     estimated: bool
 
 
-def in_text(text: str, model: str) -> Count:
+def count_text_tokens(text: str, model: str) -> TokenCount:
     """The tokens of `text` by the model's tiktoken vocabulary; without it an estimate.
 
     The estimate: four ASCII characters a token, two of other alphabets, one of Chinese, Japanese, Korean, Thai, emoji.
     """
     encoding = vocabulary(model)
     if encoding is None:
-        return Count(_estimate(text), True)
+        return TokenCount(_estimate(text), True)
     pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
-    return Count(sum(len(encoding.encode(piece, disallowed_special=())) for piece in pieces), False)
+    return TokenCount(sum(len(encoding.encode(piece, disallowed_special=())) for piece in pieces), False)
 
 
-def in_messages(messages: Sequence[Message], model: str) -> Count:
+def count_message_tokens(messages: Sequence[Message], model: str) -> TokenCount:
     """The input tokens of a chat request: the texts and what the chat format puts around them."""
-    counts = [in_text(message.content, model) for message in messages]
+    counts = [count_text_tokens(message.content, model) for message in messages]
     tokens = sum(count.tokens for count in counts) + _A_MESSAGE * len(messages) + _A_REPLY
-    return Count(tokens, any(count.estimated for count in counts))
+    return TokenCount(tokens, any(count.estimated for count in counts))
 
 
 def _estimate(text: str) -> int:

@@ -31,7 +31,7 @@ class Trace:
         """
         found: dict[str, Any] = {}
         start = time.perf_counter()
-        with ledger.recording() as paid:
+        with ledger.record_calls() as paid:
             yield found
         ms = (time.perf_counter() - start + paid.correction) * 1e3
         step = Step(iteration, index, query, ms=ms, **found)

@@ -49,7 +49,7 @@ class MeteredCollection:
         """Timed."""
         start = time.perf_counter()
         found = self.inner.get(ids, fields)
-        timing.add("store", time.perf_counter() - start)
+        timing.add_seconds("store", time.perf_counter() - start)
         return found
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
@@ -60,7 +60,7 @@ class MeteredCollection:
         """Timed."""
         start = time.perf_counter()
         found = self.inner.search(requests)
-        timing.add("store", time.perf_counter() - start)
+        timing.add_seconds("store", time.perf_counter() - start)
         return found
 
     def resident(self) -> InMemoryVectors | None:

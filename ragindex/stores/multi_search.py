@@ -19,7 +19,7 @@ def together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> lis
     found = first.search_with(bare) if isinstance(first, MultiSearchCollection) else None
     if found is None:
         return [collection.search(requests) for collection, requests in asked]
-    timing.add("store", time.perf_counter() - start)
+    timing.add_seconds("store", time.perf_counter() - start)
     return found
 
 

@@ -80,16 +80,16 @@ class Encoders:
             partial.mkdir(parents=True)
             with bar(f"fitting {self.name}", None):
                 self.plugin.fit(texts(), self.language, self.seed, partial)
-            durable_files.seal(partial)
+            durable_files.write_hashes(partial)
             fitted = self.plugin.load(partial).id
             id = sourced(self.plugin, fitted)
             if self.damage(id):
                 self._opened.pop(id, None)
-                durable_files.place(partial, self._place(id))
+                durable_files.move_durably(partial, self._place(id))
             shutil.rmtree(partial, ignore_errors=True)
             taken = sum(file.stat().st_size for file in self._place(id).iterdir())
             fit = Fit(id, size, time.perf_counter() - start, taken, fitted)
-            durable_files.write(self._pointer(), durable_files.sealed(asdict(fit)))
+            durable_files.write_file(self._pointer(), durable_files.dump_hashed_json(asdict(fit)))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -104,7 +104,7 @@ class Encoders:
         if id is None or not isinstance(self.plugin, FittedEncoderPlugin):
             return None
         pointed = None if self._current() else f"{self._pointer()} is gone or not as it was written"
-        return durable_files.damage(self._place(id)) or pointed
+        return durable_files.find_folder_damage(self._place(id)) or pointed
 
     def building(self) -> CachedEncoder:
         """The encoder that parts are built with. `prepare` comes first."""
@@ -131,12 +131,12 @@ class Encoders:
         (self.folder / "caches").mkdir(exist_ok=True)
         if not isinstance(self.plugin, FittedEncoderPlugin):
             return self.plugin.open(replace(self.setting, workspace=self.folder))
-        wrong = durable_files.damage(self._place(id))
+        wrong = durable_files.find_folder_damage(self._place(id))
         if wrong is not None:
             seed = ["--seed", str(self.seed)] if self.seed else []
             flags = shlex.join(["--encoder", registry.label(self.plugin), *seed])
             raise DamagedError(
-                f"The fit of the encoder {self.name}: {wrong}. {durable_files.advice(self.folder)} {flags}"
+                f"The fit of the encoder {self.name}: {wrong}. {durable_files.repair_hint(self.folder)} {flags}"
             )
         return self.plugin.load(self._place(id))
 
@@ -148,7 +148,7 @@ class Encoders:
 
     def _current(self) -> "Fit | None":
         try:
-            value = durable_files.unsealed(self._pointer().read_bytes())
+            value = durable_files.load_hashed_json(self._pointer().read_bytes())
         except FileNotFoundError:
             return None
         return None if value is None else Fit(**value)
@@ -164,7 +164,7 @@ def remove_all_but(folder: Path, ids: Set[str]) -> None:
     root = folder / "encoders"
     if not root.is_dir():
         return
-    pointers = [durable_files.unsealed(pointer.read_bytes()) for pointer in root.glob("*.json")]
+    pointers = [durable_files.load_hashed_json(pointer.read_bytes()) for pointer in root.glob("*.json")]
     if None in pointers:
         return  # a damaged pointer may name any of them; the next sync that fits writes it anew
     used = {str(pointer["id"]) for pointer in pointers if pointer}

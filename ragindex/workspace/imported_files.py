@@ -25,18 +25,18 @@ def require_reader(schemes: Iterable[Scheme]) -> None:
 def taken(file: Path, folder: Path) -> str:
     """Copy `file` into the workspace `folder`; 16 hexadecimal digits of the hash of its bytes. Raises DataError."""
     try:
-        digest = durable_files.digest(file)
+        digest = durable_files.hash_file(file)
     except OSError as error:
         raise DataError("a file to import", error.strerror or str(error), path=file) from error
     kept = place(folder, digest)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        if durable_files.file_damage(kept, digest) is not None:
-            with file.open("rb") as source, durable_files.replacing(kept) as copy:
+        if durable_files.find_file_damage(kept, digest) is not None:
+            with file.open("rb") as source, durable_files.replace_file(kept) as copy:
                 shutil.copyfileobj(source, copy)
     except OSError as error:
         raise StoreError(f"{file} could not be copied into {folder}: {error.strerror or error}.") from error
-    if durable_files.file_damage(kept, digest) is not None:
+    if durable_files.find_file_damage(kept, digest) is not None:
         raise DataError("a file that nobody changes while it is imported", "another", path=file)
     return digest
 
@@ -44,10 +44,10 @@ def taken(file: Path, folder: Path) -> str:
 def require(folder: Path, digest: str, source: str) -> Path:
     """The workspace's copy of the file with this hash, which lay at `source`. Raises DamagedError."""
     kept = place(folder, digest)
-    wrong = durable_files.file_damage(kept, digest)
+    wrong = durable_files.find_file_damage(kept, digest)
     if wrong is not None:
         given = f"--triples {shlex.quote(source or 'FILE')}"
-        raise DamagedError(f"An imported file: {wrong}. Give it again. {durable_files.advice(folder)} {given}")
+        raise DamagedError(f"An imported file: {wrong}. Give it again. {durable_files.repair_hint(folder)} {given}")
     return kept
 
 

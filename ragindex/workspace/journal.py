@@ -43,7 +43,7 @@ class Journal:
         entries = [("begin", {"ids": sorted(in_doubt)})] if in_doubt else []
         with _writing(self.path):
             self.path.parent.mkdir(exist_ok=True)
-            durable_files.write(self.path, b"".join(map(_line, entries)))
+            durable_files.write_file(self.path, b"".join(map(_line, entries)))
 
     def append(self, kind: Kind, values: Mapping[str, Any], *, durable: bool) -> None:
         """Add an entry. `durable`: what is written next must not reach the disk before the entry does."""
@@ -61,7 +61,7 @@ class Journal:
             return
         for line in lines[:-1]:  # what follows the last newline was cut short
             try:
-                kind, values = json.loads(durable_files.unline(line) or "")
+                kind, values = json.loads(durable_files.verify_line(line) or "")
             except ValueError as error:
                 raise DamagedJournalError(f"{self.path}: {error}") from error
             yield kind, values
@@ -90,7 +90,7 @@ def finish(folder: Path, keys: Iterable[str]) -> None:
 
 
 def _line(entry: tuple[str, Mapping[str, Any]]) -> bytes:
-    return durable_files.line(json.dumps(entry, ensure_ascii=True))  # ASCII: an id may hold what UTF-8 cannot
+    return durable_files.hash_line(json.dumps(entry, ensure_ascii=True))  # ASCII: an id may hold what UTF-8 cannot
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex.llm.cache import Cache, CallCache, NoCache
+from ragindex.llm.cache import NoCache, ResponseCache, SQLiteCache
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM
@@ -36,11 +36,11 @@ class Model:
         return self.plugin.open(replace(self.setting, cache=self.calls, workspace=self.folder))
 
     @property
-    def calls(self) -> CallCache:
+    def calls(self) -> ResponseCache:
         """The cache of the setting, where it has one; else the workspace's own."""
         if not isinstance(self.setting.cache, NoCache) or not self.keep_calls:
             return self.setting.cache
-        return Cache(self.folder / CALLS)
+        return SQLiteCache(self.folder / CALLS)
 
     @cached_property
     def id(self) -> str:

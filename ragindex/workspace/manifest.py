@@ -116,7 +116,7 @@ def read(folder: Path) -> Manifest | None:
     held = [_content(folder / name) for name in (_FILE, _COPY)]
     if held == [None, None]:
         return None
-    whole = [None if content is None else durable_files.unsealed(content) for content in held]
+    whole = [None if content is None else durable_files.load_hashed_json(content) for content in held]
     value = next((one for one in whole if one is not None), None)
     if value is None:
         _require_format(folder, _without_hash(held[0]))
@@ -126,7 +126,7 @@ def read(folder: Path) -> Manifest | None:
         )
     if whole[0] is None:
         found = f"{folder / _FILE} is damaged or gone, and was read from its copy"
-        warnings.warn(f"{found}. {durable_files.advice(folder)}", durable_files.MendedWarning, stacklevel=2)
+        warnings.warn(f"{found}. {durable_files.repair_hint(folder)}", durable_files.RepairWarning, stacklevel=2)
     _require_format(folder, value)
     try:
         return Manifest.model_validate(value)
@@ -190,10 +190,10 @@ def making(folder: Path) -> Iterator[None]:
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, durably, then its copy. Raises StoreError where the disk does not let it."""
-    content = durable_files.sealed(manifest.model_dump(mode="json"))
+    content = durable_files.dump_hashed_json(manifest.model_dump(mode="json"))
     try:
         for name in (_FILE, _COPY):
-            durable_files.write(folder / name, content)
+            durable_files.write_file(folder / name, content)
     except OSError as error:
         raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
 
@@ -204,10 +204,10 @@ def settle(folder: Path) -> None:
     Raises StoreError where the disk does not let it, WorkspaceError where the manifest cannot be read.
     """
     content = _content(folder / _FILE)
-    if content is None or durable_files.unsealed(content) is None or content == _content(folder / _COPY):
+    if content is None or durable_files.load_hashed_json(content) is None or content == _content(folder / _COPY):
         return
     try:
-        durable_files.write(folder / _COPY, content)
+        durable_files.write_file(folder / _COPY, content)
     except OSError as error:
         raise StoreError(f"{_COPY} could not be written in {folder}: {error.strerror or error}.") from error
 

@@ -49,7 +49,7 @@ _W = TypeVar("_W", bound=_InFolder)
 
 def advised(error: EngineError, workspace: Path) -> EngineError:
     """The error with the command that helps where the engine's files are damaged."""
-    command = durable_files.advice(workspace)
+    command = durable_files.repair_hint(workspace)
     return error if command in str(error) else EngineError(f"{error} If its files are damaged: {command}")
 
 
@@ -72,7 +72,7 @@ def advising(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concatenate[_W
 def damaged_files(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[str]:
     """What is wrong with the files of finished parts, a sentence for each folder."""
     held = _files(folder, manifest, keys)
-    return [wrong for path in held if (wrong := durable_files.damage_by_name(path)) is not None]
+    return [wrong for path in held if (wrong := durable_files.find_named_folder_damage(path)) is not None]
 
 
 def _files(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[Path]:
@@ -82,7 +82,7 @@ def _files(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[Path]:
 
 def _sealed(parts: Path) -> list[Path]:
     """What an interrupted sync has left too."""
-    return [path.parent for path in parts.glob(f"*/*/{durable_files.HASHES}")]
+    return [path.parent for path in parts.glob(f"*/*/{durable_files.HASHES_FILE}")]
 
 
 # ---------------------------------------------------------------- everything
@@ -107,7 +107,7 @@ def look(
         found.removed.append(damaged_fit)
     _collections(folder, manifest, store, drop, found)
     for path in sorted({*_files(folder, manifest, manifest.parts), *_sealed(folder / "parts")}):
-        if (wrong := durable_files.damage_by_name(path)) is not None:
+        if (wrong := durable_files.find_named_folder_damage(path)) is not None:
             shutil.rmtree(path, ignore_errors=True)
             found.removed.append(wrong)
     for name, digest in manifest.imports.items():
@@ -190,7 +190,7 @@ def _broken(path: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        durable_files.require_with_its_log(path)
+        durable_files.require_sqlite_log(path)
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             [(said,), *_] = connection.execute("PRAGMA integrity_check(1)").fetchall()
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -137,7 +137,7 @@ def _apply(task: Building, change: Change) -> Usage:
 
 def _cost(work: Callable[[], None]) -> Usage:
     start = time.perf_counter()
-    with ledger.attributed(phase="index"), ledger.recording() as asked:
+    with ledger.attribute_calls(phase="index"), ledger.record_calls() as asked:
         work()
     seconds = time.perf_counter() - start + asked.correction
     return replace(asked.first, seconds=seconds)

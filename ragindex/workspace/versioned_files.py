@@ -89,9 +89,9 @@ def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         write(partial)
-        name = durable_files.seal(partial)
-        if durable_files.damage(folder / name) is not None:
-            durable_files.place(partial, folder / name)
+        name = durable_files.write_hashes(partial)
+        if durable_files.find_folder_damage(folder / name) is not None:
+            durable_files.move_durably(partial, folder / name)
         shutil.rmtree(partial, ignore_errors=True)
     return name
 
@@ -133,7 +133,7 @@ def _writing(what: str, folder: Path) -> Iterator[None]:
 @contextmanager
 def reading(what: str, folder: Path) -> Iterator[None]:
     """Raises DamagedError where the files of `folder` are not as they were written, or cannot be read inside."""
-    wrong = durable_files.damage_by_name(folder)
+    wrong = durable_files.find_named_folder_damage(folder)
     if wrong is not None:
         raise _damaged(what, folder, wrong)
     try:
@@ -143,7 +143,7 @@ def reading(what: str, folder: Path) -> Iterator[None]:
 
 
 def _damaged(what: str, folder: Path, wrong: str) -> DamagedError:
-    return DamagedError(f"The {what} of a part: {wrong}. {durable_files.advice(folder.parents[2])}")
+    return DamagedError(f"The {what} of a part: {wrong}. {durable_files.repair_hint(folder.parents[2])}")
 
 
 def write_numbers(path: Path, numbers: Numbers) -> None:

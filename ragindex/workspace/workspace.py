@@ -27,7 +27,7 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.interfaces import Encoder, Part, Retriever, Scheme, Store, StorePlugin
-from ragindex.llm.cache import CallCache
+from ragindex.llm.cache import ResponseCache
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM
@@ -305,7 +305,7 @@ class Workspace:
             records, synced = bring_up(self._tasks(parts, corpus), wanted)
             self._finish(records, corpus, wanted)
         for sentence in damaged:
-            warnings.warn(f"{sentence}: it was made again.", durable_files.MendedWarning, stacklevel=2)
+            warnings.warn(f"{sentence}: it was made again.", durable_files.RepairWarning, stacklevel=2)
         return synced
 
     def repair(self) -> mending.Findings:
@@ -396,7 +396,7 @@ class Workspace:
         return self.model.setting
 
     @property
-    def calls(self) -> CallCache:
+    def calls(self) -> ResponseCache:
         """The cache of paid calls."""
         return self.model.calls
 

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
-from ragindex.llm.answer_question import ANSWER, Numbered
+from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_parameters
 from ragindex.types import Document, Hit, Query
@@ -107,7 +107,7 @@ def test_a_bridge_over_two_rounds(server: OpenAIServer, tmp_path: Path) -> None:
 def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> None:
     thinks(server, FIRST, SECOND, THIRD, "So the answer is: the River Sarn.")
     question = "On which river is the home of the designer of Ostra Bridge?"
-    with opened(tmp_path, server) as workspace, ledger.recording() as tally:
+    with opened(tmp_path, server) as workspace, ledger.record_calls() as tally:
         found = asked(workspace, "ircot(base_k=2)", question)
         rounds = [asked(workspace, "bm25", text, k=2) for text in (question, FIRST, SECOND, THIRD)]
     assert [ids(one) for one in rounds] == [["bridge", "sarn"], ["bridge", "ilse"], ["ilse", "town"], ["town", "sarn"]]
@@ -230,7 +230,7 @@ def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_pa
     with opened(tmp_path / "poor", server, budget=1.3) as workspace, pytest.raises(BudgetError, match="are spent"):
         asked(workspace, "ircot")
     assert len(server.requests) == 1
-    with opened(tmp_path / "poor", server, budget=10.0) as workspace, ledger.recording() as tally:
+    with opened(tmp_path / "poor", server, budget=10.0) as workspace, ledger.record_calls() as tally:
         found = asked(workspace, "ircot")
     assert len(server.requests) == 3
     assert (tally.calls, tally.replayed) == (3, 1)
@@ -293,11 +293,11 @@ def test_merging_any_rankings(rounds: list[tuple[Hit, ...]], how: Merge) -> None
 # ---------------------------------------------------------------- the rules
 
 
-def shows(*documents: Document) -> tuple[Numbered, ...]:
-    return tuple(Numbered(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
+def shows(*documents: Document) -> tuple[NumberedPassage, ...]:
+    return tuple(NumberedPassage(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
 
 
-def thought(question: str, *said: str, passages: tuple[Numbered, ...] = shows(*DOCUMENTS)) -> str:
+def thought(question: str, *said: str, passages: tuple[NumberedPassage, ...] = shows(*DOCUMENTS)) -> str:
     return by_rule({"question": question, "passages": passages, "thoughts": said, "language": "english"}).thought
 
 

@@ -48,7 +48,7 @@ def made(folder: Path, **how: Any) -> Workspace:
 
 
 def asked(workspace: Workspace, scheme: str | Mapping[str, Any], k: int = 5) -> tuple[Retrieval, ledger.Tally]:
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         (found,) = registry.scheme(scheme).open(workspace).retrieve([Query("q", QUESTION)], k)
     return found, tally
 
@@ -144,7 +144,7 @@ def test_deeper_ones_follow_as_the_base_has_them(tmp_path: Path) -> None:
 
 def test_nothing_found_is_nothing_asked(tmp_path: Path) -> None:
     workspace = made(tmp_path)
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         (found,) = registry.scheme("rerank(base=bm25)").open(workspace).retrieve([Query("q", "unheard")], 5)
     assert (found.hits, tally.entries) == ((), ())
 
@@ -329,7 +329,7 @@ def test_what_passes_is_sent_again(server: OpenAIServer, tmp_path: Path, fault: 
     found, tally = asked(workspace, ENDPOINT)
     assert ids(found)[:2] == "cb"
     assert len(server.requests) == 2
-    assert tally.stages["rerank"] == {"sent again": 1}
+    assert tally.stages["rerank"] == {"retried": 1}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm import answer_question
-from ragindex.llm.answer_question import ANSWER, Numbered
+from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.llm.tasks import render
 from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_law
@@ -72,12 +72,12 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
     script(server, {"follow_ups": [WHO, WHERE]}, SAID)
     with opened(tmp_path, server) as workspace:
         apart = asked(workspace, "self-ask(base=bm25)")
-        seen = answer_question.context(apart.hits, apart.notes, 4_000, "small")
-        answer = answer_question.read(workspace.llm, QUESTION, apart, 4_000, model="small")
+        seen = answer_question.build_context(apart.hits, apart.notes, 4_000, "small")
+        answer = answer_question.answer_from_retrieval(workspace.llm, QUESTION, apart, 4_000, model="small")
         within = asked(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 2  # both calls of the second retriever are those of the first and of the reader
     assert (answer.answer, answer.passages) == ("Port Callan", {2: apart.hits[1].id})
-    assert shown(server, 1) == render(ANSWER, answer_question.inputs(QUESTION, seen))[-1].content.strip()
+    assert shown(server, 1) == render(ANSWER, answer_question.answer_inputs(QUESTION, seen))[-1].content.strip()
     assert within.notes == (*NOTES, "The answer is: Port Callan.")
     assert [(hit.id, hit.score) for hit in within.hits] == [(hit.id, hit.score) for hit in apart.hits]
     assert [(one.iteration, one.index, one.note) for one in within.trace[1:]] == [
@@ -187,7 +187,7 @@ def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_pa
         asked(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 1
     script(server, SAID)
-    with opened(tmp_path, server, budget=10.0) as workspace, ledger.recording() as tally:
+    with opened(tmp_path, server, budget=10.0) as workspace, ledger.record_calls() as tally:
         found = asked(workspace, "self-ask(base=bm25, answers=true)")
     assert (len(server.requests), tally.calls, tally.replayed) == (2, 2, 1)
     assert found.notes == (f"Who designed Ostra Bridge? {'Ilse Harrow ' * 200}".strip(), "The answer is: Port Callan.")
@@ -197,7 +197,7 @@ def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_pa
 
 
 def follow_ups(question: str, most: int = 4, documents: Sequence[Document] = DOCUMENTS) -> list[tuple[str, str]]:
-    passages = tuple(Numbered(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
+    passages = tuple(NumberedPassage(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
     inputs = {"question": question, "passages": passages, "most": most, "language": "english"}
     return [(one.question, one.answer) for one in by_rule(inputs).follow_ups]
 

@@ -181,7 +181,7 @@ def test_tokens(encoder: Encoder) -> None:
 
 
 def test_what_is_paid_is_booked_once(encoder: Encoder) -> None:
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         encoder.encode_documents(CORPUS)
         encoder.encode_queries(CORPUS)
     if not isinstance(encoder, PaidEncoder):

@@ -51,7 +51,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _commands() -> None:
-    main.register(main.app)
+    main.register_commands(main.app)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,12 +11,12 @@ import pytest
 import tiktoken
 from openai_server import OpenAIServer
 
-from ragindex.accounting.ledger import recording
+from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate, estimate, estimate_reading
 from ragindex.llm import endpoint_features, tokens
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
@@ -62,7 +62,7 @@ def corpus() -> Corpus:
 
 
 def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
-    with recording() as tally, Workspace.open(folder, llm=LLM, chunking=None, asking=setting) as workspace:
+    with record_calls() as tally, Workspace.open(folder, llm=LLM, chunking=None, asking=setting) as workspace:
         workspace.add(corpus.documents)
         workspace.sync(SCHEMES)
     return tally
@@ -82,7 +82,7 @@ def test_without_a_sample_nothing_is_asked_and_input_is_near(
 def test_a_sample_measures_the_answers_and_is_not_paid_twice(
     server: OpenAIServer, corpus: Corpus, tmp_path: Path
 ) -> None:
-    setting = LLMSettings(cache=Cache(tmp_path / "calls.sqlite"))
+    setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     (one,) = estimate(corpus, SCHEMES, LLM, setting, sample=20)
     assert one.sampled
     assert len(server.requests) == 20
@@ -96,7 +96,7 @@ def test_a_sample_measures_the_answers_and_is_not_paid_twice(
 def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Path) -> None:
     data = datasets.load("world:100", limit=40)
     server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
-    setting = LLMSettings(cache=Cache(tmp_path / "calls.sqlite"))
+    setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     schemes = {"bm25": registry.scheme("bm25")}
     (one,) = estimate_reading(data.corpus, schemes, LLM, setting, data.queries, sample=20)
     assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from ragindex.cli import main
-from ragindex.durable_files import MendedWarning
+from ragindex.durable_files import RepairWarning
 from ragindex.workspace.workspace import LanguageWarning, StaleWarning
 from ragindex_eval.cli import compare
 
@@ -48,9 +48,9 @@ def ragindex(*arguments: object, stderr: io.TextIOWrapper | None = None) -> Done
         pytest.raises(SystemExit) as stopped,
     ):
         warnings.simplefilter("always", LanguageWarning)
-        warnings.simplefilter("always", MendedWarning)
+        warnings.simplefilter("always", RepairWarning)
         warnings.simplefilter("always", StaleWarning)
-        main.main()
+        main.run_cli()
     texts = []
     for stream in (out, err):
         stream.flush()

@@ -7,16 +7,16 @@ import openai  # noqa: F401  # imported before "ready", so that the kill falls i
 from made_language import ECHO, PRICES, QUICK, texts
 
 from ragindex.accounting import ledger
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 
 if __name__ == "__main__":
     url, path, count, concurrency = sys.argv[1:]
     plugin = OpenAICompatibleChat(model="small", base_url=url, concurrency=int(concurrency))
-    language = plugin.open(LLMSettings(cache=Cache(Path(path)), prices=PRICES, clock=QUICK))
+    language = plugin.open(LLMSettings(cache=SQLiteCache(Path(path)), prices=PRICES, clock=QUICK))
     print("ready", flush=True)
     sys.stdin.readline()
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         language.map(ECHO, texts(int(count)))
     print(tally.calls, tally.replayed, flush=True)

@@ -10,7 +10,7 @@ from built_retriever import built_retriever
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
-from ragindex.llm.budget import limited
+from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document, Query, Retrieval
@@ -45,7 +45,7 @@ def opened(
 ) -> Workspace:
     """A workspace that asks the server, or the rules where there is none."""
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
-    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=limited(budget))
+    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=parse_budget(budget))
     workspace = Workspace.open(folder, llm=llm, asking=asking, chunking=None)
     workspace.add(documents)
     return workspace

@@ -17,7 +17,7 @@ from openai_server import OpenAIServer
 
 from ragindex.accounting import ledger
 from ragindex.interfaces import EncoderPlugin, Floats
-from ragindex.llm.budget import limited
+from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task, render
@@ -152,14 +152,14 @@ def opened(
     if not (folder / "w").exists():
         shutil.copytree(made, folder / "w")
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
-    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=limited(budget))
+    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=parse_budget(budget))
     return Workspace.open(folder / "w", llm=llm, asking=asking, chunking=None, encoder=encoder)
 
 
 def asked(workspace: Workspace, scheme: Written, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
     """One question, and its calls."""
     retriever = built_retriever(workspace, scheme)
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         (found,) = retriever.retrieve([Query("q", question)], k)
     return found, tally
 

@@ -11,7 +11,7 @@ from openai_server import KEY, OpenAIServer
 from pydantic import BaseModel
 
 from ragindex.llm import endpoint_features
-from ragindex.llm.cache import Answer, Cache, Origin
+from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.prices import Price, Prices
@@ -53,7 +53,7 @@ def opened(
     server: OpenAIServer, path: Path | None = None, setting: LLMSettings | None = None, **given: Any
 ) -> LLMClient:
     """`openai:small` at the server, keeping calls in the file `path`."""
-    kept = {} if path is None else {"cache": Cache(path)}
+    kept = {} if path is None else {"cache": SQLiteCache(path)}
     plugin = OpenAICompatibleChat.model_validate({"model": "small", "base_url": server.url, **given})
     return plugin.open(setting or LLMSettings(prices=PRICES, clock=QUICK, **kept))
 
@@ -64,8 +64,8 @@ def texts(count: int) -> list[dict[str, str]]:
     return [{"text": f"text {number} {rng.randrange(10**6)}"} for number in range(count)]
 
 
-ORIGIN = Origin("echo", 1, "openai", "small", "http://127.0.0.1/v1")
-ANSWER = Answer("{}", "stop", "", "schema", 10, 4, 5, False, 0.25, 1.5, 1000.0)
+ORIGIN = CallSource("echo", 1, "openai", "small", "http://127.0.0.1/v1")
+ANSWER = CachedResponse("{}", "stop", "", "schema", 10, 4, 5, False, 0.25, 1.5, 1000.0)
 
 
 def key(number: int) -> str:

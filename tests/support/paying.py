@@ -11,7 +11,7 @@ from made_language import ECHO, PRICES, QUICK
 
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
@@ -22,13 +22,13 @@ KEY = "sk-a-secret-of-this-test"
 
 def chats(url: str, path: Path) -> Callable[[Sequence[str]], object]:
     language = OpenAICompatibleChat(model="small", base_url=url).open(
-        LLMSettings(cache=Cache(path), prices=PRICES, clock=QUICK)
+        LLMSettings(cache=SQLiteCache(path), prices=PRICES, clock=QUICK)
     )
     return lambda texts: language.map(ECHO, [{"text": text} for text in texts])
 
 
 def reranks(url: str, path: Path) -> Callable[[Sequence[str]], object]:
-    setting, cache = LLMSettings(prices=PRICES, clock=QUICK), Cache(path)
+    setting, cache = LLMSettings(prices=PRICES, clock=QUICK), SQLiteCache(path)
     scoring = EndpointScoring(Endpoint(model="small", base_url=url), setting, cache, Limits(8, clock=QUICK))
     return lambda texts: [scoring.scores(text, [("", "slate")]) for text in texts]
 

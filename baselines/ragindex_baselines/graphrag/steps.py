@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ragindex.interfaces import SearchResult
-from ragindex.llm.answer_question import context
+from ragindex.llm.answer_question import build_context
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.types import Triple
@@ -97,4 +97,4 @@ def notes(reports: Sequence[str], triples: Sequence[Triple], report_tokens: int,
 
 
 def _within(texts: Sequence[str], tokens: int) -> tuple[str, ...]:
-    return context((), texts, tokens).notes if tokens else ()
+    return build_context((), texts, tokens).notes if tokens else ()

@@ -32,7 +32,7 @@ from ragindex.http import (
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
-from ragindex.llm.cache import Answer, CallCache, Origin
+from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
@@ -119,7 +119,7 @@ class EndpointScoring:
 
     plugin: Endpoint
     setting: LLMSettings
-    cache: CallCache
+    cache: ResponseCache
     limits: Limits
     _rng: Random = field(default_factory=Random)  # jitter of waits
 
@@ -134,15 +134,15 @@ class EndpointScoring:
             answer = self.cache.get(key)
             if answer is None:
                 answer = self._pay(body, start)
-                origin = Origin(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url)
+                origin = CallSource(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url)
                 self.cache.put(key, origin, answer)
                 return read(answer.text).said
         self._book(answer, time.perf_counter() - start, replayed=True)
         return read(answer.text).said
 
-    def _book(self, answer: Answer, now: float, *, replayed: bool = False) -> float:
+    def _book(self, answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
         """Record an answer that took `now` seconds here; its money, as far as is known."""
-        entry = ledger.Entry(
+        entry = ledger.CallRecord(
             TASK,
             self.plugin.model,
             input_tokens=answer.input_tokens,
@@ -151,19 +151,19 @@ class EndpointScoring:
             seconds=answer.seconds,
             replayed=replayed,
         )
-        ledger.book(entry, now)
+        ledger.record_call(entry, now)
         return answer.money or 0.0
 
-    def _pay(self, body: Mapping[str, Any], began: float) -> Answer:
+    def _pay(self, body: Mapping[str, Any], began: float) -> CachedResponse:
         """A paid answer that can be read, asked for again where that may help.
 
         Each attempt is booked that was answered, money set aside for it before it is sent.
         """
-        count = tokens.in_text("\n".join([body["query"], *body["documents"]]), self.plugin.model)
+        count = tokens.count_text_tokens("\n".join([body["query"], *body["documents"]]), self.plugin.model)
         searches = math.ceil(len(body["documents"]) / _PASSAGES_A_SEARCH)
         most = self._money(round(_CAUTION * count.tokens), searches)
 
-        def attempt() -> Answer:
+        def attempt() -> CachedResponse:
             with set_aside(self.setting.budget, most) as booking:
                 start = time.perf_counter()
                 text = self._sent(body)
@@ -173,7 +173,9 @@ class EndpointScoring:
                     read_tokens = count.tokens if said.tokens is None else said.tokens
                     money = self._money(read_tokens, searches if said.searches is None else said.searches)
                     estimated = said.tokens is None
-                    answer = Answer(text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time())
+                    answer = CachedResponse(
+                        text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time()
+                    )
                     booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
                 if not scored:
                     raise TroubleError(Trouble(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}"))
@@ -219,9 +221,9 @@ class EndpointScoring:
         secrets = (self._key, *secrets_in(self._address[0]))
         return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 
-    def _retried(self, attempt: Callable[[], Answer]) -> Answer:
+    def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
         def wait(trouble: Trouble, seconds: float) -> None:
-            ledger.count(TASK, "sent again")
+            ledger.count_outcome(TASK, "retried")
             if trouble.status == 429 and trouble.retry_after is not None:
                 self.limits.close(trouble.retry_after)
             self.limits.wait(seconds)

@@ -17,7 +17,7 @@ from ragindex.encoders.local_models import load, with_revision
 from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import rules
-from ragindex.llm.answer_question import Numbered
+from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins.specs import Spec, parse
 from ragindex_baselines.rerank.endpoint import Endpoint
@@ -156,7 +156,7 @@ class Listing:
     def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
         """As many points for the first as there are passages, one less for each after it. Raises as `run` does."""
         shown = [
-            Numbered(number, "", title, text[: self.characters])
+            NumberedPassage(number, "", title, text[: self.characters])
             for number, (title, text) in enumerate(passages, start=1)
         ]
         chosen = self.llm.run(RERANK, {"question": question, "passages": shown, "language": self.language})

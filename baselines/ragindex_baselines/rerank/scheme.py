@@ -72,7 +72,7 @@ class RerankRetriever:
             order = ordered(said, [hit.id for hit in shown], len(found.hits) - len(shown))
             for what, count in order.counts.items():
                 for _ in range(count):
-                    ledger.count("rerank", what)
+                    ledger.count_outcome("rerank", what)
             ranked = tuple(
                 replace(found.hits[place], score=score, source=self.source)
                 for place, score in zip(order.places[:k], order.scores[:k], strict=True)

@@ -9,17 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import (
-    FormatOption,
-    JsonOption,
-    LanguageOption,
-    emit,
-    existing,
-    json_destination,
-    plain,
-    writable,
-)
-from ragindex.cli.console import out as standard_output
+from ragindex.cli.console import escape_markup, json_destination, require_index, require_writable, write_result
+from ragindex.cli.console import stdout as standard_output
+from ragindex.cli.options import FormatOption, JsonOption, LanguageOption
 from ragindex.errors import StoreError
 from ragindex.redaction import bare
 from ragindex_eval.cli.terminal import shown
@@ -185,7 +177,7 @@ def report(
         write.write_report(study, folder)
     except OSError as error:
         raise StoreError(f"The report could not be written to {folder}: {error.strerror or error}.") from error
-    standard_output().print(plain(str(folder / "report.html")), soft_wrap=True)
+    standard_output().print(escape_markup(str(folder / "report.html")), soft_wrap=True)
 
 
 def _shown(settings: Settings, command: str) -> Study:
@@ -196,11 +188,13 @@ def _shown(settings: Settings, command: str) -> Study:
     study = studies.run(settings, command)
     folder = settings.out or Path("ragindex-results", evaluator.folder_name(study.name))
     write.write(study, folder)
-    emit(write.as_json(study), settings.json_file, lambda: standard_output().print(shown(study)))
-    _say(settings, f"\n  the report      {plain(str(folder / 'report.html'))}")
-    _say(settings, f"  the results     {plain(str(folder))}")
+    write_result(write.as_json(study), settings.json_file, lambda: standard_output().print(shown(study)))
+    _say(settings, f"\n  the report      {escape_markup(str(folder / 'report.html'))}")
+    _say(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
-        _say(settings, f"  the index       {plain(str(settings.workspace or evaluator.default_workspace(name)))}")
+        _say(
+            settings, f"  the index       {escape_markup(str(settings.workspace or evaluator.default_workspace(name)))}"
+        )
     return study
 
 
@@ -213,9 +207,9 @@ def _command(arguments: Sequence[str]) -> str:
 def _check(settings: Settings) -> None:
     """What would end the comparison after all its work is said before it."""
     json_destination(settings.json_file)
-    writable(settings.out or Path("ragindex-results"))
+    require_writable(settings.out or Path("ragindex-results"))
     if settings.each_corpus() == [None] and settings.workspace is not None:
-        existing(settings.workspace)
+        require_index(settings.workspace)
 
 
 def _record(study: Study, settings: Settings) -> None:
@@ -225,7 +219,7 @@ def _record(study: Study, settings: Settings) -> None:
         shown = bare(uri)
         store = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
         look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {store}"
-        _say(settings, f"  the runs        {plain(shown + look)}")
+        _say(settings, f"  the runs        {escape_markup(shown + look)}")
 
 
 def _say(settings: Settings, text: str) -> None:

@@ -6,23 +6,13 @@ from typing import Annotated
 import typer
 
 from ragindex.accounting import ledger, spending
-from ragindex.cli.console import (
-    BudgetOption,
-    FormatOption,
-    JsonOption,
-    LanguageOption,
-    SkipBadOption,
-    dollars,
-    emit,
-    out,
-    plain,
-    table,
-)
+from ragindex.cli.console import escape_markup, format_dollars, stdout, text_table, write_result
+from ragindex.cli.options import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption
 from ragindex.corpus import read
 from ragindex.estimate import Estimate, estimate, estimate_reading
 from ragindex.llm.answer_question import DEFAULT_TOKENS
-from ragindex.llm.budget import limited
-from ragindex.llm.cache import Cache, NoCache
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.cache import NoCache, SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
@@ -66,24 +56,24 @@ def estimate_command(
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)
-    cache = NoCache() if index is None else Cache(index / CALLS)
-    setting = LLMSettings(cache=cache, budget=limited(budget), seed=seed)
+    cache = NoCache() if index is None else SQLiteCache(index / CALLS)
+    setting = LLMSettings(cache=cache, budget=parse_budget(budget), seed=seed)
     model = registry.llm(llm)
-    with ledger.recording() as paid:
+    with ledger.record_calls() as paid:
         found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
         if dataset is not None:
             labelled = {registry.label(scheme): scheme for scheme in schemes}
             asking = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
             found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **asking)  # type: ignore[arg-type]
     money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
-    value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.as_json(paid)}
+    value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.spending_to_json(paid)}
 
     def show() -> None:
         _show(found, money, sample, llm)
-        if (said := spending.sentence(paid)) is not None:
-            out().print(plain(said), soft_wrap=True)
+        if (said := spending.format_spending(paid)) is not None:
+            stdout().print(escape_markup(said), soft_wrap=True)
 
-    emit(value, json, show)
+    write_result(value, json, show)
 
 
 def _as_json(one: Estimate) -> dict[str, object]:
@@ -93,18 +83,22 @@ def _as_json(one: Estimate) -> dict[str, object]:
 
 def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> None:
     if not found:
-        out().print("These methods ask no language model: indexing costs no calls.")
+        stdout().print("These methods ask no language model: indexing costs no calls.")
         return
     rows = [
-        (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", dollars(one.money))
+        (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", format_dollars(one.money))
         for one in found
     ]
-    out().print(table(("task", "calls", "tokens in", "tokens out", "$"), rows))
+    stdout().print(text_table(("task", "calls", "tokens in", "tokens out", "$"), rows))
     if money is not None:
-        out().print(f"In all ${money:.4f}, without what a service takes off for batches or tokens it has seen before.")
+        stdout().print(
+            f"In all ${money:.4f}, without what a service takes off for batches or tokens it has seen before."
+        )
     else:
-        out().print(f"{llm} has no price: name one in a file, and the file in RAGINDEX_PRICES.")
+        stdout().print(f"{llm} has no price: name one in a file, and the file in RAGINDEX_PRICES.")
     if not all(one.counted for one in found):
-        out().print("The model's tokenizer is not at hand: all tokens are a guess from the number of characters.")
+        stdout().print("The model's tokenizer is not at hand: all tokens are a guess from the number of characters.")
     if not sample:
-        out().print("Answers are guessed from the rules' answers. --sample 20 pays for 20 documents and measures them.")
+        stdout().print(
+            "Answers are guessed from the rules' answers. --sample 20 pays for 20 documents and measures them."
+        )

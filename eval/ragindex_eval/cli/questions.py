@@ -11,8 +11,9 @@ from typing import Annotated
 import regex
 import typer
 
-from ragindex.cli.console import FormatOption, JsonOption, LanguageOption, SkipBadOption, emit, note, plain, writable
-from ragindex.cli.console import out as standard_output
+from ragindex.cli.console import escape_markup, print_note, require_writable, write_result
+from ragindex.cli.console import stdout as standard_output
+from ragindex.cli.options import FormatOption, JsonOption, LanguageOption, SkipBadOption
 from ragindex.corpus import Corpus, chunk, read
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.text_analysis import analyse, language_warning
@@ -50,11 +51,11 @@ def questions(
     passages = [passage for document in usable for passage in chunk(document, None)]
     drafted = drafts(passages, n, checked_seed(seed), language or "english")
     for sentence in (*left_out, *(_fewer(drafted, n) if drafted else ())):
-        note(sentence)
+        print_note(sentence)
     if not drafted:
         raise _nothing(data, len(corpus.documents))
     _write(out, as_csv(drafted), overwrite)
-    said = f"{_counted(drafted)} in {plain(str(out))}"
+    said = f"{_counted(drafted)} in {escape_markup(str(out))}"
     command = _next(data, out, format, language)
     value = {
         "file": str(out),
@@ -68,9 +69,9 @@ def questions(
 
     def show() -> None:
         standard_output().print(f"{said}. They are drafts: accept, edit or delete each line.", soft_wrap=True)
-        standard_output().print(f"Then: {plain(command)}", soft_wrap=True)
+        standard_output().print(f"Then: {escape_markup(command)}", soft_wrap=True)
 
-    emit(value, json, show)
+    write_result(value, json, show)
 
 
 def readable(id: str) -> bool:
@@ -107,7 +108,7 @@ def _check(out: Path, overwrite: bool) -> None:
         raise UsageError(f"--out must be a file. {out} is a folder.")
     if out.exists() and not overwrite:
         raise _there(out)
-    writable(out.parent)
+    require_writable(out.parent)
 
 
 def _there(out: Path) -> UsageError:

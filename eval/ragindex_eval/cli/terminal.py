@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from ragindex.cli.console import plain
-from ragindex.llm.offline import called
+from ragindex.cli.console import escape_markup
+from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
@@ -34,7 +34,7 @@ def shown(study: Study) -> RenderableType:
     parts = []
     for comparison in study.comparisons:
         heading = f"{comparison.dataset.name}, encoder {comparison.encoder}, seed {comparison.seed}"
-        parts += [f"[bold underline]{plain(heading)}[/]", table(comparison), ""]
+        parts += [f"[bold underline]{escape_markup(heading)}[/]", table(comparison), ""]
     return Group(*parts[:-1])
 
 
@@ -50,11 +50,11 @@ def table(comparison: Comparison) -> RenderableType:
         made.add_column(column.title, justify="right", no_wrap=True)
     cells = [_cells(column, comparison) for column in columns]
     for number, method in enumerate(comparison.methods):
-        made.add_row(plain(method.label), *(column[number] for column in cells))
+        made.add_row(escape_markup(method.label), *(column[number] for column in cells))
     for bound in comparison.bounds:
         made.add_row(f"[dim]{bound.label}[/]", *(_bound_cell(column, bound) for column in columns))
-    said = f"[bold]{plain(conclusions.sentence(comparison))}[/]"
-    return Group(made, "", said, *map(plain, _facts(comparison)), *_troubles(comparison))
+    said = f"[bold]{escape_markup(conclusions.sentence(comparison))}[/]"
+    return Group(made, "", said, *map(escape_markup, _facts(comparison)), *_troubles(comparison))
 
 
 def _columns(comparison: Comparison) -> list[_Column]:
@@ -129,7 +129,7 @@ def _facts(comparison: Comparison) -> list[str]:
         f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
         f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
         f"over {_many(timed, 'question')}, one by one{_taken(comparison)}",
-        f"encoder {comparison.encoder}; language model {called(comparison.llm)}; store {comparison.store}; "
+        f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *_reader(comparison),
     ]
@@ -151,7 +151,7 @@ def _reader(comparison: Comparison) -> list[str]:
     paid = f"; {max(tokens):,.0f} tokens{_most(money)} a question at most" if any(tokens) else ""
     estimated = " (estimated)" if comparison.reader.estimated else ""
     found = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
-    return [f"answers read by {called(comparison.reader.llm)}, from {found}{paid}"]
+    return [f"answers read by {display_name(comparison.reader.llm)}, from {found}{paid}"]
 
 
 def _most(money: list[float | None]) -> str:
@@ -177,21 +177,22 @@ def _many(count: int, what: str) -> str:
 def _troubles(comparison: Comparison) -> list[str]:
     shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
     lines = [
-        f"[bold red]{plain(method.label)} {failed_on(method)} and is not compared:[/] {plain(_reasons(method))}"
+        f"[bold red]{escape_markup(method.label)} {failed_on(method)} and is not compared:[/] "
+        f"{escape_markup(_reasons(method))}"
         for method in comparison.failed
     ]
-    lines += [f"[yellow]{plain(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
+    lines += [f"[yellow]{escape_markup(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
     for method in comparison.methods:
         lines += _unanswered(method, comparison.dataset.questions)
-    return lines + [f"[yellow]left out:[/] {plain(reason)}" for reason in comparison.left_out]
+    return lines + [f"[yellow]left out:[/] {escape_markup(reason)}" for reason in comparison.left_out]
 
 
 def _unanswered(method: MethodResult, questions: int) -> list[str]:
     if not method.failures:
         return []
     how_many = f"{questions - len(method.failures)} of {questions} questions"
-    said = f"[bold red]{plain(method.label)} answered {how_many}; the others score 0:[/]"
-    return [f"{said} {plain(_reasons(method))}"]
+    said = f"[bold red]{escape_markup(method.label)} answered {how_many}; the others score 0:[/]"
+    return [f"{said} {escape_markup(_reasons(method))}"]
 
 
 def _reasons(method: MethodResult) -> str:

@@ -6,8 +6,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ragindex.cli.show_hits import step_from_json
 from ragindex.errors import DataError
+from ragindex.retrieval.steps import step_from_json
 from ragindex.types import Query, Usage
 from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.datasets import Gold

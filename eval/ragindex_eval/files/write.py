@@ -20,8 +20,8 @@ from typing import Any
 import regex
 
 from ragindex.canonical import digest
-from ragindex.cli.show_hits import step_as_json
 from ragindex.errors import StoreError
+from ragindex.retrieval.steps import step_to_json
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.report import page
@@ -158,7 +158,7 @@ def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterab
                 "latency_ms": method.latency.per_query.get(query.id),
                 "error": method.failures.get(query.id),
                 "hits": [ranked_as_json(hit) for hit in answer.hits],
-                "trace": [step_as_json(step) for step in answer.trace],
+                "trace": [step_to_json(step) for step in answer.trace],
                 "notes": list(answer.notes),
                 "usage": asdict(answer.usage),
                 "calls": answer.calls,

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 from ragindex import durable_files
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import EMBEDDING
-from ragindex.cli.show_hits import step_as_json, step_from_json
 from ragindex.errors import (
     BudgetError,
     ContractError,
@@ -33,6 +32,7 @@ from ragindex.interfaces import Retriever
 from ragindex.progress import bar
 from ragindex.redaction import hidden
 from ragindex.retrieval.hits import breach
+from ragindex.retrieval.steps import step_from_json, step_to_json
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
 from ragindex_eval.results.model import Answer, Ranked
@@ -158,7 +158,7 @@ def _answer(
     retriever: Retriever, batch: Sequence[Query], k: int, reader: Read | None, contract: _Contract
 ) -> list[Answer]:
     """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
-    with ledger.attributed(phase="query"), ledger.recording() as asked:
+    with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
         try:
             found = retrieve(retriever, batch, k)
             contract.require(batch, found, k)
@@ -291,7 +291,7 @@ def _moment(at: float) -> str:
 
 def append(path: Path, answers: Iterable[Answer]) -> None:
     """Add answers to a file, made where it is missing."""
-    lines = [durable_files.line(json.dumps(_as_json(answer), ensure_ascii=False)) for answer in answers]
+    lines = [durable_files.hash_line(json.dumps(_as_json(answer), ensure_ascii=False)) for answer in answers]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
@@ -304,7 +304,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file in one step. Raises StoreError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        durable_files.write(path, content)
+        durable_files.write_file(path, content)
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -315,7 +315,7 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 
 def _as_json(answer: Answer) -> Mapping[str, Any]:
     hits = [ranked_as_json(hit) for hit in answer.hits]
-    steps = [step_as_json(step) for step in answer.trace]
+    steps = [step_to_json(step) for step in answer.trace]
     usage = {name: getattr(answer.usage, name) for name in _USAGE}
     found = {"query": answer.query_id, "hits": hits, "trace": steps, "notes": list(answer.notes)}
     return {**found, "usage": usage, "calls": answer.calls, "reading": answer.reading and answer.reading.to_json()}
@@ -336,7 +336,7 @@ def ranked_from_json(value: Mapping[str, Any]) -> Ranked:
 def _parsed(line: bytes) -> Answer | None:
     """One line as an answer, None where it is not whole, or was written by an earlier version."""
     try:
-        value = json.loads(durable_files.unline(line) or "")
+        value = json.loads(durable_files.verify_line(line) or "")
         hits = tuple(ranked_from_json(hit) for hit in value["hits"])
         trace = tuple(step_from_json(step) for step in value["trace"])
         usage = Usage(**value["usage"])

@@ -18,7 +18,7 @@ from ragindex.corpus import Corpus
 from ragindex.errors import ContractError, MissingExtraError, QuestionError, RagindexError, UsageError
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.llm.answer_question import DEFAULT_TOKENS
-from ragindex.llm.budget import Budget, limited
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import traced_where_on
 from ragindex.plugins import code_fingerprint, registry
@@ -96,7 +96,7 @@ def compare(
         imported_files.require_reader(method.scheme for method in asked)
     loading = {"questions": questions, "format": format, "skip_bad": skip_bad, "limit": limit, "seed": seed}
     dataset = None if data is None else _loaded(data, loading)
-    setting = LLMSettings(budget=limited(budget))
+    setting = LLMSettings(budget=parse_budget(budget))
     settings: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "language": language, "seed": seed}
     settings |= {"asking": setting, "keep_calls": keep_calls}
     with _opened(workspace, dataset, settings) as opened:
@@ -238,7 +238,7 @@ def _measured(
     None where nobody asked for the method, and it is left out: an extra is missing, or somebody's plugin is broken.
     """
     try:
-        with ledger.attributed(method=method.label), ledger.recording() as paid:
+        with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
             workspace.sync([method.scheme])
             measured, timing = _asked(workspace, method, dataset, asking)
         timing.tallies.append(paid)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ragindex import durable_files
 from ragindex.accounting import ledger
-from ragindex.accounting.timing import recording
+from ragindex.accounting.timing import record_times
 from ragindex.canonical import digest
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.progress import bar
@@ -152,7 +152,7 @@ def _taken(waiting: Mapping[Path, Timing], queries: Sequence[Query], k: int) -> 
         for one, seconds in zip(together, rows, strict=True):
             if seconds:
                 times = Timed(run, moment, tuple(query.id for query in _of(one, queries)), seconds)
-                write_whole(one.kept, durable_files.sealed({"fields": _WHERE, **asdict(times)}))
+                write_whole(one.kept, durable_files.dump_hashed_json({"fields": _WHERE, **asdict(times)}))
                 found[one.kept] = times
         _close(together)
     return found
@@ -210,10 +210,10 @@ def _timed(one: Timing, queries: Sequence[Query], k: int) -> Iterator[tuple[str,
 
 def _seconds(one: Timing, query: Query, k: int) -> list[float] | None:
     """None where the question was not answered."""
-    with ledger.attributed(method=one.label), ledger.recording() as asked:
+    with ledger.attribute_calls(method=one.label), ledger.record_calls() as asked:
         one.tallies.append(asked)
         try:
-            with recording() as times:
+            with record_times() as times:
                 retrieve(one.retriever, [query], k)
         except SURVIVED as error:
             if ends_all(error):
@@ -226,7 +226,7 @@ def _seconds(one: Timing, query: Query, k: int) -> list[float] | None:
 def _held(one: Timing, queries: Sequence[Query]) -> Timed | None:
     """The times that are kept, where they are of the same questions."""
     try:
-        value = durable_files.unsealed(one.kept.read_bytes())
+        value = durable_files.load_hashed_json(one.kept.read_bytes())
     except FileNotFoundError:
         return None
     if value is None:  # not as it was written: timed again

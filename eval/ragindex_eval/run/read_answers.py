@@ -15,7 +15,7 @@ from ragindex.canonical import digest
 from ragindex.corpus import Chunking, chunk
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
-from ragindex.llm.answer_question import ANSWER, Context, Said
+from ragindex.llm.answer_question import ANSWER, AnswerContext, AnswerOutput
 from ragindex.llm.rules.lexical_overlap import overlaps
 from ragindex.llm.tasks import LLM, Failure
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
@@ -53,18 +53,19 @@ class Reader:
     @property
     def estimated(self) -> bool:
         """Whether tokens are estimated."""
-        return answer_question.context((), (), self.tokens, self.model).estimated
+        return answer_question.build_context((), (), self.tokens, self.model).estimated
 
     def read(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Reading]:
         """The answer to each question, in order; one that there is none to has `error`.
 
         Raises as `Language.map` does. What it costs is in the readings, and in the recordings of this context.
         """
-        seen = [answer_question.context(one.hits, one.notes, self.tokens, self.model) for one in found]
+        seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in found]
         asked_of = [
-            answer_question.inputs(query.text, one, self.language) for query, one in zip(queries, seen, strict=True)
+            answer_question.answer_inputs(query.text, one, self.language)
+            for query, one in zip(queries, seen, strict=True)
         ]
-        with ledger.attributed(phase="query"), ledger.recording() as asked:
+        with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
             said = self.llm.map(ANSWER, asked_of)
         usage, calls = asked.by_item(), Counter(entry.item for entry in asked.entries if not entry.rule)
         return [
@@ -76,14 +77,14 @@ class Reader:
 def opened(workspace: Workspace, tokens: int) -> Reader:
     """The reader of a workspace's language model. Raises UsageError for fewer than 1 token."""
     made = Reader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
-    answer_question.context((), (), tokens)
+    answer_question.build_context((), (), tokens)
     return made
 
 
-def _reading(said: Said | Failure, seen: Context, usage: Usage, calls: int) -> Reading:
+def _reading(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> Reading:
     if isinstance(said, Failure):
         return Reading("", False, (), seen.tokens, usage, calls, said.reason)
-    answered = answer_question.answered(said, seen)
+    answered = answer_question.resolve_citations(said, seen)
     return Reading(answered.answer, answered.found, tuple(answered.passages.values()), seen.tokens, usage, calls)
 
 
@@ -166,7 +167,7 @@ def _bound(
     reader: Reader,
     gold: Mapping[str, Gold],
 ) -> MethodResult:
-    with ledger.attributed(method=label), ledger.recording() as paid:
+    with ledger.attribute_calls(method=label), ledger.record_calls() as paid:
         answers = answer_all(source, queries, k, folder / "answers.jsonl", label, reader=reader.read)
     per_query = scores(answers, gold)
     return MethodResult(

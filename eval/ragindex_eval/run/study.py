@@ -7,10 +7,10 @@ seeds is what is random in the methods.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ragindex.cli.console import seed_of
+from ragindex.cli.console import resolve_seed
 from ragindex.errors import UsageError
 from ragindex.llm.answer_question import DEFAULT_TOKENS
-from ragindex.llm.budget import Budget, limited
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex.workspace.settings import checked_seed
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
@@ -33,7 +33,7 @@ def run(settings: Settings, command: str = "") -> Study:
     _check(settings)
     corpora = settings.each_corpus()
     seeds = _seeds(settings)
-    budget, found = limited(settings.budget), list[Comparison]()
+    budget, found = parse_budget(settings.budget), list[Comparison]()
     for corpus in corpora:
         dataset = None if corpus is None else _dataset(corpus, settings, seeds[0])
         found += _over(dataset, corpus, settings, seeds, budget, several=len(corpora) > 1)
@@ -76,7 +76,7 @@ def _seeds(settings: Settings) -> list[int]:
     if settings.seeds is not None:
         return settings.seeds
     if settings.each_corpus() == [None] and settings.workspace is not None:
-        return [seed_of(settings.workspace, settings.seed)]
+        return [resolve_seed(settings.workspace, settings.seed)]
     return [settings.seed or 0]
 
 

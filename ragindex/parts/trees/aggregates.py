@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ragindex.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Encoder, Part, ReadContext, Uses
-from ragindex.llm.tokens import in_text
+from ragindex.llm.tokens import count_text_tokens
 from ragindex.parts.support import replace_all
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.propositions import Propositions
@@ -128,7 +128,7 @@ class Aggregates(Part[Collection]):
             lines.setdefault(propositions[place].text if self.dedupe else place, []).append(place)
         piece, used = list[list[int]](), 0
         for line in lines.values():
-            size = in_text(f"{propositions[line[0]].text}\n", "").tokens
+            size = count_text_tokens(f"{propositions[line[0]].text}\n", "").tokens
             if piece and used + size > self.tokens:
                 yield piece
                 piece, used = [], 0

@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field, StringConstraints
 from ragindex.canonical import digest, encodable
 from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
-from ragindex.llm.answer_question import context
+from ragindex.llm.answer_question import build_context
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
-from ragindex.llm.tokens import in_text
+from ragindex.llm.tokens import count_text_tokens
 from ragindex.parts.support import replace_all
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.passages import Passages
@@ -206,7 +206,7 @@ class SummaryTree(Part[Collection]):
     def _shortened(self, text: str) -> str:
         if self.summary_tokens is None:
             return text
-        return "".join(context((), [text], self.summary_tokens).notes) or text
+        return "".join(build_context((), [text], self.summary_tokens).notes) or text
 
     def _id(self, cluster: "Cluster") -> str:
         return digest([fingerprint(self), sorted(_ids(cluster))])
@@ -260,7 +260,7 @@ def _ids(cluster: Cluster) -> list[str]:
 
 def _size(text: str) -> int:
     """Tokens (estimated) of a text and of what sets it apart from the next, as `reading.context` counts them."""
-    return in_text(f"{text}\n\n", "").tokens
+    return count_text_tokens(f"{text}\n\n", "").tokens
 
 
 def _tokens(cluster: Cluster) -> int:
@@ -274,7 +274,7 @@ def _fitting(cluster: Cluster, limit: int) -> list[str]:
     for place, size in enumerate(sorted(map(_size, texts))):
         share = left // (len(texts) - place)
         if size > share:
-            return [text if _size(text) <= share else "".join(context((), [text], share).notes) for text in texts]
+            return [text if _size(text) <= share else "".join(build_context((), [text], share).notes) for text in texts]
         left -= size
     return texts
 

@@ -203,7 +203,8 @@ def _held(records: Collection) -> _Held:
 def _forget_damaged(records: Collection, context: BuildContext) -> None:
     """Forget the records whose vectors are not as they were written: their texts are encoded again."""
     held = _held(records)
-    damaged = [bool(name) and durable_files.damage_by_name(context.folder / name) is not None for name in held.segments]
+    find_damage = durable_files.find_named_folder_damage
+    damaged = [bool(name) and find_damage(context.folder / name) is not None for name in held.segments]
     records.delete([held.ids[row] for row in np.flatnonzero(np.array(damaged, bool)[held.places.files]).tolist()])
 
 

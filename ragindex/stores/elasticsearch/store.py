@@ -193,8 +193,10 @@ def _workspace_name(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             around = re.sub(r"[^a-z0-9]+", "", folder.resolve().parent.name.lower())[:24] or "workspace"
-            durable_files.write(path, durable_files.sealed({"workspace": f"{around}.{uuid.uuid4().hex[:8]}"}))
-        name = (durable_files.unsealed(path.read_bytes()) or {}).get("workspace")
+            durable_files.write_file(
+                path, durable_files.dump_hashed_json({"workspace": f"{around}.{uuid.uuid4().hex[:8]}"})
+            )
+        name = (durable_files.load_hashed_json(path.read_bytes()) or {}).get("workspace")
     except OSError as error:
         raise StoreError(f"The name of the store's workspace in {path} cannot be read or written: {error}.") from error
     if name is None:

@@ -18,15 +18,15 @@ def mapped_array(folder: Path, collection: str, state: str, write: Callable[[Pat
     """
     folder.mkdir(exist_ok=True)
     for path in folder.glob(f"{collection}-{state}.*.npy"):
-        wrong = durable_files.file_damage(path, path.stem.rpartition(".")[2])
+        wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
         if wrong is None:
             return np.load(path, mmap_mode="r")
-        warnings.warn(f"{wrong}: it is made again.", durable_files.MendedWarning, stacklevel=2)
+        warnings.warn(f"{wrong}: it is made again.", durable_files.RepairWarning, stacklevel=2)
         path.unlink(missing_ok=True)
     partial = folder / f"{collection}-{state}.{os.getpid()}.partial"
     write(partial)
-    path = folder / f"{collection}-{state}.{durable_files.digest(partial)}.npy"
-    durable_files.place(partial, path)
+    path = folder / f"{collection}-{state}.{durable_files.hash_file(partial)}.npy"
+    durable_files.move_durably(partial, path)
     for other in folder.glob(f"{collection}-*.npy"):
         if other != path:
             other.unlink(missing_ok=True)

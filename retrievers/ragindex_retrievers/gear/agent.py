@@ -125,7 +125,7 @@ class Agent:
             except LLMError as error:
                 if error.kind not in _UNREADABLE:
                     raise
-                ledger.count(REASON.name, "taken for no")
+                ledger.count_outcome(REASON.name, "taken for no")
                 reasoned = Reasoned(answerable=False, why=f"the reply could not be read: {error}")
             step["note"] = f"answerable: {reasoned.answer}" if reasoned.answerable else f"not yet: {reasoned.why}"
         return reasoned

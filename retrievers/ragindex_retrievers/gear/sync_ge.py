@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ragindex.encoders.vector_cache import shared_questions
 from ragindex.interfaces import Floats, Retriever
-from ragindex.llm.answer_question import Numbered
+from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM
 from ragindex.parts.triples.triples import Triples
 from ragindex.retrieval.hits import check
@@ -27,7 +27,7 @@ class Reader:
     ) -> tuple[Triple, ...]:
         """The triples that help to answer, beyond those in `memory`. Raises as `Language.run` does."""
         with trace.step(n, what, question) as step:
-            shown = [Numbered(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
+            shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
             given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
             triples = self.llm.run(READ, given).kept()
             step["ids"], step["triples"] = tuple(hit.id for hit in passages), triples

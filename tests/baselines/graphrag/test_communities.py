@@ -374,7 +374,7 @@ def report_calls(server: OpenAIServer) -> list[Mapping[str, Any]]:
 def test_what_a_model_is_asked_and_what_it_costs(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = asking(tmp_path, server)
     workspace.add(TRIANGLES)
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         workspace.sync([Communities()])
     calls = report_calls(server)
     assert (len(server.requests), len(calls)) == (5 + 2, 2)
@@ -468,7 +468,7 @@ def test_a_budget_that_ends_in_the_middle(server: OpenAIServer, tmp_path: Path) 
         opened(4.5).sync([Communities()])  # a report costs 1.5 for its answer and .5 for its prompt, and may cost 3.5
     assert len(report_calls(server)) == 1
     workspace = opened(None)
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         workspace.sync([Communities()])
     assert len(report_calls(server)) == 2
     assert [entry.replayed for entry in tally.entries if entry.task == REPORT.name] == [True, False]

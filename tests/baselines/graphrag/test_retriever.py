@@ -12,7 +12,7 @@ from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids, Not, Terms, meta
-from ragindex.llm.answer_question import context
+from ragindex.llm.answer_question import build_context
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
 from ragindex.workspace.workspace import Workspace
@@ -146,7 +146,7 @@ def test_notes_are_bounded_and_can_be_left_out(workspace: Workspace) -> None:
 
 def test_notes_count_in_the_readers_budget(workspace: Workspace) -> None:
     found = ask(workspace, GraphRAG(entities=1), "Ann")
-    seen = context(found.hits, found.notes, 60)
+    seen = build_context(found.hits, found.notes, 60)
     assert seen.notes[0] == REPORT
     assert seen.passages[-1].text == "Ann|knows|Bob"  # the second passage's start
     assert seen.tokens <= 60

@@ -15,7 +15,7 @@ from letters import ENCODED, Letters
 from made_extractions import openie, spelt
 from plain_pairs import plainly
 
-from ragindex.durable_files import MendedWarning
+from ragindex.durable_files import RepairWarning
 from ragindex.errors import StoreError
 from ragindex.parts.vectors import encoded_names, similar_pairs
 from ragindex.parts.vectors.encoded_names import Coder, distinct
@@ -287,6 +287,6 @@ def test_files_that_are_lost(lost: str, tmp_path: Path) -> None:
         opened(Workspace.open(tmp_path / "w", encoder=Letters()))
     shutil.rmtree(folder)
     workspace.add([B])
-    with pytest.warns(MendedWarning, match="it was made again"):
+    with pytest.warns(RepairWarning, match="it was made again"):
         workspace.sync()
     assert opened(workspace).passages.to_pylist() == ["A", "B"]

@@ -18,7 +18,7 @@ from rich.console import Console
 from ragindex.accounting import ledger
 from ragindex.encoders.openai_compatible import OpenAICompatible
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.stores.lancedb.store import LanceDB
@@ -143,9 +143,9 @@ amounts = st.one_of(st.none(), st.floats(0, 10))
 @given(st.lists(amounts, max_size=6))
 def test_a_sum_is_known_where_every_part_is(parts: list[float | None]) -> None:
     unknown = None in parts
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         for money in parts:
-            ledger.book(ledger.Entry("task", "model", input_tokens=1, money=money), 0.0)
+            ledger.record_call(ledger.CallRecord("task", "model", input_tokens=1, money=money), 0.0)
     read = costs([Reading("", True, usage=Usage(money=money)) for money in parts])
     assert (tally.first.money is None) == unknown
     assert (sum((Usage(money=money) for money in parts), Usage()).money is None) == unknown
@@ -185,16 +185,16 @@ def test_an_encoder_without_a_price_has_no_money(
     priced = CachedEncoder(OpenAICompatible(model="heard-of", price=1e6).open(), tmp_path / "vectors.sqlite")
     for encoder, money in ((unpriced, None), (priced, 2.0)):
         for _ in range(2):  # the second time from the file
-            with ledger.recording() as tally:
+            with ledger.record_calls() as tally:
                 encoder.encode_documents(["two words"])
             assert (tally.first.input_tokens, tally.first.money) == (2, money)
-        with ledger.recording() as tally:
+        with ledger.record_calls() as tally:
             encoder.encode_queries(["two words"])
         assert tally.first.money == money
     own = tmp_path / "prices.yaml"
     own.write_text("models:\n  unheard-of: {input: 500000.0, output: 0.0}\n")
     monkeypatch.setenv("RAGINDEX_PRICES", str(own))
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         OpenAICompatible(model="unheard-of").open().encode_documents(["two words"])
     assert tally.first.money == pytest.approx(1.0)
 
@@ -204,7 +204,7 @@ def test_kept_calls_without_a_price_have_a_dash(server: OpenAIServer, tmp_path: 
 
     with Workspace.open(tmp_path / "w"):
         pass
-    opened(server, setting=LLMSettings(cache=Cache(tmp_path / "w" / "calls.sqlite"), prices=Prices({}))).run(
+    opened(server, setting=LLMSettings(cache=SQLiteCache(tmp_path / "w" / "calls.sqlite"), prices=Prices({}))).run(
         ECHO, {"text": "one two"}
     )
     done = ragindex("cache", "--index", tmp_path / "w", "--json", "-")
@@ -215,6 +215,6 @@ def test_kept_calls_without_a_price_have_a_dash(server: OpenAIServer, tmp_path: 
 
 
 def test_an_unpriced_share_of_a_batch_is_unknown() -> None:
-    with ledger.recording() as tally:
-        ledger.book(ledger.Entry("task", "model", input_tokens=3, money=None), 0.0)
+    with ledger.record_calls() as tally:
+        ledger.record_call(ledger.CallRecord("task", "model", input_tokens=3, money=None), 0.0)
     assert [usage.money for usage, _ in asking._shared(tally, 2)] == [None, None]

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from ragindex.accounting.ledger import EMBEDDING, Entry, book
-from ragindex.accounting.timing import add
+from ragindex.accounting.ledger import EMBEDDING, CallRecord, record_call
+from ragindex.accounting.timing import add_seconds
 from ragindex.corpus import Corpus
 from ragindex.errors import (
     ContractError,
@@ -311,9 +311,9 @@ def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
 def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read: int, written: int, calls: int) -> None:
     class Paying(ScriptedRetriever):
         def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-            book(Entry(EMBEDDING, "encoder", input_tokens=read, money=0.5), 0.0)
+            record_call(CallRecord(EMBEDDING, "encoder", input_tokens=read, money=0.5), 0.0)
             for _ in range(calls):
-                book(Entry("task", "model", output_tokens=written), 0.0)
+                record_call(CallRecord("task", "model", output_tokens=written), 0.0)
             return super().retrieve(queries, k)
 
     queries = [Query(f"q{number}", "?") for number in range(questions)]
@@ -528,8 +528,8 @@ class Metered(Scripted):
 
 class MeteredRetriever(ScriptedRetriever):
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        add("encoder", 0.25)
-        add("store", 0.5)
+        add_seconds("encoder", 0.25)
+        add_seconds("store", 0.5)
         return super().retrieve(queries, k)
 
 

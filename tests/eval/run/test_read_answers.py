@@ -270,7 +270,7 @@ def words(body: Mapping[str, Any]) -> int:
 
 
 def test_what_reading_costs_is_apart_from_finding(tmp_path: Path, server: OpenAIServer) -> None:
-    with opened(tmp_path) as workspace, ledger.recording() as asked:
+    with opened(tmp_path) as workspace, ledger.record_calls() as asked:
         (method,) = run(workspace, "bm25").methods
     read = method.reading_costs
     assert read is not None

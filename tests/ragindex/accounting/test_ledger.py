@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, RootModel
 from tiktoken import Encoding
 
 from ragindex.accounting import ledger
-from ragindex.accounting.ledger import Entry, Lanes
+from ragindex.accounting.ledger import CallRecord, Lanes
 from ragindex.errors import DataError, UsageError
 from ragindex.llm import prices, tokens
 from ragindex.llm.prices import Price, Prices
@@ -25,35 +25,35 @@ from ragindex.llm.schema import closed, schema_text
 from ragindex.llm.tasks import Message, Task, render
 from ragindex.types import Usage
 
-CALL = Entry("echo", "small", input_tokens=10, cached_tokens=4, output_tokens=5, money=0.5, seconds=2.0)
-KEPT = Entry("echo", "small", input_tokens=20, output_tokens=1, money=0.25, seconds=3.0, replayed=True)
+CALL = CallRecord("echo", "small", input_tokens=10, cached_tokens=4, output_tokens=5, money=0.5, seconds=2.0)
+KEPT = CallRecord("echo", "small", input_tokens=20, output_tokens=1, money=0.25, seconds=3.0, replayed=True)
 
 
 # ---------------------------------------------------------------- the tally
 
 
 def test_first_and_spent() -> None:
-    with ledger.recording() as tally:
-        ledger.book(CALL, now=2.5)
-        ledger.book(KEPT, now=0.001)
-        ledger.book(Entry("echo", "other", money=None, seconds=1.0, estimated=True), now=1.0)
-        ledger.book(Entry("echo", "offline rules", seconds=0.5, rule=True), now=0.5)
+    with ledger.record_calls() as tally:
+        ledger.record_call(CALL, now=2.5)
+        ledger.record_call(KEPT, now=0.001)
+        ledger.record_call(CallRecord("echo", "other", money=None, seconds=1.0, estimated=True), now=1.0)
+        ledger.record_call(CallRecord("echo", "offline rules", seconds=0.5, rule=True), now=0.5)
     assert tally.first == Usage(6.5, 30, 6, None)  # money that is not known is no 0, in no sum
     assert tally.spent == Usage(3.5, 10, 5, None)
     assert (tally.calls, tally.replayed, tally.rules, tally.cached_tokens) == (3, 1, 1, 4)
     assert (tally.unpriced, tally.estimated) == ({"other"}, True)
     assert tally.correction == pytest.approx(3.0 - 0.001)
     assert tally.by_item() == {None: Usage(6.5, 30, 6, None)}
-    ledger.book(CALL, now=1.0)
+    ledger.record_call(CALL, now=1.0)
     assert tally.calls == 3
 
 
 def test_recordings_inside_one_another_get_the_same_calls() -> None:
-    with ledger.recording() as outer:
-        ledger.book(CALL, 2.0)
-        with ledger.recording() as inner:
-            ledger.book(KEPT, 1.0)
-            ledger.count("echo", "strict")
+    with ledger.record_calls() as outer:
+        ledger.record_call(CALL, 2.0)
+        with ledger.record_calls() as inner:
+            ledger.record_call(KEPT, 1.0)
+            ledger.count_outcome("echo", "strict")
     assert (outer.calls, inner.calls) == (2, 1)
     assert outer.stages == inner.stages == {"echo": Counter(strict=1)}
     assert (outer.correction, inner.correction) == (2.0, 2.0)
@@ -61,19 +61,19 @@ def test_recordings_inside_one_another_get_the_same_calls() -> None:
 
 def test_the_outermost_attribution_wins_and_travels_into_threads() -> None:
     def work() -> None:
-        with ledger.attributed(method="base"):
-            ledger.book(CALL, 1.0)
+        with ledger.attribute_calls(method="base"):
+            ledger.record_call(CALL, 1.0)
 
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         work()
-        with ledger.attributed("query", "gear"):
+        with ledger.attribute_calls("query", "gear"):
             work()
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(copy_context().run, work).result()
             thread = threading.Thread(target=work)  # copies no context: its calls are nobody's
             thread.start()
             thread.join()
-        with ledger.attributed("index"):
+        with ledger.attribute_calls("index"):
             work()
     assert [(entry.phase, entry.method) for entry in tally.entries] == [
         ("", "base"),
@@ -84,14 +84,14 @@ def test_the_outermost_attribution_wins_and_travels_into_threads() -> None:
 
 
 def test_times_beside_one_another() -> None:
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         lanes = Lanes(2)
         for number, seconds in enumerate([3.0, 1.0, 1.0, 2.0]):
             with lanes.item(number):
-                ledger.book(Entry("echo", "small", seconds=seconds, replayed=True), 0.25)
+                ledger.record_call(CallRecord("echo", "small", seconds=seconds, replayed=True), 0.25)
         assert tally.correction == 0.0
         lanes.close()
-        ledger.book(Entry("echo", "small", seconds=1.0, replayed=True), 0.5)
+        ledger.record_call(CallRecord("echo", "small", seconds=1.0, replayed=True), 0.5)
     assert tally.correction == pytest.approx((4.0 - 0.5) + (1.0 - 0.5))  # 3 | 1 + 1 + 2 in two lanes
     assert tally.by_item()[3] == Usage(2.0)
     assert tally.first.seconds == 8.0
@@ -119,26 +119,26 @@ def vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Encoding]:
 
 @pytest.mark.usefixtures("vocabulary")
 def test_tokens_by_the_models_vocabulary() -> None:
-    assert tokens.in_text("one two one", "gpt-4o") == tokens.Count(1 + 1 + 2 + 0 + 0, False)
-    assert tokens.in_text("", "gpt-4o") == tokens.Count(0, False)
-    assert tokens.in_text("<|endoftext|>", "gpt-4o").tokens > 1  # a text, not a token
-    assert tokens.in_text("x " * 100_000, "gpt-4o").tokens == 200_000
+    assert tokens.count_text_tokens("one two one", "gpt-4o") == tokens.TokenCount(1 + 1 + 2 + 0 + 0, False)
+    assert tokens.count_text_tokens("", "gpt-4o") == tokens.TokenCount(0, False)
+    assert tokens.count_text_tokens("<|endoftext|>", "gpt-4o").tokens > 1  # a text, not a token
+    assert tokens.count_text_tokens("x " * 100_000, "gpt-4o").tokens == 200_000
     messages = [Message("system", "one"), Message("user", "one two")]
-    assert tokens.in_messages(messages, "gpt-4o") == tokens.Count(3 + 2 * 4 + 3, False)
+    assert tokens.count_message_tokens(messages, "gpt-4o") == tokens.TokenCount(3 + 2 * 4 + 3, False)
 
 
 def test_an_estimate_where_there_is_no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tokens.in_text("twelve chars", "unheard-of") == tokens.Count(3, True)
-    assert tokens.in_text("слово" * 2, "unheard-of") == tokens.Count(5, True)
-    assert tokens.in_text("漢字かな", "unheard-of") == tokens.Count(4, True)
-    assert tokens.in_messages([Message("user", "four")], "unheard-of") == tokens.Count(8, True)
+    assert tokens.count_text_tokens("twelve chars", "unheard-of") == tokens.TokenCount(3, True)
+    assert tokens.count_text_tokens("слово" * 2, "unheard-of") == tokens.TokenCount(5, True)
+    assert tokens.count_text_tokens("漢字かな", "unheard-of") == tokens.TokenCount(4, True)
+    assert tokens.count_message_tokens([Message("user", "four")], "unheard-of") == tokens.TokenCount(8, True)
 
     def offline(name: str) -> Encoding:
         raise OSError("no network")
 
     monkeypatch.setattr("tiktoken.get_encoding", offline)
     tokens._loaded.cache_clear()
-    assert tokens.in_text("twelve chars", "gpt-4o") == tokens.Count(3, True)
+    assert tokens.count_text_tokens("twelve chars", "gpt-4o") == tokens.TokenCount(3, True)
     tokens._loaded.cache_clear()
 
 

@@ -15,7 +15,6 @@ from ragindex import Document
 from ragindex.cli.ask import ask
 from ragindex.errors import LLMError, MissingPartError, UsageError, WorkspaceError
 from ragindex.llm import endpoint_features
-from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 
 QUESTION = "Which hill is the highest of the north?"
@@ -92,7 +91,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
 
 def test_passages_without_the_answer(workspace: Path) -> None:
     assert lines(run("When was the river found?", "--index", workspace, "--method", "bm25", "-k", 1)) == [
-        "The passages that were found do not hold the answer.",
+        "The retrieved passages do not contain the answer.",
         "[1] Orla  orla.md",
         "Answered by rules (no model); 1 of 1 hits read, 14 tokens.",
     ]
@@ -100,7 +99,7 @@ def test_passages_without_the_answer(workspace: Path) -> None:
 
 def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:
     asked = ("Plutonium?", "--index", workspace, "--method", "bm25", "--llm", "openai:small")
-    assert lines(run(*asked)) == ["Nothing was found that could hold the answer."]
+    assert lines(run(*asked)) == ["No passages were retrieved."]
     value = json.loads(run(*asked, "--json", "-").stdout)
     assert (value["answer"], value["found"], value["passages"], value["rules"]) == ("", False, [], False)
     assert server.requests == []  # there was nothing to read
@@ -124,7 +123,7 @@ def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer
     server.write = lambda body: json.dumps({"answer": "the Rhine", "passages": [], "found": False})
     asked = ("Which river is long?", "--index", workspace, "--method", "bm25", "-k", 1, "--llm", "openai:small")
     shown = lines(run(*asked))
-    assert shown[0] == "The passages that were found do not hold the answer."
+    assert shown[0] == "The retrieved passages do not contain the answer."
     assert "Rhine" not in "".join(shown)
     value = json.loads(run(*asked, "--json", "-").stdout)
     assert (value["answer"], value["found"], value["rules"]) == ("the Rhine", False, False)
@@ -133,20 +132,16 @@ def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer
 def test_an_answer_that_names_no_passage(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "Sarn", "passages": [], "found": True})
     shown = lines(run("Slate?", "--index", workspace, "--method", "bm25", "--llm", "openai:small"))
-    assert shown[:2] == ["Sarn", "It names no passage that it rests on."]
+    assert shown[:2] == ["Sarn", "The answer cites no passage."]
 
 
 def test_what_cannot_be_asked(workspace: Path, tmp_path: Path, server: OpenAIServer) -> None:
     with pytest.raises(UsageError, match="The question is empty"):
         run(" ", "--index", workspace)
-    with pytest.raises(WorkspaceError, match="There is no workspace in"):
+    with pytest.raises(WorkspaceError, match="No index in"):
         run(QUESTION, "--index", tmp_path / "none")
-    with pytest.raises(MissingPartError, match=r"not been built for dense. Run: ragindex index .* --methods dense$"):
+    with pytest.raises(MissingPartError, match=r"not built for dense. Run: ragindex index .* --methods dense$"):
         run(QUESTION, "--index", workspace, "--method", "dense")
     server.write = lambda body: "I would rather not."
     with pytest.raises(LLMError, match="answer: small gave no usable answer"):
         run("Grey hill?", "--index", workspace, "--method", "bm25", "--llm", "openai:small")
-
-
-def test_the_command_is_in_the_plugin_table() -> None:
-    assert registry.load("commands", "ask") is ask

@@ -36,7 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_has_an_example_and_fits_a_terminal() -> None:
-    main.register(main.app)
+    main.register_commands(main.app)
     assert set(typer.main.get_command(main.app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
     for command in COMMANDS:
         done = ragindex(command, "--help")
@@ -141,7 +141,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["EMBEDDING_API_KEY"] == ("not set", "default: OPENAI_API_KEY")
     assert "secret" not in done.out
     last = ragindex("doctor").out.splitlines()[-1]
-    assert last == "To try it: ragindex demo. On your documents: ragindex compare DATA --questions FILE"
+    assert last == "Try it: ragindex demo. On your documents: ragindex compare DATA --questions FILE"
 
 
 # ---------------------------------------------------------------- index, search, add, remove
@@ -150,9 +150,9 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_index_says_what_was_built_and_how_to_ask() -> None:
     done = ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense", "--json", "built.json")
     assert done.out.startswith("4 documents, 4 passages in w\n")
-    assert done.out.endswith('To ask it: ragindex search "…" --index w --method bm25\n')
+    assert done.out.endswith('Next: ragindex search "…" --index w --method bm25\n')
     value = json.loads(Path("built.json").read_text(encoding="utf-8"))
-    assert (value["workspace"], value["documents"], value["passages"]) == ("w", 4, 4)
+    assert (value["index"], value["documents"], value["passages"]) == ("w", 4, 4)
     assert list(value["parts"]) == ["passages", "vectors", "lsa fit"]
     assert value["parts"]["passages"]["search"] == "exact, from memory"
     again = ragindex("index", "--index", "w", "--methods", "bm25", "--json", "-").json
@@ -223,8 +223,8 @@ def test_filters(built: Path) -> None:
     assert ids("source=quill.txt", "source=rivers/orla.md") == ["quill.txt#0", "rivers/orla.md#0"]
     assert ids("source=quill.txt", "modified=1900-01-01") == []
     unknown = ragindex("search", "slate", "--index", built, "--method", "bm25", "--filter", "sauce=quill.txt")
-    assert (unknown.code, unknown.out) == (0, "Nothing was found.\n")
-    assert unknown.err == "No document has the metadata key 'sauce'. There are: modified, source.\n"
+    assert (unknown.code, unknown.out) == (0, "No results.\n")
+    assert unknown.err == "No document has the metadata key 'sauce'. Available: modified, source.\n"
     assert failed(2, "search", "x", "--index", built, "--filter", "a") == (
         "--filter must be KEY=VALUE. Got 'a' instead."
     )
@@ -233,7 +233,7 @@ def test_filters(built: Path) -> None:
 def test_add_and_remove() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     write(Path(), {"new/mill.txt": "A mill grinds."})
-    assert ragindex("add", "new", "--as", "new", "--index", "w").out == "1 added, 0 changed, 0 as they were\n"
+    assert ragindex("add", "new", "--as", "new", "--index", "w").out == "1 added, 0 changed, 0 unchanged\n"
     assert ragindex("add", "new", "--index", "w", "--json", "-").json == {
         **{"added": 0, "changed": 0, "unchanged": 1},
         "spent": {"input_tokens": 0, "output_tokens": 0, "money": 0.0},
@@ -254,7 +254,7 @@ def test_add_and_remove() -> None:
 def test_a_file_of_a_remembered_folder_replaces_its_document() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     write(Path("notes"), {"rivers/orla.md": "# Orla\n\nThe Orla has twelve gorges."})
-    assert ragindex("add", "notes/rivers/orla.md", "--index", "w").out == "0 added, 1 changed, 0 as they were\n"
+    assert ragindex("add", "notes/rivers/orla.md", "--index", "w").out == "0 added, 1 changed, 0 unchanged\n"
     asked = ("search", "gorges", "--index", "w", "--method", "bm25", "--json", "-")
     assert [(hit["id"], hit["text"][-14:]) for hit in ragindex(*asked).json["hits"]] == [
         ("rivers/orla.md#0", "twelve gorges.")
@@ -266,7 +266,7 @@ def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
     done = ragindex("remove", "hill.md", "quill.txt", "--index", "w")
     assert done.out == "2 removed\n"
     assert done.err.splitlines() == [
-        f"{Path.cwd()}/notes/{name} is still there: it comes back when its folder is indexed again."
+        f"{Path.cwd()}/notes/{name} still exists. Indexing its folder again adds it back."
         for name in ("hill.md", "quill.txt")
     ]
     Path("notes/quill.txt").unlink()
@@ -274,7 +274,7 @@ def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
     again = ragindex("index", "./notes/", "--index", "w", "--methods", "bm25", "--json", "built.json")
     assert again.out.splitlines()[:2] == [
         "2 documents, 2 passages in w",
-        "./notes/: 1 added (hill.md), 0 changed, 1 removed (rivers/sarn.md), 1 as they were",
+        "./notes/: 1 added (hill.md), 0 changed, 1 removed (rivers/sarn.md), 1 unchanged",
     ]
     value = json.loads(Path("built.json").read_text(encoding="utf-8"))["changed"]
     assert value == {"added": 1, "changed": 0, "removed": 1, "unchanged": 1}
@@ -301,16 +301,15 @@ def test_two_folders_with_one_file_name() -> None:
 
 def test_several_paths_at_once() -> None:
     paths = ("notes/hill.md", "notes/rivers", "notes/rivers/sarn.md", "./notes")  # the first makes notes the root
-    assert ragindex("add", *paths, "--index", "w").out == "4 added, 0 changed, 0 as they were\n"
+    assert ragindex("add", *paths, "--index", "w").out == "4 added, 0 changed, 0 unchanged\n"
 
 
 def test_documents_that_nothing_is_built_over() -> None:
     done = ragindex("add", "notes", "--index", "my work")
-    assert done.out == "4 added, 0 changed, 0 as they were\n"
-    assert done.err == ("Nothing is built over them yet. Run: ragindex index --index 'my work' --methods hybrid\n")
+    assert done.out == "4 added, 0 changed, 0 unchanged\n"
+    assert done.err == ("No method is built yet. Run: ragindex index --index 'my work' --methods hybrid\n")
     assert failed(4, "search", "x", "--index", "my work", "--method", "bm25", "--seed", "3") == (
-        "The workspace my work has not been built for bm25. "
-        "Run: ragindex index --index 'my work' --methods bm25 --seed 3"
+        "The index my work is not built for bm25. Run: ragindex index --index 'my work' --methods bm25 --seed 3"
     )
 
 
@@ -330,7 +329,7 @@ def test_the_seed_of_the_workspace_is_kept() -> None:
 )
 def test_looking_into_a_workspace_makes_none(arguments: list[str]) -> None:
     said = failed(4, *arguments, "--index", "nowhere")
-    assert said == "There is no workspace in nowhere. Run: ragindex index DATA --index nowhere"
+    assert said == "No index in nowhere. Run: ragindex index DATA --index nowhere"
     assert not Path("nowhere").exists()
 
 
@@ -406,10 +405,10 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         (["notes", "--language", "klingon"], 2, "No text analysis is called 'klingon'"),
         (["notes", "--k", "5,0"], 2, "--k must be whole numbers separated by commas, as 5,10,20, each in the range [1"),
         (["notes", "--k", "five"], 2, "--k must be whole numbers"),
-        (["notes", "--out", "questions.csv"], 5, "Nothing can be written to questions.csv: "),
-        (["notes", "--out", "questions.csv/deep"], 5, "Nothing can be written to questions.csv/deep: "),
-        (["notes", "--json", "nodir/x.json"], 5, "The JSON file nodir/x.json could not be written: there is no folder"),
-        (["notes", "--json", "notes"], 5, "The JSON file notes could not be written: it is a folder."),
+        (["notes", "--out", "questions.csv"], 5, "Cannot write to questions.csv: "),
+        (["notes", "--out", "questions.csv/deep"], 5, "Cannot write to questions.csv/deep: "),
+        (["notes", "--json", "nodir/x.json"], 5, "Cannot write JSON to nodir/x.json: the folder"),
+        (["notes", "--json", "notes"], 5, "Cannot write JSON to notes: it is a folder."),
         (["notes", "--index", "questions.csv"], 4, "questions.csv is no readable workspace"),
         (["notes", "--config", "none.yaml"], 3, "none.yaml: expected a YAML file; found No such file"),
     ],
@@ -435,8 +434,8 @@ def test_the_place_for_results_is_looked_at_before_the_work(monkeypatch: pytest.
 
     monkeypatch.setattr(compare, "compare", too_early)
     write(Path(), {"study.yaml": "json: nodir/x.json\ndata: notes\nquestions: questions.csv\n"})
-    assert failed(5, "compare", "--config", "study.yaml").startswith("The JSON file nodir/x.json could not")
-    assert failed(5, "compare", "notes", "--out", "questions.csv").startswith("Nothing can be written to")
+    assert failed(5, "compare", "--config", "study.yaml").startswith("Cannot write JSON to nodir/x.json")
+    assert failed(5, "compare", "notes", "--out", "questions.csv").startswith("Cannot write to")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -444,7 +443,7 @@ def test_a_read_only_folder(desk: Path) -> None:
     (desk / "sealed").mkdir(mode=0o500)
     arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
     assert failed(5, *arguments, "--out", "sealed/o") == (
-        f"Nothing can be written to sealed/o: you may not write in {desk / 'sealed'}. Name another place."
+        f"Cannot write to sealed/o: you may not write in {desk / 'sealed'}. Name another place."
     )
     assert failed(5, *arguments, "--index", "sealed/w") == "The workspace sealed/w cannot be made: Permission denied."
 
@@ -458,7 +457,7 @@ def test_skipping_what_is_bad() -> None:
     assert done.json["documents"] == 4
     assert done.err.splitlines() == [
         "skipped: notes/empty.txt: expected a file with text in it; found none.",
-        "not read: 1 files .png",
+        "ignored: 1 .png files",
     ]
 
 

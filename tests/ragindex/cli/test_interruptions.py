@@ -79,8 +79,8 @@ def test_every_script_and_half_characters() -> None:
 
 
 def test_questions_that_are_empty_long_or_meet_nothing(built: Path) -> None:
-    assert failed(2, "search", " \n", "--index", built) == "The question is empty. Ask something."
-    assert ragindex("search", "zzzz", "--index", built).out == "Nothing was found.\n"
+    assert failed(2, "search", " \n", "--index", built) == "The question is empty."
+    assert ragindex("search", "zzzz", "--index", built).out == "No results.\n"
     done = ragindex("search", "slate " * 16_667, "--index", built, "--method", "bm25", "-k", 10**6, "--explain")
     assert [line.split()[1] for line in done.out.splitlines() if line[:1].isdigit()] == ["quill", "Sarn"]
     assert len(done.out) < 1000
@@ -111,7 +111,7 @@ def test_a_workspace_of_a_later_version(built: Path) -> None:
     shutil.copytree(built, "w")
     held = json.loads(Path("w/workspace.json").read_text(encoding="utf-8"))
     held.pop("sha256")
-    Path("w/workspace.json").write_bytes(durable_files.sealed({**held, "format": 99, "colour": "red"}))
+    Path("w/workspace.json").write_bytes(durable_files.dump_hashed_json({**held, "format": 99, "colour": "red"}))
     for arguments in (["search", "x"], ["add", "notes"], ["remove", "x"], ["index"]):
         said = failed(4, *arguments, "--index", "w")
         assert said.startswith(
@@ -126,7 +126,7 @@ def test_two_writers(built: Path) -> None:
         assert f"is being written by the first (process {os.getpid()} on " in said
         assert ragindex("search", "slate", "--index", "w", "-k", 1).code == 0
     added = ragindex("add", "notes/hill.md", "--as", "more", "--index", "w")  # another folder than the built one's
-    assert added.out == "1 added, 0 changed, 0 as they were\n"
+    assert added.out == "1 added, 0 changed, 0 unchanged\n"
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
@@ -152,7 +152,7 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
         interrupted(patched, "hybrid")
         stopped = ragindex(*arguments)
     assert (stopped.code, stopped.out) == (130, "")
-    assert stopped.err == "Stopped. What was done is kept: the same command goes on from here.\n"
+    assert stopped.err == "Stopped. Progress saved. Run the same command to resume.\n"
     kept = {path: path.read_bytes() for path in Path("ragindex-workspaces/notes/runs").rglob("*") if path.is_file()}
     assert {path.name for path in kept} == {"answers-20.jsonl"}
     done = ragindex(*arguments).json
@@ -233,7 +233,7 @@ def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:
         timeout=60,
         check=True,
     )
-    assert shown.stdout.splitlines()[-1].startswith(b'To ask it: ragindex search "\\u2026" --index ')
+    assert shown.stdout.splitlines()[-1].startswith(b'Next: ragindex search "\\u2026" --index ')
     assert shown.stderr == b""
     refused = subprocess.run(
         [*program, "methods", "bm52\u00e9"], capture_output=True, env=environment, timeout=60, check=False
@@ -299,5 +299,5 @@ def test_a_command_that_cannot_be_loaded_ends_no_other(monkeypatch: pytest.Monke
     done = ragindex("methods", "--json", "-")
     assert [method["name"] for method in done.json] == ["bm25"]
     assert done.err == (
-        "The command serve is left out: The command 'serve' needs the package 'flask'. Run: pip install 'other[web]'\n"
+        "skipped the command serve: The command 'serve' needs the package 'flask'. Run: pip install 'other[web]'\n"
     )

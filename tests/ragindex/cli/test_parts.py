@@ -110,13 +110,13 @@ def test_a_sample_depends_on_the_seed_alone(folder: Path) -> None:
 
 def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
     assert failed(2, "parts", "--index", folder, "--audit") == (
-        "--audit shows one of these parts: same_as, judged_same_as. Got no part instead."
+        "--audit needs one of these parts: same_as, judged_same_as. Got no part instead."
     )
     assert failed(2, "parts", "triples", "--index", folder, "--audit") == (
-        "--audit shows one of these parts: same_as, judged_same_as. Got triples instead."
+        "--audit needs one of these parts: same_as, judged_same_as. Got triples instead."
     )
     assert failed(4, "parts", "communities", "--index", folder) == (
-        f"The workspace {folder} holds no part communities for its encoder and seed. "
+        f"The index {folder} has no part communities for its encoder and seed. "
         f"Run: ragindex index --index {folder} --methods graphrag"
     )
     assert "No part is called 'sameas'" in failed(2, "parts", "sameas", "--index", folder)
@@ -124,7 +124,7 @@ def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
         "--limit, --sample and --seed say how much a view shows. Name one: --audit, --show."
     )
     assert failed(2, "parts", "same_as", "--index", folder, "--show") == (
-        "--show shows one of these parts: summary_tree. Got same_as instead."
+        "--show needs one of these parts: summary_tree. Got same_as instead."
     )
     assert failed(4, "parts", "--index", tmp_path / "none").startswith("There is no workspace in")
 
@@ -148,23 +148,21 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Workspace.open(tree, encoder=Compass()) as workspace:
-        counts, roots = show_tree.folded(workspace.open_part(registry.part(SMALL)))
+        counts, roots = show_tree.summarize_tree(workspace.open_part(registry.part(SMALL)))
     assert counts == {"levels": {"0": 21, "1": 3, "2": 1}, "alone": 1}
     (root,) = roots
     assert (root["level"], root["children"], root["passages"]) == (2, 3, 20)
     assert [(one["level"], one["children"], one["passages"]) for one in root["below"]] == [(1, 9, 9)] * 2 + [(1, 3, 3)]
     assert [one["below"] for one in root["below"]] == [[], [], []]
     assert root["below"][2]["text"] == "c1 @0.100,0.000,1.000 c2 @-0.050,0.087,1.000 c3 @-0.050,-0.087,1.000"
-    text = drawn_as_text(show_tree.drawn(counts, roots, roots))
-    assert text.splitlines()[0] == (
-        "Nodes: 21 on level 0, 3 on level 1, 1 on level 2. No summary is made of 1 of the leaves."
-    )
+    text = drawn_as_text(show_tree.render_tree(counts, roots, roots))
+    assert text.splitlines()[0] == ("Nodes: 21 on level 0, 3 on level 1, 1 on level 2. 1 leaves are below no summary.")
     assert [line[:38] for line in text.splitlines()[1:]] == [
         "level 2, 3 children, 20 passages, " + root["id"][:4],
         *("├── level 1, 9 children, 9 passages, " + one["id"][:1] for one in root["below"][:2]),
         "└── level 1, 3 children, 3 passages, " + root["below"][2]["id"][:1],
     ]
-    assert drawn_as_text(show_tree.drawn(counts, roots, [])).splitlines()[1:] == ["and 1 roots more"]
+    assert drawn_as_text(show_tree.render_tree(counts, roots, [])).splitlines()[1:] == ["… and 1 more roots"]
 
 
 def drawn_as_text(value: Any) -> str:
@@ -183,7 +181,7 @@ def test_the_tree_of_a_method_is_shown_by_the_command(tmp_path: Path) -> None:
     assert value["roots"] == len(value["shown"])
     first = ragindex("parts", "summary_tree", "--index", tmp_path / "w", "--show", "--limit", 1).out.splitlines()
     assert first[1].startswith(f"level 1, {value['shown'][0]['children']} children, ")
-    assert first[-1] == f"and {value['roots'] - 1} roots more"
+    assert first[-1] == f"… and {value['roots'] - 1} more roots"
     missing = failed(4, "parts", "summary_tree(over=aggregates)", "--index", tmp_path / "w", "--show")
     assert missing.endswith("--methods sirerag")  # raptor has another tree
 
@@ -201,4 +199,4 @@ def test_several_of_one_name(folder: Path) -> None:
         wanted: {"neighbour: 1.00"},
     }
     missing = failed(4, "parts", "same_as(cosine=0.7)", "--index", folder, "--audit")
-    assert missing.startswith(f"The workspace {folder} holds no part same_as(cosine=0.7) for its encoder and seed.")
+    assert missing.startswith(f"The index {folder} has no part same_as(cosine=0.7) for its encoder and seed.")

@@ -71,7 +71,7 @@ def test_blank_texts_are_not_sent(server: OpenAIServer) -> None:
 def test_what_the_service_counted_is_booked_once_a_request(server: OpenAIServer) -> None:
     encoder = _opened(batch_size=2, price=2.0)
     assert not isinstance(encoder, TokenEncoder)
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         encoder.encode_documents(TEXTS)
     assert [(entry.task, entry.input_tokens, entry.estimated) for entry in asked.entries] == [
         ("embedding", 4, False),
@@ -81,7 +81,7 @@ def test_what_the_service_counted_is_booked_once_a_request(server: OpenAIServer)
 
 
 def test_the_list_of_prices_counts_where_no_price_is_given(server: OpenAIServer) -> None:
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         _opened(model="text-embedding-3-small").encode_documents(TEXTS)
         _opened(model="unheard-of").encode_documents(TEXTS)
     assert [entry.money for entry in asked.entries] == [pytest.approx(8 * 0.02 / 1e6), None]
@@ -89,14 +89,14 @@ def test_the_list_of_prices_counts_where_no_price_is_given(server: OpenAIServer)
 
 def test_an_answer_that_cannot_be_used_is_paid_all_the_same(server: OpenAIServer) -> None:
     server.faults.append(embedding([float("nan")] * NATIVE))
-    with ledger.recording() as asked, pytest.raises(ServiceError):
+    with ledger.record_calls() as asked, pytest.raises(ServiceError):
         _opened(price=2.0).encode_documents(TEXTS)
     assert (asked.spent.input_tokens, asked.spent.money) == (8, pytest.approx(8 * 2.0 / 1e6))
 
 
 def test_what_the_service_does_not_count_is_estimated(server: OpenAIServer) -> None:
     server.faults.append(usage(None))
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         _opened(price=2.0).encode_documents(["four letters and more"])
     assert [(entry.input_tokens, entry.estimated) for entry in asked.entries] == [(6, True)]
 
@@ -106,7 +106,7 @@ def test_what_is_encoded_in_threads_is_booked_where_it_was_asked(server: OpenAIS
     batches = [[f"{'word ' * n}{n}"] for n in range(1, 9)]
 
     def counted(batch: list[str]) -> int:
-        with ledger.recording() as asked:
+        with ledger.record_calls() as asked:
             encoder.encode_documents(batch)
         return asked.spent.input_tokens
 
@@ -119,7 +119,7 @@ def test_a_budget_stops_before_the_request_that_would_pass_it(server: OpenAIServ
     encoder = OpenAICompatible(model="small", dimensions=NATIVE, batch_size=1, price=1e6).open(
         LLMSettings(budget=budget)
     )
-    with ledger.recording() as asked, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is used up"):
+    with ledger.record_calls() as asked, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is used up"):
         encoder.encode_documents([f"a b c d e f {n}" for n in range(50)])  # seven tokens each
     assert asked.spent.money == budget.spent == 7.0 * len(server.requests)
     assert 80 < budget.spent <= 100
@@ -288,11 +288,11 @@ def test_half_of_a_request_that_was_answered_is_kept_though_the_other_fails(
         )
 
     server.choose = failing
-    with ledger.recording() as first, pytest.raises(ServiceError):
+    with ledger.record_calls() as first, pytest.raises(ServiceError):
         CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
     server.choose = refused
     server.requests.clear()
-    with ledger.recording() as rest:
+    with ledger.record_calls() as rest:
         found = CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
     np.testing.assert_allclose(found, _expected(texts), atol=1e-7)
     assert [request.body["input"] for request in server.requests if request.body["input"] != ["dimensions"]] == [

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from ragindex.accounting import ledger, timing
-from ragindex.accounting.ledger import Entry
+from ragindex.accounting.ledger import CallRecord
 from ragindex.encoders import vector_cache
 from ragindex.encoders.vector_cache import CachedEncoder, shared_questions
 from ragindex.errors import ServiceError, StoreError, UsageError
@@ -60,8 +60,8 @@ class Paying(Plain):
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         vectors, tokens = super().encode_documents(texts), sum(map(len, texts))
-        entry = Entry(ledger.EMBEDDING, self.id, input_tokens=tokens, money=tokens / 1000 if self.priced else None)
-        ledger.book(replace(entry, seconds=0.25), 0.25)
+        entry = CallRecord(ledger.EMBEDDING, self.id, input_tokens=tokens, money=tokens / 1000 if self.priced else None)
+        ledger.record_call(replace(entry, seconds=0.25), 0.25)
         return vectors
 
 
@@ -107,7 +107,7 @@ def test_another_encoder_has_its_own(path: Path) -> None:
 
 
 def test_nothing_to_encode(path: Path) -> None:
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         vectors = CachedEncoder(Paying(), path).encode_documents([])
     assert (vectors.shape, vectors.dtype, asked.entries) == ((0, 4), np.float32, ())
 
@@ -142,7 +142,7 @@ def test_questions_with_tokens_are_shared(path: Path) -> None:
 
 def test_question_time_is_booked(path: Path) -> None:
     encoder = CachedEncoder(Tokens(), path)
-    with timing.recording() as times:
+    with timing.record_times() as times:
         encoder.encode_queries(["a"])
         before = times.encoder
         encoder.encode_tokens(["a"])
@@ -173,10 +173,10 @@ def test_cost_is_told_as_first_paid(path: Path) -> None:
 
 
 def test_what_was_paid_is_kept_request_by_request(path: Path) -> None:
-    with ledger.recording() as asked, pytest.raises(ServiceError):
+    with ledger.record_calls() as asked, pytest.raises(ServiceError):
         CachedEncoder(Paying(fails_at="text 7 "), path).encode_documents(_texts(10))
     inner = Paying()
-    with ledger.recording() as rest:
+    with ledger.record_calls() as rest:
         CachedEncoder(inner, path).encode_documents(_texts(10))
     assert inner.seen == [_texts(10)[4:8], _texts(10)[8:]]
     whole = sum(map(len, _texts(10)))
@@ -248,7 +248,7 @@ def test_an_encoder_that_gives_too_few_rows(kind: type[Spoilt], path: Path) -> N
 
 
 def test_money_that_was_not_known_stays_unknown(path: Path) -> None:
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         CachedEncoder(Paying(priced=False), path).encode_documents(["aa"])
     assert asked.unpriced == {"plain"}
     replayed = _encoded(path, ["aa", "b"])
@@ -257,14 +257,14 @@ def test_money_that_was_not_known_stays_unknown(path: Path) -> None:
 
 def test_vectors_of_an_encoder_that_costs_nothing_are_not_booked(path: Path) -> None:
     CachedEncoder(Plain(), path).encode_documents(["a"])
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         CachedEncoder(Plain(), path).encode_documents(["a"])
     assert asked.entries == ()
     assert asked.correction > 0
 
 
 def _encoded(path: Path, texts: Sequence[str]) -> ledger.Tally:
-    with ledger.recording() as asked:
+    with ledger.record_calls() as asked:
         CachedEncoder(Paying(), path).encode_documents(texts)
     return asked
 

@@ -15,7 +15,16 @@ from openai_server import KEY, OpenAIServer
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.llm import answer_question, endpoint_features, tokens
-from ragindex.llm.answer_question import ANSWER, Answered, Context, Numbered, Said, context, inputs, read
+from ragindex.llm.answer_question import (
+    ANSWER,
+    AnswerContext,
+    AnswerOutput,
+    CitedAnswer,
+    NumberedPassage,
+    answer_from_retrieval,
+    answer_inputs,
+    build_context,
+)
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
@@ -49,11 +58,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def test_passages_are_numbered_in_order_of_rank() -> None:
-    seen = context(HITS, ("She was a painter.",), 100)
+    seen = build_context(HITS, ("She was a painter.",), 100)
     assert seen.passages == (
-        Numbered(1, "bread", "Bread", "Rye bread keeps for a week."),
-        Numbered(2, "lindau", "Lindau", LIGHTHOUSE),
-        Numbered(3, "notes", "Old notes", "Ada Miller painted the harbour of Lindau."),
+        NumberedPassage(1, "bread", "Bread", "Rye bread keeps for a week."),
+        NumberedPassage(2, "lindau", "Lindau", LIGHTHOUSE),
+        NumberedPassage(3, "notes", "Old notes", "Ada Miller painted the harbour of Lindau."),
     )
     assert seen.notes == ("She was a painter.",)
     # four characters a token, each text with its head and an empty line: 20, 39, 82 and 58 characters
@@ -61,39 +70,41 @@ def test_passages_are_numbered_in_order_of_rank() -> None:
 
 
 def test_the_last_passage_is_cut_after_a_word() -> None:
-    seen = context(HITS, (), 22)
+    seen = build_context(HITS, (), 22)
     assert [one.text for one in seen.passages] == ["Rye bread keeps for a week.", "The lighthouse of Lindau was built"]
     assert seen.tokens == 22
-    assert context(HITS, (), 12).passages == context(HITS[:1], (), 12).passages  # no room for one more word
+    assert build_context(HITS, (), 12).passages == build_context(HITS[:1], (), 12).passages  # no room for one more word
 
 
 def test_notes_are_paid_for_with_passages() -> None:
     note = "one two three four five six"
-    assert context(HITS, (note,), 18).notes == (note,)
-    assert [one.number for one in context(HITS, (note,), 18).passages] == [1]
-    assert context(HITS, (note,), 5) == Context((), ("one two three four",), 5, True)
+    assert build_context(HITS, (note,), 18).notes == (note,)
+    assert [one.number for one in build_context(HITS, (note,), 18).passages] == [1]
+    assert build_context(HITS, (note,), 5) == AnswerContext((), ("one two three four",), 5, True)
 
 
 def test_titles_are_bounded_and_texts_without_spaces_are_cut() -> None:
-    (only,) = context([hit("a", "text", "t" * 1000)], (), 60).passages
+    (only,) = build_context([hit("a", "text", "t" * 1000)], (), 60).passages
     assert only.title == "t" * 200
-    (only,) = context([hit("a", "x" * 1000)], (), 26).passages
+    (only,) = build_context([hit("a", "x" * 1000)], (), 26).passages
     assert only.text == "x" * 80
-    (only,) = context([hit("a", "東京は日本の首都である。")], (), 8).passages
+    (only,) = build_context([hit("a", "東京は日本の首都である。")], (), 8).passages
     assert only.text == "東京は日本の"
 
 
 def test_a_budget_is_at_least_one_token() -> None:
     for wrong in (0, -1, 1.5, True):
-        with pytest.raises(UsageError, match=r"The 'tokens' of a reader must be an int in the range \[1, inf\). Got"):
-            context(HITS, (), wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"The 'tokens' of a context must be an int in the range \[1, inf\). Got"):
+            build_context(HITS, (), wrong)  # type: ignore[arg-type]
 
 
 def _is_packed(hits: list[Hit], notes: list[str], budget: int, model: str) -> None:
-    seen = context(hits, notes, budget, model)
+    seen = build_context(hits, notes, budget, model)
     blocks = [*notes, *(f"[{number}] {one.title}\n{one.text}" for number, one in enumerate(hits, 1))]
     kept = [*seen.notes, *(f"[{one.number}] {one.title}\n{one.text}" for one in seen.passages)]
-    taken, whole = (sum(tokens.in_text(f"{text}\n\n", model).tokens for text in texts) for texts in (kept, blocks))
+    taken, whole = (
+        sum(tokens.count_text_tokens(f"{text}\n\n", model).tokens for text in texts) for texts in (kept, blocks)
+    )
     assert taken == seen.tokens <= budget
     assert [one.hit_id for one in seen.passages] == [one.id for one in hits[: len(seen.passages)]]
     shown = [*seen.notes, *(one.text for one in seen.passages)]
@@ -126,7 +137,7 @@ def test_packing_by_a_vocabulary(texts: list[str], budget: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tokens, "vocabulary", lambda model: _Characters() if model == "known" else None)
         hits = [hit(str(number), text) for number, text in enumerate(texts)]
-        assert context(hits, (), budget, "known").estimated is False
+        assert build_context(hits, (), budget, "known").estimated is False
         _is_packed(hits, [], budget, "known")
 
 
@@ -140,7 +151,7 @@ def test_whose_tokens_count(tmp_path: Path) -> None:
 
 
 def test_the_prompt_holds_passages_notes_and_question() -> None:
-    _, user = render(ANSWER, inputs("When was it built?", context(HITS[:2], ("It is tall.",))))
+    _, user = render(ANSWER, answer_inputs("When was it built?", build_context(HITS[:2], ("It is tall.",))))
     assert user.content == (
         "[1] Bread\nRye bread keeps for a week.\n\n"
         f"[2] Lindau\n{LIGHTHOUSE}\n\n"
@@ -150,7 +161,7 @@ def test_the_prompt_holds_passages_notes_and_question() -> None:
 
 
 def test_without_passages_the_instruction_alone_is_left() -> None:
-    system, user = render(ANSWER, inputs("When was it built?", Context()))
+    system, user = render(ANSWER, answer_inputs("When was it built?", AnswerContext()))
     assert user.content == "Question: When was it built?"
     assert "at most six words" in system.content
     assert "passages that a search found" not in system.content
@@ -158,9 +169,9 @@ def test_without_passages_the_instruction_alone_is_left() -> None:
 
 
 def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:
-    system = render(ANSWER, inputs("?", context(HITS)))[0].content
+    system = render(ANSWER, answer_inputs("?", build_context(HITS)))[0].content
     shown = next(line for line in system.splitlines() if line.startswith("{"))
-    assert Said.model_validate_json(shown) == Said(answer="Port Callan", passages=[1, 3], found=True)
+    assert AnswerOutput.model_validate_json(shown) == AnswerOutput(answer="Port Callan", passages=[1, 3], found=True)
     assert "[1] Velka Bridge\n" in system
 
 
@@ -170,37 +181,41 @@ def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        ("When was the lighthouse of Lindau built?", Answered("1856", True, {2: "lindau"}, 46)),
-        ("Who painted the harbour of Lindau?", Answered("Ada Miller", True, {3: "notes"}, 46)),
-        ("Does rye bread keep for a week?", Answered("yes", True, {1: "bread"}, 46)),
-        ("What is plutonium?", Answered("", False, {}, 46)),
+        ("When was the lighthouse of Lindau built?", CitedAnswer("1856", True, {2: "lindau"}, 46)),
+        ("Who painted the harbour of Lindau?", CitedAnswer("Ada Miller", True, {3: "notes"}, 46)),
+        ("Does rye bread keep for a week?", CitedAnswer("yes", True, {1: "bread"}, 46)),
+        ("What is plutonium?", CitedAnswer("", False, {}, 46)),
     ],
 )
-def test_rules_answer_from_the_passages(question: str, answer: Answered) -> None:
-    with ledger.recording() as tally:
-        assert read(OfflineRules(), question, Retrieval(HITS)) == answer
+def test_rules_answer_from_the_passages(question: str, answer: CitedAnswer) -> None:
+    with ledger.record_calls() as tally:
+        assert answer_from_retrieval(OfflineRules(), question, Retrieval(HITS)) == answer
     assert (tally.rules, tally.calls) == (1, 0)
 
 
 def test_rules_read_notes_too() -> None:
-    found = read(OfflineRules(), "When was the ferry built?", Retrieval((), notes=("The ferry was built in 1902.",)))
-    assert found == Answered("1902", True, {}, 8)
-    assert read(OfflineRules(), "When was the ferry built?", Retrieval(())) == Answered("", False, {}, 0)
+    found = answer_from_retrieval(
+        OfflineRules(), "When was the ferry built?", Retrieval((), notes=("The ferry was built in 1902.",))
+    )
+    assert found == CitedAnswer("1902", True, {}, 8)
+    assert answer_from_retrieval(OfflineRules(), "When was the ferry built?", Retrieval(())) == CitedAnswer(
+        "", False, {}, 0
+    )
 
 
 # ---------------------------------------------------------------- answers by a model
 
 
-def asked(server: OpenAIServer, said: Any, **given: Any) -> tuple[Answered, ledger.Tally]:
+def asked(server: OpenAIServer, said: Any, **given: Any) -> tuple[CitedAnswer, ledger.Tally]:
     server.write = lambda body: said if isinstance(said, str) else json.dumps(said)
     plugin = OpenAICompatibleChat(model="small", base_url=server.url)
-    with ledger.recording() as tally:
-        return read(plugin.open(LLMSettings(clock=QUICK)), "Who?", Retrieval(HITS), **given), tally
+    with ledger.record_calls() as tally:
+        return answer_from_retrieval(plugin.open(LLMSettings(clock=QUICK)), "Who?", Retrieval(HITS), **given), tally
 
 
 def test_what_a_model_says(server: OpenAIServer) -> None:
     answer, tally = asked(server, {"answer": " Ada Miller ", "passages": [3, 2, 3], "found": True}, model="small")
-    assert answer == Answered("Ada Miller", True, {2: "lindau", 3: "notes"}, 46)
+    assert answer == CitedAnswer("Ada Miller", True, {2: "lindau", 3: "notes"}, 46)
     assert tally.stages == {"answer": Counter(strict=1)}
     (request,) = server.requests
     assert request.body["messages"][1]["content"].endswith("harbour of Lindau.\n\nQuestion: Who?")
@@ -213,27 +228,29 @@ def test_what_a_model_says(server: OpenAIServer) -> None:
 
 def test_a_guess_is_told_apart(server: OpenAIServer) -> None:
     answer, _ = asked(server, {"answer": "Kurt", "passages": [], "found": False})
-    assert answer == Answered("Kurt", False, {}, 46)
+    assert answer == CitedAnswer("Kurt", False, {}, 46)
 
 
 def test_passages_that_are_not_there_are_dropped_and_counted(server: OpenAIServer) -> None:
     answer, tally = asked(server, {"answer": "Ada", "passages": [0, 3, 9], "found": True}, tokens=1000)
     assert answer.passages == {3: "notes"}
-    assert tally.stages == {"answer": Counter({"strict": 1, "no such passage": 2})}
+    assert tally.stages == {"answer": Counter({"strict": 1, "unknown passage": 2})}
 
 
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
-        ('```json\n{"answer": "Ada", "passages": [3], "found": true}\n```', Answered("Ada", True, {3: "notes"}, 46)),
-        ({"answer": 1856, "passages": ["2"]}, Answered("1856", True, {2: "lindau"}, 46)),
-        ({"answer": None, "passages": [], "found": False}, Answered("", False, {}, 46)),
+        ('```json\n{"answer": "Ada", "passages": [3], "found": true}\n```', CitedAnswer("Ada", True, {3: "notes"}, 46)),
+        ({"answer": 1856, "passages": ["2"]}, CitedAnswer("1856", True, {2: "lindau"}, 46)),
+        ({"answer": None, "passages": [], "found": False}, CitedAnswer("", False, {}, 46)),
     ],
 )
-def test_answers_that_are_nearly_right(server: OpenAIServer, said: str | Mapping[str, Any], answer: Answered) -> None:
+def test_answers_that_are_nearly_right(
+    server: OpenAIServer, said: str | Mapping[str, Any], answer: CitedAnswer
+) -> None:
     assert asked(server, said)[0] == answer
 
 
 def test_nothing_is_found_in_nothing() -> None:
-    said = Said(answer="Paris", passages=[1], found=True)
-    assert answer_question.answered(said, Context()) == Answered("Paris", False, {}, 0)
+    said = AnswerOutput(answer="Paris", passages=[1], found=True)
+    assert answer_question.resolve_citations(said, AnswerContext()) == CitedAnswer("Paris", False, {}, 0)

@@ -20,7 +20,7 @@ from openai_server import KEY, OpenAIServer, chat, slow, status
 from ragindex.accounting import ledger
 from ragindex.errors import DataError, LLMError, ServiceError, StoreError
 from ragindex.llm import endpoint_features, key_locks
-from ragindex.llm.cache import Answer, Cache, Held, NoCache, held, prune, size
+from ragindex.llm.cache import CachedResponse, NoCache, SQLiteCache, TaskSummary, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.llm.prices import Price, Prices
 from ragindex.llm.settings import LLMSettings
@@ -47,11 +47,11 @@ def test_a_second_run_costs_nothing_and_needs_no_server(tmp_path: Path, monkeypa
     path, inputs = tmp_path / "calls.sqlite", texts(20)
     with OpenAIServer() as server:
         server.refuses, server.write = {"json_schema", "seed"}, lambda body: '{"text": "x"}'
-        with ledger.recording() as paid:
+        with ledger.record_calls() as paid:
             answers = opened(server, path).map(ECHO, inputs)
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setattr(endpoint_features, "_memories", {})
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         assert opened(server, path).map(ECHO, inputs) == answers == [Echo(text="x")] * 20
     assert (paid.calls, paid.replayed, tally.calls, tally.replayed) == (20, 0, 20, 20)
     assert paid.first == paid.spent
@@ -103,7 +103,7 @@ def test_task_prompt_schema_messages_address_and_repeat_are_part_of_the_key(
         opened(server, path).run(ECHO, TEXT, repeat=1)
         opened(server, path, base_url=server.url.replace("127.0.0.1", "localhost")).run(ECHO, TEXT)
     assert len(server.requests) == len(tasks) + 3
-    assert [(row.task, row.answers) for row in held(Cache(path))] == [("echo", 8), ("other", 1)]
+    assert [(row.task, row.responses) for row in summarize(SQLiteCache(path))] == [("echo", 8), ("other", 1)]
 
 
 def test_speed_and_patience_are_not_part_of_the_key(server: OpenAIServer, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_speed_and_patience_are_not_part_of_the_key(server: OpenAIServer, tmp_pa
 
 def test_nothing_is_kept_without_a_cache(server: OpenAIServer) -> None:
     language = opened(server, setting=LLMSettings(cache=NoCache(), prices=PRICES, clock=QUICK))
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         assert language.map(ECHO, [TEXT] * 3) == [Echo(text="one two")] * 3
     assert (len(server.requests), tally.calls, tally.replayed) == (3, 3, 0)
 
@@ -123,7 +123,7 @@ def test_nothing_is_kept_without_a_cache(server: OpenAIServer) -> None:
 def test_equal_calls_at_once_are_asked_once(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = lambda received, earlier: slow(0.1)
     first, second = (opened(server, tmp_path / "calls.sqlite") for _ in range(2))  # as two processes have it
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         answers = first.map(ECHO, [TEXT] * 16)
     assert answers == [Echo(text="one two")] * 16
     assert (len(server.requests), tally.calls, tally.replayed) == (1, 16, 15)
@@ -135,13 +135,13 @@ def test_prices_of_the_time_are_kept_and_missing_ones_filled_in(server: OpenAISe
     path = tmp_path / "calls.sqlite"
 
     def money(prices: Prices) -> float | None:
-        with ledger.recording() as tally:
-            opened(server, setting=LLMSettings(cache=Cache(path), prices=prices)).run(ECHO, TEXT)
+        with ledger.record_calls() as tally:
+            opened(server, setting=LLMSettings(cache=SQLiteCache(path), prices=prices)).run(ECHO, TEXT)
         return tally.entries[0].money
 
     assert money(Prices({})) is None
     assert money(PRICES) == pytest.approx(9 * 1e-3 + 3 * 3e-3)
-    prune(Cache(path))
+    prune_responses(SQLiteCache(path))
     assert money(PRICES) == pytest.approx(9 * 1e-3 + 3 * 3e-3)
     assert money(Prices({"small": Price(input=0, output=0)})) == pytest.approx(9 * 1e-3 + 3 * 3e-3)
 
@@ -154,7 +154,7 @@ def test_failures_are_replayed_until_they_are_to_be_tried_again(server: OpenAISe
     assert language.map(ECHO, [TEXT]) == [failure]
     assert language.map(ECHO, [TEXT]) == [failure]
     assert len(server.requests) == 2
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         assert language.map(ECHO, [TEXT, {"text": "good"}], again=True) == [Echo(text="one two"), Echo(text="good")]
     assert len(server.requests) == 4
     assert (tally.calls, tally.replayed) == (4, 2)
@@ -174,12 +174,12 @@ def test_unreachable_is_not_kept(server: OpenAIServer, tmp_path: Path) -> None:
 
 
 def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "new" / "calls.sqlite")
+    cache = SQLiteCache(tmp_path / "new" / "calls.sqlite")
     assert cache.get(key(1)) is None
     odd = replace(ANSWER, text="\u0000é\U0001f600", money=None, estimated=True)
     cache.put(key(1), ORIGIN, ANSWER)
     cache.put(key(2), ORIGIN, odd)
-    assert (cache.get(key(1)), Cache(cache.path).get(key(2)), cache.get(key(3))) == (ANSWER, odd, None)
+    assert (cache.get(key(1)), SQLiteCache(cache.path).get(key(2)), cache.get(key(3))) == (ANSWER, odd, None)
     cache.put(key(1), ORIGIN, odd)
     assert cache.get(key(1)) == odd
     with sqlite3.connect(cache.path) as connection:
@@ -188,21 +188,21 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
 
 
 def test_many_threads(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "calls.sqlite")
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
 
-    def keep(number: int) -> Answer | None:
+    def keep(number: int) -> CachedResponse | None:
         cache.put(key(number), ORIGIN, replace(ANSWER, input_tokens=number))
         return cache.get(key(number))
 
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(keep, range(300)))
     assert [answer and answer.input_tokens for answer in answers] == list(range(300))
-    assert held(cache) == [Held("echo", 300, 75.0, sum(range(300)), 1500, 1000.0)]
+    assert summarize(cache) == [TaskSummary("echo", 300, 75.0, sum(range(300)), 1500, 1000.0)]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "calls.sqlite")
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
     cache.put(key(1), ORIGIN, ANSWER)
     child = os.fork()
     if child == 0:
@@ -214,20 +214,20 @@ def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_or_read(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreError, match="cannot be used: .* Make sure that there is space"):
-        Cache(tmp_path / "folder").get(key(1))
+    with pytest.raises(StoreError, match="Cannot use the LLM cache .*: .* Check free space"):
+        SQLiteCache(tmp_path / "folder").get(key(1))
     (tmp_path / "broken").write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError, match="is broken: .* paid again, .* Run: ragindex repair"):
-        Cache(tmp_path / "broken").get(key(1))
+    with pytest.raises(StoreError, match="is damaged: .* A repair loses .* Run: ragindex repair"):
+        SQLiteCache(tmp_path / "broken").get(key(1))
     connection = sqlite3.connect(tmp_path / "newer")
     connection.execute("PRAGMA user_version = 9")
     connection.close()
     with pytest.raises(StoreError, match="made by another version of ragindex \\(9, this one reads 2\\)"):
-        Cache(tmp_path / "newer").get(key(1))
+        SQLiteCache(tmp_path / "newer").get(key(1))
 
 
 def test_a_row_that_cannot_be_written_is_told_to_whoever_waits(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "calls.sqlite")
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
     cache.get(key(1))
     connection = sqlite3.connect(cache.path)
     connection.execute("DROP TABLE calls")
@@ -243,7 +243,7 @@ def test_claims_are_held_by_one_thread(tmp_path: Path) -> None:
 
     def work(number: int) -> None:
         nonlocal inside, most
-        with key_locks.held(tmp_path / "file", key(number % 2)):
+        with key_locks.hold_key(tmp_path / "file", key(number % 2)):
             with lock:
                 inside, most = inside + 1, max(most, inside + 1)
             time.sleep(0.005)
@@ -258,11 +258,11 @@ def test_claims_are_held_by_one_thread(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_claims_are_held_by_one_process(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    with key_locks.held(tmp_path / "file", key(1)):
+    with key_locks.hold_key(tmp_path / "file", key(1)):
         child = os.fork()
         if child == 0:
             for number in (2, 1):
-                with key_locks.held(tmp_path / "file", key(number)):
+                with key_locks.hold_key(tmp_path / "file", key(number)):
                     os.write(writing, str(number).encode())
             os._exit(0)
         assert os.read(reading, 1) == b"2"  # another key is free
@@ -274,24 +274,24 @@ def test_claims_are_held_by_one_process(tmp_path: Path) -> None:
 
 
 def test_forgetting(tmp_path: Path) -> None:
-    cache, now = Cache(tmp_path / "calls.sqlite"), time.time()
+    cache, now = SQLiteCache(tmp_path / "calls.sqlite"), time.time()
     rows = [(1, "echo", now - 100), (2, "echo", now), (3, "other", now - 100), (4, "other", now)]
     for number, task, at in rows:
         answer = replace(ANSWER, at=at, text="x" * 100_000)
         cache.put(key(number), replace(ORIGIN, task=task), answer)
-    before = size(cache)
-    assert prune(cache, older_than=50, task="echo") == 1
+    before = disk_size(cache)
+    assert prune_responses(cache, older_than=50, task="echo") == 1
     assert [cache.get(key(number)) is None for number in range(1, 5)] == [True, False, False, False]
-    assert prune(cache, older_than=50) == 1
-    assert [(row.task, row.answers, row.oldest) for row in held(cache)] == [("echo", 1, now), ("other", 1, now)]
-    assert prune(cache, task="other") == 1
-    assert prune(cache) == 1
-    assert held(cache) == []
-    assert size(cache) < before / 4
+    assert prune_responses(cache, older_than=50) == 1
+    assert [(row.task, row.responses, row.oldest) for row in summarize(cache)] == [("echo", 1, now), ("other", 1, now)]
+    assert prune_responses(cache, task="other") == 1
+    assert prune_responses(cache) == 1
+    assert summarize(cache) == []
+    assert disk_size(cache) < before / 4
 
 
 def test_handing_on(tmp_path: Path) -> None:
-    cache, other = Cache(tmp_path / "calls.sqlite"), Cache(tmp_path / "other.sqlite")
+    cache, other = SQLiteCache(tmp_path / "calls.sqlite"), SQLiteCache(tmp_path / "other.sqlite")
     answers = {key(n): replace(ANSWER, text=f"\u2028{n}é\n", money=None if n % 2 else 0.5) for n in range(2500)}
     cache.add([(k, *vars_of(ORIGIN), *vars_of(answer)) for k, answer in answers.items()])
     assert export_calls(cache, tmp_path / "calls.jsonl") == 2500
@@ -305,14 +305,14 @@ def test_handing_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["", "-wal", ".claims"])
 def test_an_export_over_the_cache_itself_is_refused(end: str, tmp_path: Path) -> None:
     """It would empty the file that it reads, and drop the locks that SQLite holds on it."""
-    cache, link = Cache(tmp_path / "calls.sqlite"), tmp_path / "link"
+    cache, link = SQLiteCache(tmp_path / "calls.sqlite"), tmp_path / "link"
     cache.put(key(1), ORIGIN, ANSWER)
     Path(f"{cache.path}.claims").touch()
     link.symlink_to(f"{cache.path}{end}")
     for path in (link, Path(f"{cache.path}{end}")):
         with pytest.raises(DataError, match="expected a file beside the call cache; found a file of the call cache"):
             export_calls(cache, path)
-    assert Cache(cache.path).get(key(1)) == ANSWER
+    assert SQLiteCache(cache.path).get(key(1)) == ANSWER
 
 
 def vars_of(value: Any) -> list[Any]:
@@ -320,7 +320,7 @@ def vars_of(value: Any) -> list[Any]:
 
 
 def test_lines_that_are_no_calls(tmp_path: Path) -> None:
-    cache, path = Cache(tmp_path / "calls.sqlite"), tmp_path / "calls.jsonl"
+    cache, path = SQLiteCache(tmp_path / "calls.sqlite"), tmp_path / "calls.jsonl"
     cache.put(key(1), ORIGIN, ANSWER)
     export_calls(cache, path)
     good = json.loads(path.read_text())
@@ -332,7 +332,7 @@ def test_lines_that_are_no_calls(tmp_path: Path) -> None:
     ]:
         line = "{" if bad is None else json.dumps({**good, **bad})
         path.write_text(f"{json.dumps({**good, 'key': key(2)})}\n{line}\n")
-        other = Cache(tmp_path / f"{told}.sqlite")
+        other = SQLiteCache(tmp_path / f"{told}.sqlite")
         with pytest.raises(DataError, match=f"line 2: expected a call as an export has it; found .*{told}"):
             import_calls(other, path)
         assert other.get(key(2)) == ANSWER
@@ -351,7 +351,7 @@ def test_half_a_surrogate_pair_spoils_no_answer(server: OpenAIServer, tmp_path: 
     assert answers == [Echo(text="a ?"), Echo(text="a ?"), Echo(text="input 2")]
     assert [language.map(ECHO, [{"text": f"input {number}"}])[0] for number in range(3)] == answers
     assert len(server.requests) == 3
-    assert export_calls(Cache(path), tmp_path / "answers.jsonl") == 3
+    assert export_calls(SQLiteCache(path), tmp_path / "answers.jsonl") == 3
 
 
 def test_a_service_that_says_half_a_surrogate_pair_in_its_error(server: OpenAIServer) -> None:
@@ -361,7 +361,7 @@ def test_a_service_that_says_half_a_surrogate_pair_in_its_error(server: OpenAISe
 
 
 def test_any_text_of_an_origin_is_kept(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "calls.sqlite")
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
     cache.put(key(1), replace(ORIGIN, model="model\udcff"), ANSWER)
     cache.put(key(2), ORIGIN, ANSWER)
     assert [cache.get(key(1)), cache.get(key(2))] == [ANSWER, ANSWER]

@@ -19,7 +19,7 @@ from openai_server import KEY, OpenAIServer, Received, chat, cut, drop, slow, st
 
 from ragindex.accounting import ledger
 from ragindex.llm import endpoint_features
-from ragindex.llm.cache import Cache, held
+from ragindex.llm.cache import SQLiteCache, summarize
 from ragindex.llm.tasks import Failure
 from ragindex.types import Usage
 
@@ -75,14 +75,16 @@ def test_a_thousand_inputs_with_a_fifth_failing(server: OpenAIServer, tmp_path: 
     failing = [zlib.crc32(each["text"].encode()) for each in inputs if zlib.crc32(each["text"].encode()) % 5 == 0]
     unread = sum(TROUBLE[number // 5 % 5] is TROUBLE[4] for number in failing)
     done: list[int] = []
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         answers = opened(server, path, concurrency=32).map(ECHO, inputs, progress=done.append)
     assert answers == [Echo(**each) for each in inputs]
     assert sum(done) == 1000
     assert len(failing) > 150
     assert len(server.requests) == 1000 + len(failing)
-    assert server.sent - unread == 1000 == tally.calls == held(Cache(path))[0].answers  # each whole answer is paid once
-    assert tally.stages == {"echo": Counter({"strict": 1000, "sent again": len(failing)})}
+    assert (
+        server.sent - unread == 1000 == tally.calls == summarize(SQLiteCache(path))[0].responses
+    )  # each whole answer is paid once
+    assert tally.stages == {"echo": Counter({"strict": 1000, "retried": len(failing)})}
     assert tally.spent == Usage(tally.spent.seconds, 1000 * 10, 1000 * 4, tally.spent.money)
     assert tally.spent.money == pytest.approx(1000 * (10e-3 + 4 * 3e-3))
 
@@ -129,11 +131,11 @@ def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
     ended(process)
     while server.in_flight:
         time.sleep(0.002)
-    kept, sent = held(Cache(path))[0].answers, server.sent
+    kept, sent = summarize(SQLiteCache(path))[0].responses, server.sent
     under_way = concurrency + concurrency // 4 + 1  # on a connection, or being kept
     assert 60 - under_way <= kept < count
     assert 0 <= sent - kept <= under_way  # nothing else is lost
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         assert opened(server, path, concurrency=8).map(ECHO, texts(count)) == [Echo(**each) for each in texts(count)]
     assert (tally.replayed, server.sent) == (kept, sent + count - kept)
 
@@ -149,4 +151,4 @@ def test_two_processes_share_a_cache(server: OpenAIServer, tmp_path: Path) -> No
     told = [json.loads(f"[{ended(process).replace(' ', ',')}]") for process in processes]
     assert [calls for calls, _ in told] == [count, count]
     assert sum(count - replayed for _, replayed in told) == len(server.requests) == count
-    assert held(Cache(path))[0].answers == count
+    assert summarize(SQLiteCache(path))[0].responses == count

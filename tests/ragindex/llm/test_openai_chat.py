@@ -36,7 +36,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def run(server: OpenAIServer, task: Task[Echo] = ECHO, **given: Any) -> tuple[Echo, Tally]:
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         return opened(server, **given).run(task, TEXT), tally
 
 
@@ -242,7 +242,7 @@ def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     assert answer == Echo(text="one two")
     assert len(server.requests) == 3
     assert tally.calls == 1
-    assert tally.stages == {"echo": Counter({"sent again": 2, "strict": 1})}
+    assert tally.stages == {"echo": Counter({"retried": 2, "strict": 1})}
 
 
 def test_waits_as_long_as_told(server: OpenAIServer) -> None:
@@ -410,7 +410,7 @@ def test_missing_and_impossible_counts_are_estimated(server: OpenAIServer, count
 
 
 def test_a_model_without_a_price_has_no_money(server: OpenAIServer) -> None:
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         opened(server, model="unheard-of").run(ECHO, TEXT)
     assert tally.entries[0].money is None
     assert tally.unpriced == {"unheard-of"}
@@ -422,7 +422,7 @@ def test_a_model_without_a_price_has_no_money(server: OpenAIServer) -> None:
 
 def test_rules_do_the_task_without_a_model() -> None:
     language = Offline().open()
-    with ledger.attributed("index", "gear"), ledger.recording() as tally:
+    with ledger.attribute_calls("index", "gear"), ledger.record_calls() as tally:
         answers = language.map(ECHO, [{"text": "a"}, {"text": "b"}])
     assert answers == [Echo(text="a"), Echo(text="b")]
     assert (language.id, tally.calls, tally.rules, tally.spent.money) == ("offline rules", 0, 2, 0.0)

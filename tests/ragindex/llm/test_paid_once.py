@@ -24,7 +24,7 @@ from rerank_server import reranking
 
 from ragindex.errors import StoreError
 from ragindex.llm import endpoint_features, key_locks
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 
 PATHS = ("same", "folder", "link", "dots", "relative")
 """How the second cache is told of the file of the first."""
@@ -185,7 +185,7 @@ def kept_out(path: Path, number: int) -> bool:
 def test_a_cache_that_is_forgotten_drops_nobodys_claim(how: str, tmp_path: Path) -> None:
     path = tmp_path / "w" / "calls.sqlite"
     path.parent.mkdir()
-    kept, other = Cache(path), Cache(seen_as(how, path))
+    kept, other = SQLiteCache(path), SQLiteCache(seen_as(how, path))
     with other.claimed(key(3)):
         pass
     with kept.claimed(key(1)):
@@ -203,15 +203,15 @@ def test_nothing_stays_open_when_no_claim_is_held(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for number in range(50):
         with (
-            key_locks.held(tmp_path / "calls.sqlite", key(number)),
-            key_locks.held(tmp_path / f"{number}", key(number)),
+            key_locks.hold_key(tmp_path / "calls.sqlite", key(number)),
+            key_locks.hold_key(tmp_path / f"{number}", key(number)),
         ):
             pass
     assert (len(os.listdir("/proc/self/fd")), key_locks._files) == (before, {})
 
 
 def test_a_claim_is_given_back_where_the_work_fails(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), key_locks.held(tmp_path / "calls.sqlite", key(1)):
+    with pytest.raises(ZeroDivisionError), key_locks.hold_key(tmp_path / "calls.sqlite", key(1)):
         _ = 1 / 0
     assert not kept_out(tmp_path / "calls.sqlite", 1)
 
@@ -221,11 +221,11 @@ def test_a_file_of_claims_that_is_deleted_while_somebody_waits(tmp_path: Path) -
     path, inside, order = tmp_path / "calls.sqlite", threading.Event(), []
 
     def wait() -> None:
-        with key_locks.held(path, key(1)):
+        with key_locks.hold_key(path, key(1)):
             order.append(kept_out(path, 1))
             inside.set()
 
-    with key_locks.held(path, key(1)):
+    with key_locks.hold_key(path, key(1)):
         thread = threading.Thread(target=wait)
         thread.start()
         while next(iter(key_locks._files.values())).users < 2:
@@ -249,7 +249,7 @@ def ended(child: int) -> int:
 def test_children_that_are_forked_while_threads_are_at_work(tmp_path: Path) -> None:
     """A child may begin while another thread holds a claim, a lock or a transaction."""
     path, stop = tmp_path / "calls.sqlite", threading.Event()
-    cache, other = Cache(path), Cache(path)
+    cache, other = SQLiteCache(path), SQLiteCache(path)
 
     def work(start: int) -> None:
         number = start
@@ -274,17 +274,17 @@ def test_children_that_are_forked_while_threads_are_at_work(tmp_path: Path) -> N
         finally:
             stop.set()
     assert codes == [0] * 8
-    assert [Cache(path).get(key(10_000 + number)) for number in range(8)] == [ANSWER] * 8
+    assert [SQLiteCache(path).get(key(10_000 + number)) for number in range(8)] == [ANSWER] * 8
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_holds_no_claim_of_its_parents_and_drops_none(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
-    with key_locks.held(path, key(1)):
+    with key_locks.hold_key(path, key(1)):
         child = os.fork()
         if child == 0:
             signal.alarm(20)
-            with key_locks.held(path, key(2)):
+            with key_locks.hold_key(path, key(2)):
                 os._exit(0 if kept_out(path, 1) and kept_out(path, 2) else 1)
         assert ended(child) == 0
         assert kept_out(path, 1)
@@ -296,10 +296,10 @@ def test_a_child_holds_no_claim_of_its_parents_and_drops_none(tmp_path: Path) ->
 def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path: Path) -> None:
     """The block in which the parent has forked ends in the child too."""
     path = tmp_path / "calls.sqlite"
-    with key_locks.held(path, key(1)):
+    with key_locks.hold_key(path, key(1)):
         child = os.fork()
     if child == 0:
-        with key_locks.held(path, key(1)):
+        with key_locks.hold_key(path, key(1)):
             os._exit(0)
     assert ended(child) == 0
     assert key_locks._files == {}

@@ -20,7 +20,7 @@ from ragindex.errors import BudgetError, UsageError
 from ragindex.http import Trouble, TroubleError, delay, retry_after, retrying
 from ragindex.llm import endpoint_features
 from ragindex.llm.budget import Budget
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, sleep, stopping
 from ragindex.llm.settings import LLMSettings
 
@@ -214,7 +214,7 @@ def test_money_is_set_aside_for_calls_in_flight() -> None:
 
 
 def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServer, tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "calls.sqlite")
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
     inputs = texts(40)  # each costs 0.010 + 0.015, and could cost 0.3 more than its input
     budget = Budget(1.0)
     with pytest.raises(BudgetError, match="the same command with a larger --budget goes on from here"):
@@ -224,7 +224,7 @@ def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServ
     assert budget.spent == pytest.approx(each * paid)
     assert 0 < paid < 40
     assert budget.spent + 0.3 < 1.0 < budget.spent + 0.3 + 0.12  # the next might have gone over
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         language = opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=Budget(2.0), clock=QUICK))
         assert language.map(ECHO, inputs) == [Echo(**each) for each in inputs]
     assert (tally.replayed, len(server.requests)) == (paid, 40)

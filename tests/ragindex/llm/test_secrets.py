@@ -14,7 +14,7 @@ from openai_server import OpenAIServer, chat, says, status
 from ragindex.accounting import ledger
 from ragindex.errors import RagindexError
 from ragindex.llm import endpoint_features
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.export import export_calls
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.tasks import Failure
@@ -58,7 +58,7 @@ def test_a_server_that_repeats_the_key(
     path = tmp_path / "calls.sqlite"
     language = opened(server, path, retries=1)
     shown = [repr(language), language.id, repr(vars(language)), repr(endpoint_features._memories)]
-    with caplog.at_level(logging.DEBUG), ledger.recording() as tally:
+    with caplog.at_level(logging.DEBUG), ledger.record_calls() as tally:
         try:
             shown.append(repr(language.run(ECHO, {"text": "one"})))
         except RagindexError as error:
@@ -67,7 +67,7 @@ def test_a_server_that_repeats_the_key(
             shown.append(repr(language.map(ECHO, [{"text": "two"}])))
         except RagindexError as error:
             shown.append("".join(traceback.format_exception(error)))
-    export_calls(Cache(path), tmp_path / "calls.jsonl")
+    export_calls(SQLiteCache(path), tmp_path / "calls.jsonl")
     del language
     files = [file.read_bytes() for file in tmp_path.iterdir()]
     assert any(request.headers["authorization"] == f"Bearer {PLANTED}" for request in server.requests)

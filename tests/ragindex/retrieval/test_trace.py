@@ -13,9 +13,9 @@ def test_a_replayed_call_counts_with_what_it_first_took(monkeypatch: pytest.Monk
     monkeypatch.setattr("ragindex.retrieval.trace.time.perf_counter", lambda: 7.0)
     trace = Trace()
     with trace.step(2, "read", "who?") as step:
-        paid = ledger.Entry("read", "small", input_tokens=30, output_tokens=4, seconds=2.5)
-        ledger.book(replace(paid, replayed=True), 0.0)
-        ledger.book(paid, 2.5)
+        paid = ledger.CallRecord("read", "small", input_tokens=30, output_tokens=4, seconds=2.5)
+        ledger.record_call(replace(paid, replayed=True), 0.0)
+        ledger.record_call(paid, 2.5)
         step["ids"], step["note"] = ("a", "b"), "a thought"
     assert trace.steps == [
         Step(2, "read", "who?", ("a", "b"), ms=2500.0, note="a thought", input_tokens=60, output_tokens=8)

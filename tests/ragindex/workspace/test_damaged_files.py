@@ -17,10 +17,10 @@ from command_line import ragindex
 from made_extractions import openie, spelt
 
 from ragindex import durable_files
-from ragindex.durable_files import MendedWarning
+from ragindex.durable_files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, EngineError, RagindexError, StoreError, WorkspaceError
-from ragindex.llm.cache import Answer, Cache, Origin
+from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.parts.vectors.token_vectors import TokenVectors
 from ragindex.plugins import registry
@@ -118,12 +118,12 @@ class Tried:
 def tried(work: Callable[[Path], Answers], folder: Path) -> Tried:
     """Anything but our own errors is a traceback for whoever runs it, and fails the test."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", MendedWarning)
+        warnings.simplefilter("always", RepairWarning)
         try:
             answers, error = work(folder), None
         except RagindexError as raised:
             answers, error = None, raised
-    return Tried(answers, error, [str(one.message) for one in caught if one.category is MendedWarning])
+    return Tried(answers, error, [str(one.message) for one in caught if one.category is RepairWarning])
 
 
 def followed(error: RagindexError, kept: Kept) -> None:
@@ -224,7 +224,7 @@ def test_without_a_whole_manifest_there_is_one_clear_line(harm: str, kept: Kept,
     assert isinstance(error, WorkspaceError)
     assert "workspace.json is not as it was written, and neither is workspace.copy.json" in str(error)
     assert str(error).endswith("Run: ragindex index DATA --index OTHER")
-    (folder / "workspace.json").write_bytes(durable_files.sealed({"format": 1}))
+    (folder / "workspace.json").write_bytes(durable_files.dump_hashed_json({"format": 1}))
     error = tried(read, folder).error
     assert isinstance(error, WorkspaceError)
     assert "has format 1, of an earlier ragindex; this one reads 2" in str(error)
@@ -319,24 +319,24 @@ def test_no_flipped_byte_of_the_cache_becomes_a_vector(tmp_path: Path) -> None:
 def test_no_flipped_byte_of_the_calls_becomes_an_answer(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     answers = {
-        f"{number:064x}": Answer(f"said {number} " * 9, "stop", "", "text", 3, 0, 2, False, 0.5, 1.5, 7.0)
+        f"{number:064x}": CachedResponse(f"said {number} " * 9, "stop", "", "text", 3, 0, 2, False, 0.5, 1.5, 7.0)
         for number in range(20)
     }
-    cache = Cache(path)
+    cache = SQLiteCache(path)
     for key, answer in answers.items():
-        cache.put(key, Origin("task", 1, "openai", "small", "http://x"), answer)
+        cache.put(key, CallSource("task", 1, "openai", "small", "http://x"), answer)
     with cache.connection() as connection, closing(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")) as done:
         done.fetchall()
     del cache
-    whole, lost, errors, again = path.read_bytes(), 0, list[str](), Cache(tmp_path / "again" / "calls.sqlite")
+    whole, lost, errors, again = path.read_bytes(), 0, list[str](), SQLiteCache(tmp_path / "again" / "calls.sqlite")
     for at in _every_byte(path, 211):
         other = tmp_path / f"{at}" / "calls.sqlite"
         other.parent.mkdir()
         other.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MendedWarning)
+            warnings.simplefilter("ignore", RepairWarning)
             try:
-                harmed = Cache(other)
+                harmed = SQLiteCache(other)
                 found = {key: harmed.get(key) for key in answers}
                 lost += sum(answer is None for answer in found.values())
                 assert all(found[key] in (None, answer) for key, answer in answers.items()), at
@@ -353,8 +353,10 @@ def test_no_flipped_byte_of_the_calls_becomes_an_answer(tmp_path: Path) -> None:
 def test_a_broken_cache_of_calls_is_moved_away_by_the_command(harm: str, kept: Kept) -> None:
     folder = kept.fresh()
     path = folder / "calls.sqlite"
-    Cache(path).put(
-        "0" * 64, Origin("t", 1, "p", "m", ""), Answer("x", "stop", "", "text", 1, 0, 1, False, None, 1.0, 2.0)
+    SQLiteCache(path).put(
+        "0" * 64,
+        CallSource("t", 1, "p", "m", ""),
+        CachedResponse("x", "stop", "", "text", 1, 0, 1, False, None, 1.0, 2.0),
     )
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -363,12 +365,14 @@ def test_a_broken_cache_of_calls_is_moved_away_by_the_command(harm: str, kept: K
     for end in ("-wal", "-shm"):
         Path(f"{path}{end}").unlink(missing_ok=True)
     with pytest.raises(RagindexError, match="calls.sqlite") as failure:
-        Cache(path).put(
-            "1" * 64, Origin("t", 1, "p", "m", ""), Answer("y", "stop", "", "text", 1, 0, 1, False, None, 1.0, 2.0)
+        SQLiteCache(path).put(
+            "1" * 64,
+            CallSource("t", 1, "p", "m", ""),
+            CachedResponse("y", "stop", "", "text", 1, 0, 1, False, None, 1.0, 2.0),
         )
     followed(failure.value, kept)
     assert Path(f"{path}.damaged").exists()
-    assert Cache(path).get("0" * 64) is None
+    assert SQLiteCache(path).get("0" * 64) is None
     assert tried(read, folder).answers == kept.before
 
 
@@ -454,7 +458,7 @@ def test_token_vectors_of_other_segments_are_not_encoded_again(kept: Kept) -> No
     (part,) = (folder / "parts").glob("token_vectors-*")
     damaged = [one.name for one in (kept.whole / "parts" / part.name).iterdir()]
     HARMS["flipped"](part / damaged[0] / "rows.npy")
-    with Workspace.open(folder) as workspace, pytest.warns(MendedWarning, match="rows.npy"):
+    with Workspace.open(folder) as workspace, pytest.warns(RepairWarning, match="rows.npy"):
         workspace.sync([registry.scheme("colbert")])
     assert read(folder) == kept.after
     with Workspace.open(folder) as workspace:
@@ -501,8 +505,8 @@ def test_a_broken_cache_of_calls_keeps_its_log(harm: str, kept: Kept) -> None:
     path.write_bytes(b"" if harm == "emptied" else b"no database" + path.read_bytes()[11:])
     assert len(log) > 0
     if harm == "emptied":  # it is not even opened: that would remove the log
-        with pytest.raises(StoreError, match="is broken: it is empty, and its log is not"):
-            Cache(path).get("0" * 64)
+        with pytest.raises(StoreError, match="is damaged: it is empty, and its log is not"):
+            SQLiteCache(path).get("0" * 64)
     done = ragindex("repair", "--index", folder)
     assert "calls.sqlite.damaged" in done.out + done.err
     assert Path(f"{path}.damaged-wal").read_bytes() == log

@@ -348,7 +348,7 @@ def test_the_engine_is_written_to_a_few_times_however_many_batches_there_are(
 @contextmanager
 def dying_at(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Die before the file `name` of the workspace is replaced."""
-    real = durable_files.write
+    real = durable_files.write_file
 
     def write(path: Path, content: bytes) -> None:
         if path.name == name:
@@ -378,7 +378,7 @@ def test_the_copy_of_the_manifest_is_as_new_before_anything_is_removed(
         opened(tmp_path, store=small).sync(ALL)
     assert manifest.read_bytes() == copy.read_bytes()
     manifest.write_bytes(b"")
-    with pytest.warns(durable_files.MendedWarning, match="read from its copy"):
+    with pytest.warns(durable_files.RepairWarning, match="read from its copy"):
         found = [method.open(opened(tmp_path, store=small)).retrieve(ASKED, 10) for method in METHODS]
     for method, one, wanted in zip(METHODS, found, expected, strict=True):
         assert_same(one, wanted, repr(method))

@@ -342,9 +342,9 @@ def test_a_warning_where_the_corpus_looks_like_another_language(tmp_path: Path) 
 def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
     build(BM25(), tmp_path, "lsa")
     path = tmp_path / "workspace.json"
-    held = durable_files.unsealed(path.read_bytes())
+    held = durable_files.load_hashed_json(path.read_bytes())
     assert held is not None
-    path.write_bytes(durable_files.sealed({**held, "format": 99}))
+    path.write_bytes(durable_files.dump_hashed_json({**held, "format": 99}))
     with pytest.raises(
         NewerFormatError, match="has format 99; this ragindex reads up to 2. Run: pip install --upgrade"
     ):

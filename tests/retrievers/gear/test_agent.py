@@ -457,7 +457,7 @@ def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: W
     script(server, read=[*[triples(DESIGNED)] * before, "I found none.", "None at all."])
     with (
         pytest.raises(LLMError, match="gear-read: small gave no usable answer") as raised,
-        ledger.recording() as tally,
+        ledger.record_calls() as tally,
     ):
         asked(workspace, AGENT, SHORT)
     assert raised.value.kind == "malformed"
@@ -527,7 +527,7 @@ def test_the_budget_ends_in_the_middle_and_nothing_is_paid_twice(
     # A read may cost $3.07 for its answer and half a dollar for its input, and costs about $0.22: with $4 the first
     # round can be paid for, and not the read of the second.
     calls = script(server, **BRIDGE)
-    with opened(made, tmp_path, server, budget=4.0) as workspace, ledger.recording() as tally:  # noqa: SIM117
+    with opened(made, tmp_path, server, budget=4.0) as workspace, ledger.record_calls() as tally:  # noqa: SIM117
         with pytest.raises(BudgetError, match="is used up"):
             asked(workspace, AGENT, QUESTION)
     assert [call.task for call in calls] == ["read", "read", "reason", "rewrite"]

@@ -11,7 +11,7 @@ from made_gear import BORN, DESIGNED, LIES, SPANS, task_of
 
 from ragindex.canonical import encodable
 from ragindex.llm import rules
-from ragindex.llm.answer_question import Numbered
+from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.parse_output import read_json
 from ragindex.llm.schema import closed, schema_text
 from ragindex.llm.tasks import Message, Task, render
@@ -39,8 +39,8 @@ MARKERS = (
 )
 
 
-def shows(*titles: str) -> tuple[Numbered, ...]:
-    return tuple(Numbered(number, title, title, TEXTS[title]) for number, title in enumerate(titles, 1))
+def shows(*titles: str) -> tuple[NumberedPassage, ...]:
+    return tuple(NumberedPassage(number, title, title, TEXTS[title]) for number, title in enumerate(titles, 1))
 
 
 def inputs(question: str = QUESTION, *known: Triple, **given: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_without_a_memory_none_is_spoken_of() -> None:
 def test_no_text_breaks_out(name: str, marker: str) -> None:
     task, known, expected = KINDS[name]
     hostile = Triple(f"s {marker}", f"p {marker}", f"o {marker}")
-    passage = Numbered(1, "x", f"title {marker}", f"text {marker}")
+    passage = NumberedPassage(1, "x", f"title {marker}", f"text {marker}")
     given = inputs(f"q {marker}", *([hostile] if known else []), passages=[passage], reason=f"r {marker}")
     plain, messages = render(task, inputs(QUESTION, *known)), render(task, given)
     assert roles(messages) == expected
@@ -114,7 +114,7 @@ def test_no_text_breaks_out(name: str, marker: str) -> None:
 @given(st.text(max_size=60), st.text(max_size=60))
 @example("\ud800 half", "a\r\nb\u2028c")
 def test_any_text_stands_in_a_prompt_as_it_is(text: str, question: str) -> None:
-    messages = render(READ, inputs(question, Triple(text, text, text), passages=[Numbered(1, "x", text, text)]))
+    messages = render(READ, inputs(question, Triple(text, text, text), passages=[NumberedPassage(1, "x", text, text)]))
     assert roles(messages) == ["system", "user", "assistant", "user"]
     written = encodable(text)
     assert f"[1] {written}\n{written}\n" in messages[-1].content
@@ -228,7 +228,7 @@ def by_rule(task: Task[Any], given: Mapping[str, Any]) -> Any:
     return task.rule(given)
 
 
-def read(question: str, *known: Triple, passages: tuple[Numbered, ...] = shows(*TEXTS)) -> tuple[Triple, ...]:
+def read(question: str, *known: Triple, passages: tuple[NumberedPassage, ...] = shows(*TEXTS)) -> tuple[Triple, ...]:
     found: Read = by_rule(READ, inputs(question, *known, passages=passages))
     return found.kept()
 
@@ -302,7 +302,7 @@ _TRIPLES = st.lists(st.builds(Triple, _WORDS, _WORDS, _WORDS), max_size=4)
 @settings(max_examples=100, deadline=None)
 @given(_WORDS, _TRIPLES, st.lists(st.tuples(_WORDS, _WORDS), max_size=3))
 def test_the_rules_of_anything(question: str, known: list[Triple], texts: list[tuple[str, str]]) -> None:
-    passages = tuple(Numbered(number, str(number), *one) for number, one in enumerate(texts, 1))
+    passages = tuple(NumberedPassage(number, str(number), *one) for number, one in enumerate(texts, 1))
     found = read(question, *known, passages=passages)
     stated = {triple for one in passages for triple in rules.extract(one.title, one.text).triples}
     assert set(found) <= stated - set(known)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_extractions import imported, notes, openie, spelt
 
-from ragindex.durable_files import MendedWarning
+from ragindex.durable_files import RepairWarning
 from ragindex.errors import DamagedError, StoreError
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.sparse_graph import SparseGraph
@@ -202,7 +202,7 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match="cannot be read"):
         Workspace.open(tmp_path / "w").open_part(IN_FILES)
     workspace.add([B])
-    with pytest.warns(MendedWarning, match="hashes.json cannot be read .*: it was made again"):
+    with pytest.warns(RepairWarning, match="hashes.json cannot be read .*: it was made again"):
         workspace.sync()
     assert answers(workspace)[0] == ["A#t0001", "A#t0002", "B#t0000"]
 

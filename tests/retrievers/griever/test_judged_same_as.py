@@ -273,7 +273,7 @@ def test_an_estimate_counts_the_calls_of_a_run(
     expected = {one.task: one.calls for one in estimate(corpus, schemes, llm, LLMSettings())}
     assert server.requests == []
     with (
-        ledger.recording() as tally,
+        ledger.record_calls() as tally,
         Workspace.open(tmp_path / "w", llm=llm, chunking=None, encoder="lsa") as workspace,
     ):
         workspace.add(corpus.documents)

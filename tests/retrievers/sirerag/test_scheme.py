@@ -222,7 +222,7 @@ def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_pat
     pool, flat = asked(workspace, scheme, "@1,1,1", 20), asked(workspace, Dense(), "@1,1,1", 20)
     first = pool.hits[0]
     assert (first.kind, len(first.text.split())) == ("summary", 2_001)
-    seen, plain = (answer_question.context(one.hits, one.notes, tokens=100) for one in (pool, flat))
+    seen, plain = (answer_question.build_context(one.hits, one.notes, tokens=100) for one in (pool, flat))
     assert (seen.tokens, len(seen.passages)) == (100, 1)
     assert seen.passages[0].text == ("@1,1,1 " + "word " * 77).strip()  # of some four characters a token
     assert (plain.tokens, len(plain.passages)) == (96, 13)

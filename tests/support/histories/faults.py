@@ -19,7 +19,7 @@ import pytest
 import regex
 
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.stores.elasticsearch import bulk, indices, store
 from ragindex.stores.lancedb import maintenance
 from ragindex.stores.lancedb import store as lance
@@ -113,7 +113,7 @@ def _half_appended(real: Any, journal: Journal, *entry: Any, **named: Any) -> No
     journal.path.write_bytes(written[: len(written) - last // 2 - 1])
 
 
-def _half_added(real: Any, calls: Cache, rows: Any) -> None:
+def _half_added(real: Any, calls: SQLiteCache, rows: Any) -> None:
     real(calls, rows[: len(rows) // 2])
 
 
@@ -130,8 +130,8 @@ _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (store.ElasticsearchStore, "_make", None),
     *((indices, name, None) for name in ("make", "cloned", "seal", "unblocked", "noted", "merge", "delete")),
     (CachedEncoder, "_keep", None),
-    (Cache, "put", None),
-    (Cache, "add", _half_added),
+    (SQLiteCache, "put", None),
+    (SQLiteCache, "add", _half_added),
     (Journal, "append", _half_appended),
     (Journal, "start", None),
 )
@@ -158,7 +158,7 @@ def _of(args: tuple[Any, ...]) -> str:
     """Which collection is written, without what tells its part from others of the name: ` passages.records`."""
     if args and isinstance(args[0], Journal):
         return f" journal {_HASH.sub('', args[0].path.stem)}"
-    if args and isinstance(args[0], Cache):
+    if args and isinstance(args[0], SQLiteCache):
         return " calls"
     names = (arg if isinstance(arg, str) else getattr(arg, "name", None) for arg in args[:3])
     found = next((name for name in names if isinstance(name, str)), "")

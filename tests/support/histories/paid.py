@@ -5,32 +5,32 @@ import json
 from pathlib import Path
 
 from histories.left import BrokenError
-from ragindex.llm.cache import Answer, Cache, Origin
+from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.workspace.llm import CALLS
 from ragindex.workspace.workspace import Workspace
 
 CALLS_DRAWN = range(6)
-_ORIGIN = Origin("extract", 1, "openai", "a-model", "https://models.example/v1")
+_ORIGIN = CallSource("extract", 1, "openai", "a-model", "https://models.example/v1")
 
 
 def pay(space: Workspace, call: int) -> None:
     """Keep the answer of one call."""
-    cache = Cache(space.folder / CALLS)
+    cache = SQLiteCache(space.folder / CALLS)
     cache.put(_key(call), _ORIGIN, _answer(call))
     cache.close()
 
 
 def hand_on(space: Workspace, file: str) -> None:
     """Write all answers to the file."""
-    cache = Cache(space.folder / CALLS)
+    cache = SQLiteCache(space.folder / CALLS)
     export_calls(cache, Path(file))
     cache.close()
 
 
 def take_back(space: Workspace, file: str) -> None:
     """Add those of the file."""
-    cache = Cache(space.folder / CALLS)
+    cache = SQLiteCache(space.folder / CALLS)
     import_calls(cache, Path(file))
     cache.close()
 
@@ -45,7 +45,7 @@ def kept(folder: Path) -> frozenset[int]:
     """The calls whose answers are kept. Raises BrokenError where one is another than was paid for."""
     if not (folder / CALLS).exists():
         return frozenset()
-    cache = Cache(folder / CALLS)
+    cache = SQLiteCache(folder / CALLS)
     found = {call: cache.get(_key(call)) for call in CALLS_DRAWN}
     cache.close()
     for call, answer in found.items():
@@ -69,8 +69,8 @@ def _key(call: int) -> str:
     return hashlib.sha256(f"call {call}".encode()).hexdigest()
 
 
-def _answer(call: int) -> Answer:
-    return Answer(
+def _answer(call: int) -> CachedResponse:
+    return CachedResponse(
         text=json.dumps({"answer": call}),
         finish="stop",
         refusal="",

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from ragindex.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
-from ragindex.llm.answer_question import context
+from ragindex.llm.answer_question import build_context
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.support import replace_all
@@ -178,8 +178,8 @@ class Community:
         others = (line for row in self.members for line in row["text"].split("\n"))
         statements = dict.fromkeys(" ".join(text.split()) for text in (*joining, *others))
         names = [row["name"] for row in self.members]
-        shown = context((), [text for text in statements if text], tokens).notes
-        return {"members": list(context((), names, _MEMBER_TOKENS).notes), "statements": list(shown)}
+        shown = build_context((), [text for text in statements if text], tokens).notes
+        return {"members": list(build_context((), names, _MEMBER_TOKENS).notes), "statements": list(shown)}
 
 
 def _communities(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ragindex.canonical import digest
 from ragindex.interfaces import Collection
-from ragindex.llm.answer_question import context
+from ragindex.llm.answer_question import build_context
 from ragindex.llm.rules import is_number
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.support.records import TEXTS
@@ -237,7 +237,7 @@ def _descriptions(found: Found, stated: Numbers, entities: range, tokens: int) -
     texts = [" ".join(triple_text(one).split()) for one in _as_triples(found, stated[2])]
     sizes = np.bincount(stated[0] - entities.start, minlength=len(entities))
     ranked = [[text for text, _ in Counter(run).most_common(tokens)] for run in _runs(texts, sizes)]
-    return ["\n".join(context((), run, tokens).notes) for run in ranked]
+    return ["\n".join(build_context((), run, tokens).notes) for run in ranked]
 
 
 def _ranked_neighbours(relations: Relations, count: int) -> tuple[Numbers, Numbers]:

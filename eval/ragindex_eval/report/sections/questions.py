@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from ragindex.cli.show_hits import path_text
+from ragindex.retrieval.steps import format_path
 from ragindex.types import Query, Step
 from ragindex_eval.format import many, percent, short, shown, without_folders
 from ragindex_eval.metrics.retrieval import ranking, standing
@@ -226,7 +226,7 @@ def _line(step: Step) -> Line:
         shown(step.index, _ID),
         shown(step.query, _QUERY),
         _joined(step.ids, _IDS),
-        _joined(map(path_text, dict.fromkeys(paths)), _TRIPLES, longest=_QUERY),
+        _joined(map(format_path, dict.fromkeys(paths)), _TRIPLES, longest=_QUERY),
         short(step.ms),
         f"{tokens:,}" if tokens else "",
         shown(step.note, _QUERY),

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from ragindex.llm.offline import called
+from ragindex.llm.offline import display_name
 from ragindex_eval.format import many, shown, without_folders
 from ragindex_eval.results.model import Comparison
 
@@ -40,7 +40,7 @@ def section(comparison: Comparison) -> Reproduction:
         "k": ", ".join(map(str, comparison.ks)),
         "encoder": comparison.encoder,
         "encoder identity": comparison.encoder_id or "none was used",
-        "language model": called(comparison.llm),
+        "language model": display_name(comparison.llm),
         **_reader(comparison),
         "store": comparison.store,
         "language of the texts": comparison.language,
@@ -65,7 +65,7 @@ def _reader(comparison: Comparison) -> dict[str, str]:
         return {}
     how = "estimated" if comparison.reader.estimated else "by the model's own vocabulary"
     read = f"at most {comparison.reader.tokens:,} tokens ({how}) of what was found"
-    return {"reader": f"{called(comparison.reader.llm)}, from {read}"}
+    return {"reader": f"{display_name(comparison.reader.llm)}, from {read}"}
 
 
 def _made(comparison: Comparison, at: int) -> Made:

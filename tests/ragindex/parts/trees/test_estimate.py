@@ -12,11 +12,11 @@ import tiktoken
 from made_trees import task_of
 from openai_server import KEY, OpenAIServer
 
-from ragindex.accounting.ledger import recording
+from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.estimate import Estimate, estimate
 from ragindex.llm import endpoint_features, tokens
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
@@ -70,11 +70,11 @@ def near(estimated: list[Estimate], used: Mapping[str, tuple[int, int, int]]) ->
 def test_rewriting_propositions_and_every_level_are_estimated(server: OpenAIServer, tmp_path: Path) -> None:
     """As docs/methods/sirerag.md says: a call a passage exactly, summaries within a third, sampled within a tenth."""
     corpus = Corpus("world", "world", tuple(worlds.documents(80)), 0, (), True)
-    setting = LLMSettings(cache=Cache(tmp_path / "calls.sqlite"))
+    setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     plain = estimate(corpus, SIRERAG, LLM, LLMSettings())
     assert server.requests == []
     sampled = estimate(corpus, SIRERAG, LLM, setting, sample=40)
-    with recording() as tally, Workspace.open(tmp_path / "w", llm=LLM, chunking=None, asking=setting) as workspace:
+    with record_calls() as tally, Workspace.open(tmp_path / "w", llm=LLM, chunking=None, asking=setting) as workspace:
         workspace.add(corpus.documents)
         workspace.sync(SIRERAG)
     calls = Counter(entry.task for entry in tally.entries)

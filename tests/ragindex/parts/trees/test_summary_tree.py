@@ -267,7 +267,7 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again_and_counted(
 
     server.choose = choose
     workspace = opened(tmp_path, server, BRIDGED)
-    with ledger.recording() as tally:
+    with ledger.record_calls() as tally:
         workspace.sync([FLAT])
     counted = tally.stages[SUMMARY.name]
     assert (counted["asked again"], counted[kind], counted["failed"]) == (1, 1, 0)

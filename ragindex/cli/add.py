@@ -1,0 +1,67 @@
+"""The command `add`: add documents to an index."""
+
+from typing import Annotated
+
+import typer
+
+from ragindex.accounting import ledger
+from ragindex.accounting.spending import spending_to_json
+from ragindex.cli.console import print_note, print_spending, quote_argument, resolve_seed, stdout, write_result
+from ragindex.cli.documents import format_changes, read_corpus
+from ragindex.cli.options import (
+    AsOption,
+    BudgetOption,
+    EncoderOption,
+    FormatOption,
+    IndexOption,
+    JsonOption,
+    SkipBadOption,
+    StoreOption,
+)
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.settings import LLMSettings
+from ragindex.workspace import manifest, sources
+from ragindex.workspace.workspace import Workspace
+
+
+def add(
+    data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
+    folder: IndexOption,
+    format: FormatOption = None,
+    skip_bad: SkipBadOption = False,
+    named: AsOption = "",
+    encoder: EncoderOption = None,
+    budget: BudgetOption = None,
+    store: StoreOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Add documents to an index, replace those with the same id, and update what is built.
+
+    The ids of files are relative to the folder that the index remembers; another folder needs a name.
+
+    Example: ragindex add new-documents/ --as new --index my-index
+    """
+    corpora = [read_corpus(source, folder, format, skip_bad) for source in data]
+    with (
+        Workspace.open(
+            folder,
+            encoder=encoder,
+            store=store,
+            chunking=sources.chunking(manifest.read(folder), corpora[0], kept=True),
+            seed=resolve_seed(folder, None),
+            asking=LLMSettings(budget=parse_budget(budget)),
+        ) as workspace,
+        ledger.record_calls() as paid,
+    ):
+        changed = workspace.add(corpora, source=named)
+        workspace.sync()
+        built = bool(workspace.manifest.parts)
+    if not built:
+        print_note(f"No method is built yet. Run: ragindex index --index {quote_argument(folder)} --methods hybrid")
+    value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
+
+    def show() -> None:
+        stdout().print(format_changes(changed))
+        print_spending(paid)
+
+    write_result(value | {"spent": spending_to_json(paid)}, json, show)

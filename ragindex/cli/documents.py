@@ -1,0 +1,39 @@
+"""What the commands that change documents share: reading DATA, and reporting what changed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ragindex.cli.console import print_note
+from ragindex.corpus import Corpus, read
+from ragindex.workspace.documents import Changed
+from ragindex.workspace.settings import require_apart
+
+MAX_NAMED = 5
+"""Documents that a message names."""
+
+
+def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool) -> Corpus:
+    """Read the documents of DATA for the index in `folder`; note skipped, ignored and duplicate ones.
+
+    Raises DataError for what cannot be read, and UsageError where DATA and the index contain one another.
+    """
+    corpus = read(data, format=format, skip_bad=skip_bad)
+    require_apart(folder, data, corpus)
+    for message in corpus.skipped:
+        print_note(f"skipped: {message}")
+    for suffix, count in sorted(corpus.ignored.items()):
+        print_note(f"ignored: {count} {suffix} files")
+    if corpus.repeats:
+        print_note(f"ignored: {corpus.repeats} duplicate documents")
+    return corpus
+
+
+def format_changes(changed: Changed) -> str:
+    """Count added, changed, removed and unchanged documents; name the first of those that are new or gone."""
+    added = _names(changed.new) if changed.changed + changed.unchanged else ""
+    removed = f", {changed.removed} removed{_names(changed.gone)}" if changed.removed else ""
+    return f"{changed.added} added{added}, {changed.changed} changed{removed}, {changed.unchanged} unchanged"
+
+
+def _names(ids: Sequence[str]) -> str:
+    return f" ({', '.join(ids[:MAX_NAMED])}{', …' if len(ids) > MAX_NAMED else ''})" if ids else ""

@@ -1,0 +1,126 @@
+"""The command `index`: update an index to its documents, and build methods over them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragindex.accounting import ledger
+from ragindex.accounting.spending import format_spending, spending_to_json
+from ragindex.cli.console import (
+    escape_markup,
+    quote_argument,
+    require_index,
+    resolve_seed,
+    stdout,
+    text_table,
+    write_result,
+)
+from ragindex.cli.documents import format_changes, read_corpus
+from ragindex.cli.options import (
+    AsOption,
+    BudgetOption,
+    EncoderOption,
+    FormatOption,
+    IndexOption,
+    JsonOption,
+    LanguageOption,
+    LlmOption,
+    NoCacheOption,
+    SeedOption,
+    SkipBadOption,
+    StoreOption,
+)
+from ragindex.interfaces import Scheme
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.settings import LLMSettings
+from ragindex.plugins import registry
+from ragindex.plugins.specs import parse_many
+from ragindex.workspace import imported_files, manifest, sources
+from ragindex.workspace.notes import require_records, said_of_parts
+from ragindex.workspace.workspace import PartFigures, Workspace
+
+
+def index(
+    folder: IndexOption,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
+    methods: Annotated[str, typer.Option(metavar="a,b", help="Methods to build.")] = "hybrid",
+    format: FormatOption = None,
+    skip_bad: SkipBadOption = False,
+    named: AsOption = "",
+    language: LanguageOption = None,
+    encoder: EncoderOption = None,
+    llm: LlmOption = None,
+    budget: BudgetOption = None,
+    no_cache: NoCacheOption = False,
+    triples: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), used instead of an LLM."),
+    ] = None,
+    store: StoreOption = None,
+    seed: SeedOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Build methods over the documents of DATA, or update what is built to them.
+
+    The index remembers DATA. Documents that are gone from DATA are removed; those from elsewhere stay. Without DATA,
+    methods are built over the documents in the index. An interrupted run resumes where it stopped.
+
+    Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
+    """
+    schemes = [registry.scheme(spec) for spec in parse_many(methods)]
+    if triples is not None:
+        imported_files.require_reader(schemes)
+    corpus = None if data is None else read_corpus(data, folder, format, skip_bad)
+    with Workspace.open(
+        folder if corpus is not None else require_index(folder),
+        encoder=encoder,
+        llm=llm,
+        store=store,
+        language=language,
+        chunking="default" if corpus is None else sources.chunking(manifest.read(folder), corpus),
+        seed=resolve_seed(folder, seed),
+        asking=LLMSettings(budget=parse_budget(budget)),
+        keep_calls=not no_cache,
+    ) as workspace:
+        changed = None if corpus is None else workspace.replace(corpus, source=named)
+        if triples is not None:
+            workspace.import_part(imported_files.TRIPLES, triples)
+        with ledger.record_calls() as paid:
+            workspace.sync(schemes)
+        parts, counts = _figures(workspace, schemes), workspace.counts()
+        notes = said_of_parts(workspace, schemes)
+        require_records(workspace, schemes)
+    value = {
+        "index": str(folder),
+        "documents": counts.documents,
+        "passages": counts.passages,
+        "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
+        "notes": notes,
+        "spent": spending_to_json(paid),
+    }
+    if changed is not None:
+        value["changed"] = {name: getattr(changed, name) for name in ("added", "changed", "removed", "unchanged")}
+
+    def show() -> None:
+        stdout().print(escape_markup(f"{counts.documents} documents, {counts.passages} passages in {folder}"))
+        if changed is not None:
+            stdout().print(escape_markup(f"{data}: {format_changes(changed)}"), soft_wrap=True)
+        rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in parts.items()]
+        stdout().print(text_table(("part", "seconds", "MB", "search"), rows))
+        for message in (*notes, format_spending(paid)):
+            if message:
+                stdout().print(escape_markup(message), soft_wrap=True)
+        method = registry.label(schemes[0])
+        flags = escape_markup(f"--index {quote_argument(folder)} --method {quote_argument(method)}")
+        stdout().print(f'Next: ragindex search "…" {flags}', soft_wrap=True)
+
+    write_result(value, json, show)
+
+
+def _figures(workspace: Workspace, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
+    """Return time and size of each part by label, and of the encoder's fit where a part uses the encoder."""
+    parts = {registry.label(part): part for scheme in schemes for part in workspace.all_parts(scheme)}
+    fit = workspace.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
+    return {name: workspace.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})

@@ -1,0 +1,65 @@
+"""The command `methods`: list the installed methods, or describe one plugin and its parameters."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from ragindex.cli.console import escape_markup, print_note, stdout, text_table, write_result
+from ragindex.cli.options import JsonOption
+from ragindex.cli.plugin_help import docstring, parameters
+from ragindex.errors import UsageError
+from ragindex.plugins import registry
+
+_GROUPS: tuple[registry.Group, ...] = ("schemes", "encoders", "stores", "parts")
+
+
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A method, encoder, store or part to describe.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """List the methods, or describe one method, encoder, store or part with its parameters.
+
+    Example: ragindex methods hybrid
+    """
+    if name is None:
+        rows = list(_installed_methods())
+        value = [dict(zip(("name", "distribution", "object"), row, strict=True)) for row in rows]
+        write_result(value, json, lambda: stdout().print(text_table(("method", "from", "object"), rows)))
+        return
+    plugin = registry.load(_group(name), name)
+    described = parameters(plugin)
+
+    def show() -> None:
+        cells = [
+            (item.name, item.type, "required" if item.default is None else item.default, item.description)
+            for item in described
+        ]
+        stdout().print(f"[bold]{escape_markup(name)}[/]: {escape_markup(docstring(plugin))}\n")
+        stdout().print(text_table(("parameter", "type", "default", "description"), cells))
+
+    rows_json = [
+        {"name": item.name, "type": item.type, "default": item.value, "description": item.description}
+        for item in described
+    ]
+    write_result({"name": name, "doc": docstring(plugin), "parameters": rows_json}, json, show)
+
+
+def _installed_methods() -> Iterator[tuple[str, str, str]]:
+    """Yield name, distribution and object of every method; skip third-party ones that fail to load, with a note."""
+    for name in registry.names("schemes"):
+        try:
+            point = registry.entry("schemes", name)
+            if not registry.is_ours("schemes", name):
+                registry.load("schemes", name)
+        except UsageError as error:
+            print_note(f"skipped: {error}")
+        else:
+            yield name, point.dist.name if point.dist else "", point.value
+
+
+def _group(name: str) -> registry.Group:
+    """Return the first plugin group with this name; the methods where there is none."""
+    return next((group for group in _GROUPS if name in registry.names(group)), "schemes")

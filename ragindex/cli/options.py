@@ -1,0 +1,43 @@
+"""The options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragindex.cli.console import json_destination
+
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json", metavar="FILE|-", callback=json_destination, help="Write the result as JSON; - is standard output."
+    ),
+]
+IndexOption = Annotated[Path, typer.Option("--index", metavar="DIR", help="Folder of the index.")]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option("--encoder", metavar="E", help="lsa, sentence-transformers:NAME_OR_PATH or openai:NAME."),
+]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="S", help="Store of the index, e.g. lancedb(memory_gib=4).")
+]
+LlmOption = Annotated[
+    str | None, typer.Option("--llm", metavar="L", help="openai:MODEL, or offline (rules). Default: the index's LLM.")
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="DOLLARS", help="Stop before a call would exceed this; progress is saved."),
+]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached LLM responses.")]
+FormatOption = Annotated[
+    str | None, typer.Option("--format", metavar="F", help="Format of DATA. Default: detected from its files.")
+]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip and count files that cannot be read.")]
+AsOption = Annotated[
+    str,
+    typer.Option("--as", metavar="NAME", help="Prefix of the document ids. Required for every folder but the first."),
+]
+LanguageOption = Annotated[str | None, typer.Option("--language", metavar="L", help="Language of the documents.")]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", metavar="S", help="Seed of all random choices. Default: the index's seed.")
+]

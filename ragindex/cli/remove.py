@@ -1,0 +1,65 @@
+"""The command `remove`: remove documents from an index."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import BadParameter
+
+from ragindex.accounting import ledger
+from ragindex.accounting.spending import spending_to_json
+from ragindex.cli.console import print_note, print_spending, require_index, resolve_seed, stdout, write_result
+from ragindex.cli.documents import MAX_NAMED
+from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.settings import LLMSettings
+from ragindex.workspace import sources
+from ragindex.workspace.workspace import Workspace
+
+
+def remove(
+    folder: IndexOption,
+    ids: Annotated[list[str] | None, typer.Argument(help="Document ids.", show_default=False)] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Remove all documents of this source, and forget the source.")
+    ] = None,
+    encoder: EncoderOption = None,
+    budget: BudgetOption = None,
+    store: StoreOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Remove documents from an index and from everything that is built over them.
+
+    Example: ragindex remove notes/old.md --index my-index
+    """
+    if bool(ids) == bool(source):
+        raise BadParameter("Missing argument 'IDS...' or --source NAME. Give exactly one of them.")
+    with (
+        Workspace.open(
+            require_index(folder),
+            encoder=encoder,
+            store=store,
+            seed=resolve_seed(folder, None),
+            asking=LLMSettings(budget=parse_budget(budget)),
+        ) as workspace,
+        ledger.record_calls() as paid,
+    ):
+        files = _existing_files(workspace, ids or [])
+        changed = workspace.remove(ids) if ids else workspace.remove_source(source or "")
+        workspace.sync()
+    for file in files:
+        print_note(f"{file} still exists. Indexing its folder again adds it back.")
+
+    def show() -> None:
+        stdout().print(f"{changed.removed} removed")
+        print_spending(paid)
+
+    write_result({"removed": changed.removed, "spent": spending_to_json(paid)}, json, show)
+
+
+def _existing_files(workspace: Workspace, ids: Sequence[str]) -> list[Path]:
+    """Return the files that still exist of the first few of these documents."""
+    owners, known = workspace.documents.sources(ids[:MAX_NAMED]), workspace.manifest.sources
+    files = [sources.file_of(known[owner], id) for id, owner in owners.items()]
+    return [file for file in files if file is not None]

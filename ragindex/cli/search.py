@@ -1,0 +1,98 @@
+"""The command `search`: the hits of one method for one question."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from ragindex import filters
+from ragindex.accounting import ledger
+from ragindex.accounting.spending import spending_to_json
+from ragindex.cli.console import (
+    parse_filters,
+    print_note,
+    print_spending,
+    require_index,
+    require_question,
+    resolve_seed,
+    write_result,
+)
+from ragindex.cli.open_retriever import open_retriever
+from ragindex.cli.options import (
+    BudgetOption,
+    EncoderOption,
+    IndexOption,
+    JsonOption,
+    LlmOption,
+    SeedOption,
+    StoreOption,
+)
+from ragindex.cli.show_hits import print_hits, retrieval_to_json
+from ragindex.interfaces import Scheme
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.settings import LLMSettings
+from ragindex.plugins import registry
+from ragindex.stores.metered import MeteredCollection
+from ragindex.types import Query
+from ragindex.workspace.workspace import Workspace
+
+
+def search(
+    question: Annotated[str, typer.Argument(help="The question or keywords.")],
+    folder: IndexOption,
+    method: Annotated[str, typer.Option(metavar="NAME", help="Method that searches.")] = "hybrid",
+    k: Annotated[int, typer.Option("-k", "--k", min=1, help="Number of hits.")] = 5,
+    filter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="Search only documents with this metadata. Repeat a key for either value."
+        ),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
+    encoder: EncoderOption = None,
+    llm: LlmOption = None,
+    budget: BudgetOption = None,
+    store: StoreOption = None,
+    seed: SeedOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Search an index with one method and print the hits.
+
+    Example: ragindex search "Who wrote the report?" --index my-index --method hybrid -k 3
+    """
+    wanted = parse_filters(filter or [])
+    scheme = registry.scheme(method)
+    require_question(question)
+    with (
+        Workspace.open(
+            require_index(folder),
+            encoder=encoder,
+            llm=llm,
+            store=store,
+            seed=resolve_seed(folder, seed),
+            asking=LLMSettings(budget=parse_budget(budget)),
+        ) as workspace,
+        ledger.record_calls() as paid,
+    ):
+        workspace.require_prices([scheme])
+        retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
+        where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
+        retrieval = retriever.retrieve([Query("question", question, where)], k)[0]
+        if not retrieval.hits:
+            _note_unknown_keys(workspace, scheme, wanted)
+
+    def show() -> None:
+        print_hits(retrieval, explain)
+        print_spending(paid)
+
+    write_result(retrieval_to_json(question, retrieval) | {"spent": spending_to_json(paid)}, json, show)
+
+
+def _note_unknown_keys(workspace: Workspace, scheme: Scheme, keys: Iterable[str]) -> None:
+    """Note each key of a filter that no document has."""
+    parts = [workspace.open_part(part) for part in workspace.all_parts(scheme)]
+    fields = {name for part in parts if isinstance(part, MeteredCollection) for name in part.fields()}
+    known = sorted(name.removeprefix("meta.") for name in fields if name.startswith("meta."))
+    for key in keys:
+        if key not in known:
+            print_note(f"No document has the metadata key {key!r}. Available: {', '.join(known) or 'none'}.")
