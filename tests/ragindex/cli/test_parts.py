@@ -121,7 +121,7 @@ def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
     )
     assert "No part is called 'sameas'" in failed(2, "parts", "sameas", "--index", folder)
     assert failed(2, "parts", "same_as", "--index", folder, "--sample", 2) == (
-        "--limit, --sample and --seed say how much a view shows. Name one: --audit, --show."
+        "--limit, --sample and --seed need a view. Add --audit or --show."
     )
     assert failed(2, "parts", "same_as", "--index", folder, "--show") == (
         "--show needs one of these parts: summary_tree. Got same_as instead."

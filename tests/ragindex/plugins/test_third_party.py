@@ -346,7 +346,7 @@ def test_a_broken_method_is_named_and_the_others_are_compared(
     with pytest.raises(BrokenPluginError, match=said):
         compared(tmp_path / "w", ["bm25", how])
     assert re.search(said, left_out)
-    found = {what: (state, detail) for what, state, detail in doctor.findings()}
+    found = {what: (state, detail) for what, state, detail in doctor.check_installation()}
     if how != "building":  # which shows only when it is built
         assert found[f"method {how}"][0] == "broken"
     assert found["method bm25"][0] == "ok"

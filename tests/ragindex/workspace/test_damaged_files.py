@@ -447,7 +447,7 @@ def test_lost_documents_are_named_and_never_taken_for_none(harm: str, kept: Kept
 
 def test_what_the_command_says_of_a_whole_workspace(kept: Kept) -> None:
     folder = kept.fresh()
-    assert ragindex("repair", "--index", folder).out == "Everything is as it was written.\n"
+    assert ragindex("repair", "--index", folder).out == "No damaged files.\n"
     assert ragindex("repair", "--index", folder, "--json", "-").json == {"damaged": [], "made": 0}
     assert read(folder) == kept.before
 
