@@ -10,11 +10,13 @@ import pytest
 import typer
 from command_line import TEXTS, build, failed, make_desk, ragindex, write
 
+from ragindex import distribution
 from ragindex.cli import main
 from ragindex.cli.plugin_help import parameters
 from ragindex.plugins import registry
 from ragindex_eval.run import compare
 
+OURS = distribution.installed().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts"),
@@ -71,9 +73,9 @@ def test_wrong_usage(arguments: list[str], said: str) -> None:
 
 
 def test_methods() -> None:
-    assert ragindex("methods").out.splitlines()[1].split() == ["bm25", "ragindex", "ragindex_baselines.bm25:BM25"]
+    assert ragindex("methods").out.splitlines()[1].split() == ["bm25", OURS, "ragindex_baselines.bm25:BM25"]
     listed = ragindex("methods", "--json", "-").json
-    assert {"name": "hybrid", "distribution": "ragindex", "object": "ragindex_baselines.hybrid:Hybrid"} in listed
+    assert {"name": "hybrid", "distribution": OURS, "object": "ragindex_baselines.hybrid:Hybrid"} in listed
 
 
 def test_a_method_with_its_parameters() -> None:
