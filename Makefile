@@ -7,14 +7,26 @@ MINUTES ?= 60
 SEED ?= 0
 ENGINE ?= lancedb
 
-.PHONY: demo test faults histories install lint fix bench elasticsearch clean
+# A thread a worker: no waiting on one another.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# Tests of plain functions: no encoder, no server, no process.
+UNIT := $(addprefix tests/eval/,metrics stats report/test_plots.py) $(addprefix tests/ragindex/,corpus llm/rules llm/test_parse_output.py \
+	plugins/test_specs.py plugins/test_strict_models.py retrieval/test_fusion.py retrieval/test_trace.py test_distribution.py test_text_analysis.py)
 
-demo: $(VENV)/.core  ## compare every method on a small made-up world
+.PHONY: check test test-all demo faults histories install lint fix bench elasticsearch clean
+
+demo: $(VENV)/.core  ## compare the quick methods on a small made-up world
 	@$(BIN)/ragindex demo
 	@echo "The command is $(BIN)/ragindex; after 'source $(BIN)/activate' it is just ragindex."
 
-test: $(VENV)/.all lint  ## everything that must hold
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal  # a thread a worker: no waiting on one another
+check: $(VENV)/.all lint  ## lint, types and unit tests, after every change; types alone take minutes the first time
+	@$(PYTEST) -m "not slow" $(UNIT)
+
+test: $(VENV)/.all lint  ## what must hold before a change is proposed
+	@$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/.all lint  ## everything: nodes and processes that are killed, clean environments, histories; an hour at most
+	@$(PYTEST) --durations=30
 
 lint: $(VENV)/.all
 	@$(BIN)/ruff check .
@@ -33,7 +45,7 @@ bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with qu
 	@$(BIN)/python -W ignore -m benchmarks.scale
 	@if [ -n "$(DATA)" ]; then $(BIN)/python -W ignore -m benchmarks.quality $(DATA); fi
 
-faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test` does among all else
+faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test-all` does among all else
 	@$(BIN)/python -m pytest -q -m faults
 
 histories: $(VENV)/.all  ## random histories of a workspace for MINUTES, on two processes, into histories.jsonl; goes on where it stopped

@@ -8,8 +8,7 @@ from elasticsearch_node.node import store as elasticsearch_store
 from ragindex.plugins import registry
 from ragindex.testing import CHECKS, Check, check_batches, check_filter, check_finds, check_hits, check_law
 
-WRITTEN = [
-    *registry.names("schemes"),
+VARIANTS = [
     "hybrid(bases=[composed, bm25], rrf_k=10, depth=20)",
     "composed(composed_score=weighted, weight=0.3)",
     "composed(composed_score=sum)",
@@ -31,7 +30,9 @@ EXEMPT = {("griever", "check_finds"): "in the paper's ranking a passage without 
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize(
+    "written", [*registry.names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
+)
 def test_scheme(written: str, check: Check, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     exempt = EXEMPT.get((written, check.__name__))
     if exempt:
@@ -51,6 +52,7 @@ ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in wh
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "check"),
     [(written, check) for written, checks in ON_ELASTICSEARCH.items() for check in checks],

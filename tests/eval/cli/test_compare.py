@@ -10,6 +10,7 @@ from command_line import QUESTIONS, TEXTS
 from typer.testing import CliRunner
 
 from ragindex.errors import BelowThresholdError, DataError, MissingExtraError, UnknownNameError, UsageError
+from ragindex.plugins import registry
 from ragindex_eval.cli import compare
 from ragindex_eval.run import settings
 from ragindex_eval.run.settings import Settings
@@ -215,12 +216,12 @@ def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_DEMO", "world:50")
 
 
-def test_the_demo_compares_all_methods_and_says_where_things_are(run: Run, working_folder: Path) -> None:
+def test_the_demo_compares_quick_methods_and_says_where_things_are(run: Run, working_folder: Path) -> None:
     result = run("demo")
     assert result.exit_code == 0
     value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
     labels = [method["label"] for method in value["methods"]]
-    assert {"bm25", "composed", "dense", "hybrid"} <= set(labels)
+    assert set(labels) == {"bm25", "dense", "hybrid", "composed", "ircot", "hipporag"}
     assert all(method["unanswered"] == 0 for method in value["methods"])
     assert (value["dataset"]["documents"], value["dataset"]["questions"]) == (1000, 200)
     assert (working_folder / "ragindex-demo" / "results" / "report.html").is_file()
@@ -231,6 +232,13 @@ def test_the_demo_compares_all_methods_and_says_where_things_are(run: Run, worki
     ):
         assert said in result.stdout
     assert result.stdout.splitlines()[-1].strip() == "ragindex compare my-documents/ --questions questions.csv"
+
+
+@pytest.mark.slow
+def test_the_demo_of_all_methods(run: Run, small_demo: None, working_folder: Path) -> None:
+    run("demo", "--all")
+    value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
+    assert {method["label"] for method in value["methods"]} == set(registry.names("schemes"))
 
 
 def test_a_tracker_that_failed_is_not_pointed_at(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,8 +252,6 @@ def test_a_server_of_runs_is_named_by_its_address(run: Run, small_demo: None, mo
 
 
 def test_the_demo_lists_what_is_not_installed(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ragindex.plugins import registry
-
     found = registry.scheme
 
     def without(written: registry.Written) -> object:
@@ -254,6 +260,6 @@ def test_the_demo_lists_what_is_not_installed(run: Run, small_demo: None, monkey
         return found(written)
 
     monkeypatch.setattr(registry, "scheme", without)
-    result = run("demo", "--dir", "elsewhere")
+    result = run("demo", "--all", "--dir", "elsewhere")
     assert "left out: dense: The method 'dense' needs … Run: pip install 'sentence-transformers>=5'" in result.stdout
     assert "\ndense" not in result.stdout

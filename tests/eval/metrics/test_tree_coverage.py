@@ -92,6 +92,7 @@ def test_the_section() -> None:
     assert without.rows == ()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
     data = load("world:100", limit=20)

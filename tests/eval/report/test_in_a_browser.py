@@ -21,7 +21,10 @@ from ragindex_eval.report import page
 from ragindex_eval.results.model import Answer, Comparison, Ranked, Study
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser", "chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="neither chromium nor google-chrome is installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="neither chromium nor google-chrome is installed"),
+]
 
 WIDTHS = (360, 1280)
 DARK, LIGHT = 0, 1  # Chromium's own numbers

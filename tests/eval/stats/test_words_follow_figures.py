@@ -86,6 +86,7 @@ def samples(draw: st.DrawFn) -> tuple[dict[str, list[float]], dict[str, list[flo
     return recalls, milliseconds, usages
 
 
+@pytest.mark.slow
 @given(samples())
 @settings(deadline=None, max_examples=60)
 def test_words_values_tests_and_figures_agree(

@@ -184,6 +184,7 @@ main.run_cli()
 """
 
 
+@pytest.mark.slow
 def test_a_comparison_that_was_killed_goes_on() -> None:
     arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid", "--json", "-")
     child = subprocess.run([sys.executable, "-c", _KILLED, *arguments], capture_output=True, timeout=60, check=False)

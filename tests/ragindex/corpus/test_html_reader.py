@@ -144,6 +144,7 @@ PIECE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(PIECE, max_size=14).map("".join))
 def test_any_markup_shows_what_the_tree_of_html5_shows(markup: str) -> None:
@@ -196,6 +197,7 @@ print(len(read(sys.argv[1], skip_bad=True).documents))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="a limit on time and memory is set with the module resource")
 def test_no_markup_takes_more_than_its_length_in_time_or_memory(tmp_path: Path) -> None:
     """In a child that has 90 seconds of processor time and 4 GiB for all pages, of which there are 11 MB."""

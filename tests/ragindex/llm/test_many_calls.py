@@ -69,6 +69,7 @@ def a_fifth(received: Received, earlier: int) -> openai_server.Fault | None:
     return TROUBLE[number // 5 % 5] if number % 5 == 0 and earlier == 0 else None
 
 
+@pytest.mark.slow
 def test_a_thousand_inputs_with_a_fifth_failing(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = a_fifth
     inputs, path = texts(1000), tmp_path / "calls.sqlite"
@@ -119,6 +120,7 @@ def test_as_many_at_once_as_there_are_connections(server: OpenAIServer) -> None:
     assert len(server.requests) == 96
 
 
+@pytest.mark.slow
 def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = lambda received, earlier: slow(0.02)
     path, concurrency, count = tmp_path / "calls.sqlite", 8, 300
@@ -140,6 +142,7 @@ def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
     assert (tally.replayed, server.sent) == (kept, sent + count - kept)
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_cache(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = lambda received, earlier: slow(0.02)
     path, count = tmp_path / "calls.sqlite", 100

@@ -125,6 +125,7 @@ WORDS = st.lists(st.sampled_from(["one", "two", "three", "four"]), min_size=1, m
 JOBS = st.lists(st.tuples(st.sampled_from(PATHS), st.booleans(), WORDS), min_size=2, max_size=4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:pytest.PytestUnraisableExceptionWarning")  # forgotten clients
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -245,6 +246,7 @@ def ended(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_children_that_are_forked_while_threads_are_at_work(tmp_path: Path) -> None:
     """A child may begin while another thread holds a claim, a lock or a transaction."""

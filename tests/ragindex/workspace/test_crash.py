@@ -14,6 +14,8 @@ from ragindex.testing import assert_same
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 CHILD = Path(crash_child.__file__)
 QUESTIONS = ("winter bread", "copper lamp item5", "bridge", "garden stone item36", "Number 410")
 

@@ -148,6 +148,7 @@ OPENED_BY = {
 """A method that reads the files of a folder."""
 
 
+@pytest.mark.slow
 def test_files_that_are_made_again(kept: Kept) -> None:
     """A reader of what is damaged is told the command; a sync makes it again, says so, and answers as before.
 
@@ -188,6 +189,7 @@ def test_the_command_that_a_reader_is_told_helps(kept: Kept) -> None:
         assert tried(read, folder) == Tried(kept.before, None, []), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_whole_folder_of_a_part_is_made_again(harm: str, kept: Kept) -> None:
     folder = kept.fresh()
@@ -294,6 +296,7 @@ def _every_byte(path: Path, step: int) -> Iterator[int]:
     return iter(range(0, path.stat().st_size, step))
 
 
+@pytest.mark.slow
 def test_no_flipped_byte_of_the_cache_becomes_a_vector(tmp_path: Path) -> None:
     """Wherever it lies: the vectors are those of before, or an error names the file."""
     workspace = Workspace.open(tmp_path / "w", encoder="lsa", chunking=None)
@@ -316,6 +319,7 @@ def test_no_flipped_byte_of_the_cache_becomes_a_vector(tmp_path: Path) -> None:
     assert all("vectors.sqlite" in error for error in errors)
 
 
+@pytest.mark.slow
 def test_no_flipped_byte_of_the_calls_becomes_an_answer(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     answers = {
@@ -403,6 +407,7 @@ def test_mapped_vectors_are_made_again(harm: str, kept: Kept) -> None:
 # ---------------------------------------------------------------- the engine's files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["removed", "emptied", "cut short"])
 @pytest.mark.parametrize(
     "kind", ["passages-*.records", "triples-*.records", "token_vectors-*.segments", "vectors-*.coverage"]
@@ -423,6 +428,7 @@ def test_a_collection_of_a_part_is_made_again(kind: str, harm: str, kept: Kept) 
             assert found.answers == wanted, (kind, pattern, harm, work.__name__, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [*HARMS, "all removed"])
 def test_lost_documents_are_named_and_never_taken_for_none(harm: str, kept: Kept, tmp_path: Path) -> None:
     folder = kept.fresh()

@@ -132,7 +132,10 @@ def run(machine: type[Histories], examples: int) -> None:
     run_state_machine_as_test(machine, settings=chosen)
 
 
-@pytest.mark.parametrize("memory_gib", [1.0, 0.0], ids=["within memory", "beyond memory"])
+@pytest.mark.parametrize(
+    "memory_gib",
+    [pytest.param(1.0, id="within memory"), pytest.param(0.0, id="beyond memory", marks=pytest.mark.slow)],
+)
 def test_any_history(memory_gib: float, fresh: Fresh) -> None:
     run(type("Drawn", (Histories,), {"fresh": fresh, "memory_gib": memory_gib}), EXAMPLES)
 
@@ -204,6 +207,7 @@ def another_budget_after_a_death(method: str) -> list[Step]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "gone"), EVERY)
 def test_a_document_that_goes_after_a_sync_that_died(method: str, gone: str, fresh: Fresh) -> None:
     play(fresh, gone_after_a_death(method, gone), method)
@@ -225,6 +229,7 @@ def test_another_budget_after_a_sync_that_died(method: str, fresh: Fresh) -> Non
     play(fresh, another_budget_after_a_death(method), method, batch=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("write", ["replace in answers.jsonl", "put calls", "add calls"])
 def test_paid_answers_that_are_handed_on_by_a_process_that_dies(write: str, how: str, fresh: Fresh) -> None:
@@ -256,6 +261,7 @@ FOUND: dict[str, tuple[list[Step], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", sorted(PLANTED))
 def test_a_defect_that_is_put_back_is_found(defect: str, fresh: Fresh) -> None:
     steps, kind = FOUND[defect]
@@ -263,6 +269,7 @@ def test_a_defect_that_is_put_back_is_found(defect: str, fresh: Fresh) -> None:
         assert drawn.play(Setting(("bm25",), batch=2), steps, fresh).kind == kind
 
 
+@pytest.mark.slow
 def test_a_history_that_fails_is_cut_down_to_what_is_needed(fresh: Fresh) -> None:
     steps = gone_after_a_death("bm25", "removed")
     more: list[Step] = [*steps[:4], ("reopen", {}), *steps[4:], ("reopen", {})]
@@ -277,6 +284,7 @@ def test_a_history_that_fails_is_cut_down_to_what_is_needed(fresh: Fresh) -> Non
 # ---------------------------------------------------------------- real processes
 
 
+@pytest.mark.slow
 def test_histories_of_processes_that_are_killed(fresh: Fresh) -> None:
     rng = random.Random(1)
     met = set[str]()
@@ -291,6 +299,7 @@ def test_histories_of_processes_that_are_killed(fresh: Fresh) -> None:
 # ---------------------------------------------------------------- on Elasticsearch
 
 
+@pytest.mark.slow
 def test_any_history_on_elasticsearch(fresh: Fresh) -> None:
     with elasticsearch_store(writers=1) as store:
         run(type("Drawn", (Histories,), {"fresh": fresh, "store": store}), 2)

@@ -162,6 +162,7 @@ def test_a_corpus_of_one_and_of_two_passages(count: int, server: OpenAIServer, t
     assert nodes(workspace, lowest) == nodes(workspace, default) == {}
 
 
+@pytest.mark.slow
 def test_500_identical_passages(server: OpenAIServer, tmp_path: Path) -> None:
     same = [Document(f"s{number:03d}", "", "same @0,0,1") for number in range(500)]
     workspace = opened(tmp_path, server, same)
@@ -337,6 +338,7 @@ def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer
 METHODS = {"dense": "dense(over=summary_tree(stop_at=4))", "composed": "composed(over=summary_tree)"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_contract_of_a_scheme_holds_over_trees(method: str, check: Any, tmp_path: Path) -> None:
@@ -393,6 +395,7 @@ def test_leaves_need_the_fields_of_hits(server: OpenAIServer, tmp_path: Path) ->
 # ---------------------------------------------------------------- killed
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_the_second_level(server: OpenAIServer, tmp_path: Path) -> None:
     level_two = threading.Event()
     hold = threading.Event()

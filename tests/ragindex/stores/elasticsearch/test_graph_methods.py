@@ -12,6 +12,8 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
 
+pytestmark = pytest.mark.slow
+
 METHODS = (
     "gear.naive",
     "gear.naive(graph=triple_graph(memory_gib=0))",

@@ -20,6 +20,8 @@ CHILD = """
 import sys, time
 from pathlib import Path
 from ragindex.plugins import registry
+
+pytestmark = pytest.mark.slow
 store = registry.store(sys.argv[1]).open(Path(sys.argv[2]))
 with store.lease("the child"):
     print("held", flush=True)

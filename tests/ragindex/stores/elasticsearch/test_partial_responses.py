@@ -289,6 +289,7 @@ def test_the_history_asks_all_that_there_is_a_rule_for(
     assert set(heard.heard) >= RULES.keys() - never
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(GOOD.keys() - SAYS_NOTHING - {("GET", ""), ("POST", "_doc")}), ids=" ".join)
 def test_a_history_with_a_spoilt_answer_stops(
     kind: tuple[str, str], impatient: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
