@@ -1,25 +1,44 @@
-"""The contract of a scheme, as checks that anyone can run on their own: `check_scheme(scheme, folder)`.
+"""The contract of a scheme, as checks for plugin authors: `check_scheme(scheme, folder)`.
 
-Every registered scheme passes them; see docs/writing-a-retriever.md. They raise AssertionError with what was expected.
+Every registered scheme passes them; see docs/writing-a-retriever.md. A check that fails raises AssertionError, which
+names the plugin's class and file and says what was expected.
 """
 
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from importlib.metadata import EntryPoint, entry_points
+from inspect import getsourcefile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, ClassVar, Protocol, cast
+
+import pyarrow as pa
+from pydantic import PrivateAttr
+from pydantic_core import PydanticSerializationError
 
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
-from ragindex.interfaces import Retriever, Scheme
+from ragindex.interfaces import Collection, Part, Retriever, Schema, Scheme, Store
+from ragindex.llm.offline import OfflineRules
+from ragindex.llm.plugins import LLMPlugin
+from ragindex.llm.settings import LLMSettings
+from ragindex.llm.tasks import Output, Task
 from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
 from ragindex.retrieval.hits import breach
+from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Query, Retrieval
+from ragindex.workspace.part_keys import in_order, tasks_of
 from ragindex.workspace.workspace import Workspace
 
 TOLERANCE = 1e-5
-"""How far scores may lie apart that mean the same."""
+"""How far two scores may lie apart that count as equal."""
 _CUTOFFS = (1, 5, 20)
+_CRASHES = 3
+"""Moments of an update at which the process is made to crash."""
 
 _SENTENCES = """
 Ada Miller|Ada Miller was a glass painter who was born in Lindau in 1871.
@@ -72,10 +91,22 @@ STRANGE = (
 )
 
 
+class Check(Protocol):
+    """One check, with indexes of its own under `folder`, on the engine `store`."""
+
+    __name__: str
+
+    def __call__(
+        self, scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
+    ) -> None:
+        """Raise AssertionError with what was expected."""
+        ...
+
+
 def check_scheme(
     scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
 ) -> None:
-    """Run every check in a fresh workspace under `folder`. Raises AssertionError at the first that fails."""
+    """Run every check, in fresh indexes under `folder`. Raises AssertionError at the first that fails."""
     for check in CHECKS:
         check(scheme, folder / check.__name__, encoder, store)
 
@@ -87,7 +118,7 @@ def build(
     documents: Sequence[Document] = DOCUMENTS,
     store: registry.Written = "lancedb",
 ) -> Workspace:
-    """A workspace with the documents, whole, and the scheme's parts made."""
+    """Build the scheme's parts in a new index over the documents, which are not chunked."""
     workspace = Workspace.open(folder, encoder=encoder, store=store, chunking=None)
     workspace.add(documents)
     workspace.sync([scheme])
@@ -95,12 +126,12 @@ def build(
 
 
 def ask(retriever: Retriever, k: int, where: Filter | None = None) -> list[Retrieval]:
-    """The answers to QUESTIONS."""
+    """Ask the QUESTIONS."""
     return retriever.retrieve([Query(f"q{n}", text, where) for n, text in enumerate(QUESTIONS)], k)
 
 
 def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because: str) -> None:
-    """The same ids in the same order, scores within TOLERANCE."""
+    """Assert the same ids in the same order, with scores within TOLERANCE."""
     for one, other in zip(first, second, strict=True):
         ids, expected = [hit.id for hit in one.hits], [hit.id for hit in other.hits]
         assert ids == expected, f"{because}: got {ids}, expected {expected}"
@@ -109,114 +140,247 @@ def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because
             assert near, f"{because}: {hit.id} scores {hit.score}, expected {twin.score}"
 
 
-def check_parameters(
-    scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
-    """A scheme can be made again from its description and from its label."""
+# ---------------------------------------------------------------- who is to blame
+
+
+def _who(plugin: Plugin) -> str:
+    """The class of a plugin and its file, which every message begins with."""
+    kind = type(plugin)
+    try:
+        file = getsourcefile(kind)
+    except TypeError:  # of a session
+        file = None
+    return f"{kind.__qualname__} ({file or kind.__module__})"
+
+
+class _NamedError(AssertionError):
+    """What was expected, of a plugin that the message names."""
+
+
+def _require(holds: bool, plugin: Plugin, message: str) -> None:
+    if not holds:
+        raise _NamedError(f"{_who(plugin)}: {message}")
+
+
+@contextmanager
+def _blaming(scheme: Scheme) -> Iterator[None]:
+    """Name the plugin in whatever goes wrong: the part whose method failed, else the scheme."""
+    try:
+        yield
+    except _NamedError:
+        raise
+    except AssertionError as error:
+        raise _NamedError(f"{_who(scheme)}: {error}") from error
+    except Exception as error:
+        plugin, place = _culprit(error, scheme)
+        notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
+        raise _NamedError(f"{_who(plugin)}: raised {registry.said_of(error)}{notes} ({place})") from error
+
+
+def _culprit(error: Exception, scheme: Scheme) -> tuple[Plugin, str]:
+    """The part in whose method an error arose, or the scheme; and the last line of its file that was reached."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    parts = [one for frame, _ in frames if isinstance(one := frame.f_locals.get("self"), Part)]
+    plugin = parts[-1] if parts else scheme
+    files = [(frame.f_code, line) for frame, line in frames if frame.f_code.co_filename == getsourcefile(type(plugin))]
+    code, line = files[-1] if files else (frames[-1][0].f_code, frames[-1][1])
+    return plugin, f"{Path(code.co_filename).name}, line {line}, in {code.co_name}"
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """A scheme to check, and where and with what its indexes are built."""
+
+    scheme: Scheme
+    folder: Path
+    encoder: registry.Written
+    store: registry.Written
+
+    def build(self, name: str = "index") -> Workspace:
+        return build(self.scheme, self.folder / name, self.encoder, store=self.store)
+
+    def retriever(self, name: str = "index") -> Retriever:
+        return _Careful(self.scheme.open(self.build(name)))
+
+
+@dataclass(frozen=True)
+class _Careful:
+    """A retriever whose failures name the question."""
+
+    inner: Retriever
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        try:
+            return self.inner.retrieve(queries, k)
+        except UsageError:
+            raise
+        except Exception:
+            for query in queries:
+                with _naming(query):
+                    self.inner.retrieve([query], k)
+            raise
+
+
+@contextmanager
+def _naming(query: Query) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"for the question {query.text[:60]!r}")
+        raise
+
+
+def _check(run: Callable[[_Bench], None]) -> Check:
+    """Make a check of a function: what goes wrong in it names the plugin."""
+
+    @wraps(run)
+    def check(
+        scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
+    ) -> None:
+        with _blaming(scheme):
+            run(_Bench(scheme, folder, encoder, store))
+
+    return cast(Check, check)
+
+
+# ---------------------------------------------------------------- what is written down
+
+
+@_check
+def check_parameters(bench: _Bench) -> None:
+    """Scheme and parts have a version and JSON parameters; the scheme can be made again from description and label."""
+    scheme = bench.scheme
+    for plugin in (scheme, *in_order(scheme.parts())):
+        version = getattr(plugin, "version", None)
+        _require(isinstance(version, int), plugin, "has no version. Add: version: ClassVar[int] = 1")
+        _require_json(plugin)
+        _require_own_entry_point(plugin)
     described = registry.describe(scheme)
-    assert registry.scheme(described) == scheme, "made from its description, it is another"
-    assert registry.scheme(registry.label(scheme)) == scheme, "made from its label, it is another"
+    assert registry.scheme(described) == scheme, f"made from its description {described}, it is not the same scheme"
+    label = registry.label(scheme)
+    assert registry.scheme(label) == scheme, f"made from its label {label!r}, it is not the same scheme"
 
 
-def check_hits(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
-    """Hits are at most k, without repeats, best first, and name the corpus's documents (`hits.breach`)."""
-    retriever = scheme.open(build(scheme, folder, encoder, store=store))
+def _require_json(plugin: Plugin) -> None:
+    for name in type(plugin).model_fields:
+        try:
+            plugin.model_dump(mode="json", include={name})
+        except PydanticSerializationError as error:
+            raise _NamedError(
+                f"{_who(plugin)}: the parameter {name!r} must be JSON, and {getattr(plugin, name)!r} is not"
+            ) from error
+
+
+def _require_own_entry_point(plugin: Plugin) -> None:
+    """An entry point of the plugin's own distribution must name the module that defines the class."""
+    kind = type(plugin)
+    own, top = f"{kind.__module__}:{kind.__qualname__}", kind.__module__.partition(".")[0]
+    for point in _points():
+        if point.attr == kind.__qualname__ and point.module.partition(".")[0] == top and point.load() is kind:
+            _require(
+                point.value == own,
+                plugin,
+                f"the entry point {point.name!r} names {point.value}, which imports the class from elsewhere. "
+                f"Name the module that defines it: {own}",
+            )
+
+
+def _points() -> Iterable[EntryPoint]:
+    return (*entry_points(group="ragindex.schemes"), *entry_points(group="ragindex.parts"))
+
+
+# ---------------------------------------------------------------- answers
+
+
+@_check
+def check_hits(bench: _Bench) -> None:
+    """Hits are at most k, without repeats, best first, and name the corpus's documents with their metadata."""
+    retriever = bench.retriever()
     known = {document.id: document for document in DOCUMENTS}
     for k in (1, 5, 100):
-        for retrieval in ask(retriever, k):
+        for text, retrieval in zip(QUESTIONS, ask(retriever, k), strict=True):
             hits = retrieval.hits
-            assert hits, f"asked for {k}, got no hit"
+            assert hits, f"no hit for k = {k} and the question {text!r}"
             broken = breach(hits, k, known)
             assert broken is None, broken
             for hit in hits:
                 for doc_id in hit.doc_ids:
-                    assert hit.metadata[doc_id] == known[doc_id].metadata, "the document's metadata is lost"
+                    expected = known[doc_id].metadata
+                    assert hit.metadata.get(doc_id) == expected, (
+                        f"the hit {hit.id!r} lacks the metadata of the document {doc_id!r}: "
+                        f"metadata[{doc_id!r}] must be {expected}. Make hits with ragindex.retrieval.hits.hits"
+                    )
 
 
-def check_finds(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
+@_check
+def check_finds(bench: _Bench) -> None:
     """A question in a document's own words finds that document among the first three."""
-    retriever = scheme.open(build(scheme, folder, encoder, store=store))
     queries = [Query(document.id, f"{document.title}: {document.text}") for document in DOCUMENTS]
-    for query, retrieval in zip(queries, retriever.retrieve(queries, 3), strict=True):
+    for query, retrieval in zip(queries, bench.retriever().retrieve(queries, 3), strict=True):
         found = [doc_id for hit in retrieval.hits for doc_id in hit.doc_ids]
         assert query.id in found, f"{query.text!r} finds {found}, not {query.id}"
 
 
-def check_batches(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
-    """Asked together, one by one, or from many threads: the same answers, and so from a second workspace."""
-    retriever = scheme.open(build(scheme, folder / "one", encoder, store=store))
+@_check
+def check_batches(bench: _Bench) -> None:
+    """Asked together, one by one, or from many threads: the same answers, and so from a second index."""
+    retriever = bench.retriever("one")
     together = ask(retriever, 5)
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
     assert_same([retriever.retrieve([query], 5)[0] for query in queries], together, "one by one")
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda query: retriever.retrieve([query], 5)[0], queries * 4))
     assert_same(answers, together * 4, "from threads")
-    again = scheme.open(build(scheme, folder / "two", encoder, store=store))
-    assert_same(ask(again, 5), together, "from a second workspace")
+    assert_same(ask(bench.retriever("two"), 5), together, "from a second index")
     assert retriever.retrieve([], 5) == [], "no question, yet answers"
 
 
-def check_bad_input(
-    scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-) -> None:
+@_check
+def check_bad_input(bench: _Bench) -> None:
     """k below 1 and empty questions are refused; strange questions are answered."""
-    retriever = scheme.open(build(scheme, folder, encoder, store=store))
+    retriever = bench.retriever()
     for query, k in ((Query("q", "glass"), 0), (Query("q", "glass"), -1), (Query("q", ""), 5), (Query("q", " \n"), 5)):
         try:
             retriever.retrieve([query], k)
         except UsageError:
             continue
-        raise AssertionError(f"the question {query.text!r} with k = {k} was not refused")
+        raise AssertionError(
+            f"retrieve must raise UsageError for the question {query.text!r} with k = {k}. "
+            "Call ragindex.retrieval.hits.check first"
+        )
     for text in STRANGE:
         hits = retriever.retrieve([Query("q", text)], 3)[0].hits
         assert len(hits) <= 3, f"{text[:30]!r} finds {len(hits)} hits"
 
 
-def check_filter(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
+@_check
+def check_filter(bench: _Bench) -> None:
     """Every document of every hit passes the query's filter."""
-    retriever = scheme.open(build(scheme, folder, encoder, store=store))
+    retriever = bench.retriever()
     half = {document.id for document in DOCUMENTS if document.metadata["half"] == "second"}
     answers = ask(retriever, 24, meta("half", "second"))
     found = {doc_id for retrieval in answers for hit in retrieval.hits for doc_id in hit.doc_ids}
-    assert {"d22"} <= found, f"the Pantheon passes the filter, but {found} is found"
-    assert found <= half, f"{found - half} do not pass the filter"
-    one = [{id for hit in r.hits for id in hit.doc_ids} for r in ask(retriever, 24, meta("number", 22))]
-    assert all(found <= {"d22"} for found in one), f"only d22 passes the filter, got {one}"
+    assert {"d22"} <= found, f"the document d22 passes the filter and is not found; found: {sorted(found)}"
+    assert found <= half, f"the documents {sorted(found - half)} do not pass the filter"
+    single = [{id for hit in r.hits for id in hit.doc_ids} for r in ask(retriever, 24, meta("number", 22))]
+    assert all(found <= {"d22"} for found in single), f"only d22 passes the filter, got {single}"
     assert not any(retrieval.hits for retrieval in ask(retriever, 5, meta("half", "third"))), "nothing passes, yet hits"
 
 
-def check_law(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
-    """After additions, changes and removals it answers like an index of what is left; open readers stay put."""
-    disturbed = build(scheme, folder / "disturbed", encoder, store=store)
-    before = scheme.open(disturbed)
-    expected = ask(before, 10)
-    disturbed.add([*ADDED, replace(DOCUMENTS[3], text="Nothing about rivers any more, but quicksilver.")])
-    disturbed.sync([scheme])
-    found = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
-    reached = [[doc_id for hit in retrieval.hits for doc_id in hit.doc_ids] for retrieval in found]
-    assert "x2" in reached[1], f"an added document is not found: {reached[1]}"
-    disturbed.remove([document.id for document in ADDED])
-    disturbed.add([DOCUMENTS[3]])
-    disturbed.sync([scheme])
-    assert_same(ask(scheme.open(disturbed), 10), expected, "after adding, changing and removing")
-    assert_same(ask(before, 10), expected, "a reader opened before")
-    undisturbed = build(scheme, folder / "undisturbed", encoder, store=store)
-    assert_same(ask(scheme.open(undisturbed), 10), expected, "an undisturbed index")
-
-
-def check_cutoffs(scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb") -> None:
-    """The best few of many are the best that few are asked for, unless the scheme or one of its bases reads k."""
+@_check
+def check_cutoffs(bench: _Bench) -> None:
+    """The first hits of many are those of a smaller k, unless the scheme or one of its bases depends on k."""
     largest = max(_CUTOFFS)
-    if scheme.depends_on_k(largest):
+    if bench.scheme.depends_on_k(largest):
         return
-    retriever = scheme.open(build(scheme, folder, encoder, store=store))
+    retriever = bench.retriever()
     texts = [*QUESTIONS, *_on_three_subjects()]
     queries = [Query(f"q{n}", text) for n, text in enumerate(texts)]
     answers = {k: [_named(one) for one in retriever.retrieve(queries, k)] for k in _CUTOFFS}
     for k in _CUTOFFS:
         for text, found, of_many in zip(texts, answers[k], answers[largest], strict=True):
             assert found == of_many[:k], (
-                f"asked for {k} it finds {found}, but the first {k} of {largest} are {of_many[:k]} ({text!r}): "
+                f"k = {k} gives {found}, but the first {k} of {largest} are {of_many[:k]} ({text!r}): "
                 "its first hits depend on k, so depends_on_k must return True"
             )
 
@@ -232,16 +396,162 @@ def _named(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
     return [(hit.id, tuple(hit.doc_ids)) for hit in found.hits]
 
 
-class Check(Protocol):
-    """One check, in a fresh workspace under `folder`, on the engine `store`."""
+# ---------------------------------------------------------------- asking an LLM
 
-    __name__: str
 
-    def __call__(
-        self, scheme: Scheme, folder: Path, encoder: registry.Written, store: registry.Written = "lancedb"
-    ) -> None:
-        """Raises AssertionError with what was expected."""
-        ...
+class _RecordingRules(OfflineRules):
+    """The rules, and the tasks they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Task[Any]] = []
+
+    def run(self, task: Task[Output], inputs: Any, *, repeat: int = 0, again: bool = False) -> Output:
+        self.asked.append(task)
+        return super().run(task, inputs, repeat=repeat, again=again)
+
+
+class _Recording(LLMPlugin):
+    version: ClassVar[int] = 1
+    _rules: _RecordingRules = PrivateAttr(default_factory=_RecordingRules)
+
+    def open(self, setting: LLMSettings | None = None) -> _RecordingRules:
+        return self._rules
+
+
+@_check
+def check_tasks(bench: _Bench) -> None:
+    """Whatever is asked of an LLM is declared: by each part while it is built, by the scheme while it answers."""
+    scheme, llm = bench.scheme, _Recording()
+    asked = llm.open().asked
+    workspace = Workspace.open(bench.folder, encoder=bench.encoder, llm=llm, store=bench.store, chunking=None)
+    workspace.add(DOCUMENTS)
+    for part in in_order(scheme.parts()):
+        asked.clear()
+        workspace.sync([part])
+        _require_declared(part, asked, part.tasks())
+    retriever = scheme.open(workspace)
+    asked.clear()
+    ask(retriever, 5)
+    _require_declared(scheme, asked, tasks_of(scheme))
+
+
+def _require_declared(plugin: Plugin, asked: Iterable[Task[Any]], declared: Sequence[Task[Any]]) -> None:
+    for task in asked:
+        _require(
+            task.identity in [one.identity for one in declared],
+            plugin,
+            f"asks an LLM the task {task.name!r} without declaring it: return it from tasks()",
+        )
+
+
+# ---------------------------------------------------------------- changes and crashes
+
+
+@_check
+def check_law(bench: _Bench) -> None:
+    """After additions, changes and removals it answers like an index of what is left; open readers stay put."""
+    scheme = bench.scheme
+    disturbed = bench.build("disturbed")
+    before = scheme.open(disturbed)
+    expected = ask(before, 10)
+    disturbed.add(_UPDATE)
+    disturbed.sync([scheme])
+    found = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
+    reached = [[doc_id for hit in retrieval.hits for doc_id in hit.doc_ids] for retrieval in found]
+    assert "x2" in reached[1], f"the added document 'x2' is not found: {reached[1]}"
+    _revert(disturbed)
+    disturbed.sync([scheme])
+    assert_same(ask(scheme.open(disturbed), 10), expected, "after adding, changing and removing documents")
+    assert_same(ask(before, 10), expected, "a retriever opened before the changes")
+    assert_same(ask(bench.retriever("undisturbed"), 10), expected, "an undisturbed index")
+
+
+_UPDATE = (*ADDED, replace(DOCUMENTS[3], text="Nothing about rivers any more, but quicksilver."))
+
+
+def _revert(workspace: Workspace) -> None:
+    """Undo _UPDATE."""
+    workspace.remove([document.id for document in ADDED])
+    workspace.add([DOCUMENTS[3]])
+
+
+@_check
+def check_crash(bench: _Bench) -> None:
+    """After a crash within an update, the next sync makes it whole: batches can be applied again."""
+    scheme, folder = bench.scheme, bench.folder / "index"
+    workspace = bench.build()
+    workspace.add(_UPDATE)
+    writes = _sync_until(workspace, scheme, None)
+    expected = ask(scheme.open(workspace), 10)
+    for write in sorted(
+        {1 + round(step * (writes - 1) / (_CRASHES - 1)) for step in range(_CRASHES)} if writes else ()
+    ):
+        _revert(workspace)
+        workspace.sync([scheme])
+        workspace.add(_UPDATE)
+        _sync_until(workspace, scheme, write)
+        workspace = Workspace.open(folder, encoder=bench.encoder, store=bench.store, chunking=None)
+        workspace.sync([scheme])
+        because = f"after a crash behind write {write} of {writes} of an update (apply must be repeatable)"
+        assert_same(ask(scheme.open(workspace), 10), expected, because)
+
+
+class _CrashError(Exception):
+    """The process dies here."""
+
+
+def _sync_until(workspace: Workspace, scheme: Scheme, write: int | None) -> int:
+    """Sync, and crash behind a write to a part's collection, where one is given; returns the number of writes."""
+    store, counting = workspace.store, _Counting(write)
+    workspace.store = cast(Store, _CrashingStore(store, counting))
+    try:
+        workspace.sync([scheme])
+    except _CrashError:
+        pass
+    finally:
+        workspace.store = store
+    return counting.writes
+
+
+@dataclass
+class _Counting:
+    """Writes so far, and after which one to crash."""
+
+    last: int | None
+    writes: int = 0
+
+    def count(self) -> None:
+        self.writes += 1
+        if self.writes == self.last:
+            raise _CrashError
+
+
+@dataclass(frozen=True, slots=True)
+class _CrashingCollection(MeteredCollection):
+    counting: _Counting = field(default_factory=lambda: _Counting(None))
+
+    def upsert(self, records: pa.RecordBatch) -> None:
+        self.inner.upsert(records)
+        self.counting.count()
+
+    def delete(self, ids: Iterable[str]) -> None:
+        self.inner.delete(ids)
+        self.counting.count()
+
+
+class _CrashingStore:
+    """A store in which writes to the collections of parts are counted; coverage and documents are not."""
+
+    def __init__(self, inner: Store, counting: _Counting) -> None:
+        self.inner, self.counting = inner, counting
+
+    def create(self, name: str, schema: Schema) -> Collection:
+        collection = self.inner.create(name, schema)
+        uncounted = name == "documents" or name.endswith(".coverage")
+        return collection if uncounted else _CrashingCollection(collection, None, self.counting)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -252,7 +562,9 @@ CHECKS: tuple[Check, ...] = (
     check_bad_input,
     check_filter,
     check_cutoffs,
+    check_tasks,
     check_law,
+    check_crash,
 )
 
 

@@ -34,6 +34,10 @@ def run(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
+def test_it_has_at_most_60_lines_of_code() -> None:
+    assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 60
+
+
 def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from ragindex.plugins import registry;"

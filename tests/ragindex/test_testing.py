@@ -1,0 +1,250 @@
+"""The contract's checks: one broken plugin for each mistake, and what is said of it."""
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from made_language import ECHO
+
+from ragindex import testing
+from ragindex.interfaces import BuildContext, Change, Collection, OpenIndex, Part, Retriever, Schema, Scheme, Uses
+from ragindex.parts.text.passages import Passages
+from ragindex.retrieval.hits import searchable
+from ragindex.testing import Check
+from ragindex.types import Query, Retrieval
+from ragindex_baselines.bm25 import BM25
+
+
+def message(check: Check, scheme: Scheme, folder: Path) -> str:
+    """What a check says, without the path of this file and the numbers of its lines."""
+    with pytest.raises(AssertionError) as error:
+        check(scheme, folder)
+    return re.sub(r"line \d+", "line N", str(error.value).replace(__file__, "FILE"))
+
+
+class Wrapper(Scheme):
+    """BM25 over some part, with a retriever around it."""
+
+    version: ClassVar[int] = 1
+
+    def part(self) -> Part[Collection]:
+        return Passages()
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return (self.part(),)
+
+    def open(self, index: OpenIndex) -> Retriever:
+        return WrapperRetriever(BM25(over=self.part()).open(index), index, self)
+
+    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
+        return found
+
+
+@dataclass(frozen=True)
+class WrapperRetriever:
+    base: Retriever
+    index: OpenIndex
+    scheme: Wrapper
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        answers = zip(queries, self.base.retrieve(queries, k), strict=True)
+        return [self.scheme.change(query, found, self.index) for query, found in answers]
+
+
+# ---------------------------------------------------------------- what is written down
+
+
+class WithoutVersion(Scheme):
+    def open(self, index: OpenIndex) -> Retriever:
+        return BM25().open(index)
+
+
+class WithoutJson(Wrapper):
+    pattern: Any = object()
+
+
+def test_without_a_version(tmp_path: Path) -> None:
+    said = message(testing.check_parameters, WithoutVersion(), tmp_path)
+    assert said == "WithoutVersion (FILE): has no version. Add: version: ClassVar[int] = 1"
+
+
+def test_a_parameter_that_is_no_json(tmp_path: Path) -> None:
+    said = message(testing.check_parameters, WithoutJson(), tmp_path)
+    assert re.fullmatch(r"WithoutJson \(FILE\): the parameter 'pattern' must be JSON, and <object .*> is not", said)
+
+
+def test_an_entry_point_that_names_a_re_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "exported_plugin"
+    package.mkdir()
+    (package / "scheme.py").write_text("from ragindex_baselines.bm25 import BM25\n\n\nclass Named(BM25):\n    pass\n")
+    (package / "__init__.py").write_text("from exported_plugin.scheme import Named\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    point = EntryPoint("named", "exported_plugin:Named", "ragindex.schemes")
+    monkeypatch.setattr(testing, "entry_points", lambda group: [point] if group == point.group else [])
+    said = message(testing.check_parameters, point.load()(), tmp_path)
+    for module in ("exported_plugin", "exported_plugin.scheme"):
+        del sys.modules[module]
+    assert said == (
+        f"Named ({package / 'scheme.py'}): the entry point 'named' names exported_plugin:Named, which imports the "
+        "class from elsewhere. Name the module that defines it: exported_plugin.scheme:Named"
+    )
+
+
+# ---------------------------------------------------------------- answers
+
+
+class WithoutMetadata(Wrapper):
+    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
+        return replace(found, hits=tuple(replace(hit, metadata={}) for hit in found.hits))
+
+
+class FailingOnOne(Wrapper):
+    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
+        if "curling" in query.text:
+            raise ValueError("no stones")
+        return found
+
+
+class Unchecked(Wrapper):
+    def open(self, index: OpenIndex) -> Retriever:
+        return UncheckedRetriever(BM25().open(index))
+
+
+@dataclass(frozen=True)
+class UncheckedRetriever:
+    base: Retriever
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        return self.base.retrieve(queries, max(k, 1))
+
+
+def test_hits_without_metadata(tmp_path: Path) -> None:
+    said = message(testing.check_hits, WithoutMetadata(), tmp_path)
+    assert said == (
+        "WithoutMetadata (FILE): the hit 'd06' lacks the metadata of the document 'd06': metadata['d06'] must be "
+        "{'number': 6, 'half': 'first'}. Make hits with ragindex.retrieval.hits.hits"
+    )
+
+
+def test_an_exception_on_one_question(tmp_path: Path) -> None:
+    said = message(testing.check_hits, FailingOnOne(), tmp_path)
+    assert said == (
+        "FailingOnOne (FILE): raised ValueError: no stones for the question 'What are curling stones cut from?' "
+        "(test_testing.py, line N, in change)"
+    )
+
+
+def test_a_k_that_is_not_refused(tmp_path: Path) -> None:
+    assert message(testing.check_bad_input, Unchecked(), tmp_path) == (
+        "Unchecked (FILE): retrieve must raise UsageError for the question 'glass' with k = 0. "
+        "Call ragindex.retrieval.hits.check first"
+    )
+
+
+# ---------------------------------------------------------------- asking an LLM
+
+
+class AskingPart(Passages):
+    uses: ClassVar[Uses] = frozenset({"model", "prompts"})
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        super().apply(change, context)
+        context.llm.map(ECHO, [{"text": id} for id in change.upsert])
+
+
+class WithAskingPart(Wrapper):
+    def part(self) -> Part[Collection]:
+        return AskingPart()
+
+
+class Unallowed(AskingPart):
+    uses: ClassVar[Uses] = frozenset()
+
+
+class WithUnallowed(Wrapper):
+    def part(self) -> Part[Collection]:
+        return Unallowed()
+
+
+class AskingScheme(Wrapper):
+    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
+        index.llm.run(ECHO, {"text": query.text})
+        return found
+
+
+def test_a_part_that_does_not_declare_its_task(tmp_path: Path) -> None:
+    said = message(testing.check_tasks, WithAskingPart(), tmp_path)
+    assert said == "AskingPart (FILE): asks an LLM the task 'echo' without declaring it: return it from tasks()"
+
+
+def test_a_part_that_does_not_say_that_it_uses_a_model(tmp_path: Path) -> None:
+    said = message(testing.check_tasks, WithUnallowed(), tmp_path)
+    assert said.startswith("Unallowed (FILE): raised UsageError: The part ")
+    assert said.endswith(
+        "asks for a language model, but its `uses` does not name it. (test_testing.py, line N, in apply)"
+    )
+
+
+def test_a_scheme_that_does_not_declare_its_task(tmp_path: Path) -> None:
+    said = message(testing.check_tasks, AskingScheme(), tmp_path)
+    assert said == "AskingScheme (FILE): asks an LLM the task 'echo' without declaring it: return it from tasks()"
+
+
+# ---------------------------------------------------------------- building, changes and crashes
+
+
+class FailingPart(Passages):
+    def apply(self, change: Change, context: BuildContext) -> None:
+        raise KeyError("title")
+
+
+class WithFailingPart(Wrapper):
+    def part(self) -> Part[Collection]:
+        return FailingPart()
+
+
+class Doubling(Passages):
+    """A passage that comes again at the same revision is written with its text twice."""
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        super().apply(change, context)
+        seen = context.folder / "seen"
+        lines = set(seen.read_text().splitlines()) if seen.exists() else set[str]()
+        again = [id for id, revision in change.upsert.items() if f"{id} {revision}" in lines]
+        left = {line for line in lines if line.split()[0] not in {*change.upsert, *change.remove}}
+        seen.write_text("\n".join(left | {f"{id} {revision}" for id, revision in change.upsert.items()}))
+        if again:
+            records = context.collection("records", searchable(context.language))
+            found = records.get(again, records.fields())
+            texts = pa.array([f"{text} {text}" for text in found.column("text").to_pylist()])
+            records.upsert(found.set_column(found.schema.get_field_index("text"), "text", texts))
+        elif change.upsert:
+            context.collection("done", Schema(stored=("name",))).upsert(
+                pa.RecordBatch.from_pydict({"id": ["x"], "name": ["y"]})
+            )
+
+
+class WithDoubling(Wrapper):
+    def part(self) -> Part[Collection]:
+        return Doubling()
+
+
+def test_an_exception_in_apply(tmp_path: Path) -> None:
+    said = message(testing.check_finds, WithFailingPart(), tmp_path)
+    assert said == "FailingPart (FILE): raised KeyError: 'title' (test_testing.py, line N, in apply)"
+
+
+def test_a_batch_that_cannot_be_applied_again_after_a_crash(tmp_path: Path) -> None:
+    said = message(testing.check_crash, WithDoubling(), tmp_path)
+    assert said.startswith("WithDoubling (FILE): after a crash behind write ")
+    assert "of an update (apply must be repeatable): " in said
+
+
+def test_a_scheme_that_keeps_the_contract_passes_all(tmp_path: Path) -> None:
+    testing.check_scheme(BM25(), tmp_path)
