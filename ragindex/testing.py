@@ -428,7 +428,9 @@ def check_tasks(bench: _Bench) -> None:
     for part in in_order(scheme.parts()):
         asked.clear()
         workspace.sync([part])
-        _require_declared(part, asked, part.tasks())
+        _require_declared(
+            part, asked, [task for made in in_order([part]) for task in made.tasks()]
+        )  # inputs finish too
     retriever = scheme.open(workspace)
     asked.clear()
     ask(retriever, 5)
