@@ -64,8 +64,9 @@ def index(
 ) -> None:
     """Build methods over the documents of DATA, or update what is built to them.
 
-    The index remembers DATA. Documents that are gone from DATA are removed; those from elsewhere stay. Without DATA,
-    methods are built over the documents in the index. An interrupted run resumes where it stopped.
+    The index remembers DATA: documents that are gone from it are removed.
+    Without DATA, methods are built over the documents in the index.
+    An interrupted run resumes where it stopped.
 
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """

@@ -126,7 +126,7 @@ def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
     assert failed(2, "parts", "same_as", "--index", folder, "--show") == (
         "--show needs one of these parts: summary_tree. Got same_as instead."
     )
-    assert failed(4, "parts", "--index", tmp_path / "none").startswith("There is no workspace in")
+    assert failed(4, "parts", "--index", tmp_path / "none").startswith("No index in")
 
 
 # ---------------------------------------------------------------- a tree

@@ -1,0 +1,51 @@
+"""What the commands print, held in the files under snapshots/; UPDATE_SNAPSHOTS=1 writes them anew."""
+
+from pathlib import Path
+
+import pytest
+from command_line import make_desk, ragindex, write
+from snapshots import assert_matches, masked
+
+SNAPSHOTS = Path(__file__).with_name("snapshots")
+INDEX = ("--index", "w")
+COMMANDS = ("methods", "index", "search", "ask", "add", "remove", "parts", "repair", "cache", "doctor")
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return make_desk(tmp_path, monkeypatch)
+
+
+def check(name: str, *arguments: object) -> None:
+    done = ragindex(*arguments)
+    text = f"$ ragindex {' '.join(map(str, arguments))}\n{done.out}{done.err}exit code {done.code}\n"
+    tables = ((r"\b\d+\.\d\b", "<n>"), (r"\d+\.\d ms", "<n> ms"))
+    assert_matches(masked(text, (str(Path.cwd()), "<folder>"), *tables), SNAPSHOTS / f"{name}.txt")
+
+
+def test_an_index_from_its_first_document_to_its_last() -> None:
+    check("index", "index", "notes", *INDEX, "--methods", "bm25")
+    check("search", "search", "Which town is of slate?", *INDEX, "--method", "bm25", "--explain")
+    check("search_unknown_key", "search", "slate", *INDEX, "--method", "bm25", "--filter", "sauce=x")
+    check("search_not_built", "search", "slate", *INDEX, "--method", "dense")
+    check("ask", "ask", "Which hill is highest?", *INDEX, "--method", "bm25")
+    check("parts", "parts", *INDEX)
+    check("cache", "cache", *INDEX)
+    write(Path(), {"new/mill.txt": "A mill grinds."})
+    check("add", "add", "new", "--as", "new", *INDEX)
+    check("remove", "remove", "quill.txt", *INDEX)
+    check("repair", "repair", *INDEX)
+
+
+def test_methods_and_errors() -> None:
+    check("methods_hybrid", "methods", "hybrid")
+    check("unknown_method", "methods", "hibrid")
+    check("no_index", "search", "slate", *INDEX)
+    check("empty_question", "search", " ", *INDEX)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str) -> None:
+    """The text of a command; the boxes of its options differ between versions of typer."""
+    text = ragindex(command, "--help").out.partition("╭")[0].partition("[OPTIONS]")[2]
+    assert_matches(masked(text).partition("\n")[2].lstrip("\n"), SNAPSHOTS / f"help_{command}.txt")

@@ -1,0 +1,29 @@
+"""Texts that commands print, kept in files beside the tests; UPDATE_SNAPSHOTS=1 writes the files anew."""
+
+import os
+import re
+from pathlib import Path
+
+# What differs from run to run or from machine to machine, and what stands for it.
+_MASKS = (
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?"), "<time>"),
+    (re.compile(r"\bfrom \d\d:\d\d\b"), "from <time>"),
+    (re.compile(r"\b[0-9a-f]{16}\b"), "<hash>"),
+    (re.compile(r"\b\d+\.\d+\.\d+\b"), "<version>"),
+)
+
+
+def masked(text: str, *more: tuple[str, str]) -> str:
+    """`text` without times, hashes and versions; `more` are patterns with what stands for them."""
+    for pattern, stand_in in (*_MASKS, *((re.compile(one), two) for one, two in more)):
+        text = pattern.sub(stand_in, text)
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def assert_matches(text: str, path: Path) -> None:
+    """Fail where `text` is not what the file `path` holds. With UPDATE_SNAPSHOTS=1, write the file first."""
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"{path.name} is missing: run the test with UPDATE_SNAPSHOTS=1"
+    assert text == path.read_text(encoding="utf-8")
