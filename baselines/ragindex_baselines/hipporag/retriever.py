@@ -19,10 +19,9 @@ from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parameters import HippoRAGParameters
-from ragindex_baselines.hipporag.parts.phrase_graph import WeightedGraph
 from ragindex_baselines.hipporag.parts.spread_vectors import Spread
-from ragindex_baselines.hipporag.steps import Values
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
+from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, power
 
 _NEAR, _REACHED = 100, 1000
 """Passages that are looked at, at least: those nearest the question, and those with the most of the walk from facts."""
@@ -57,7 +56,7 @@ class Walked:
         reset = np.zeros(count)
         reset[nodes] = mass
         matrix = self.matrix[:count, :count]
-        return steps.power(matrix, links.degrees, reset, settings.damping, settings.tolerance)
+        return power(matrix, links.degrees, reset, settings.damping, settings.tolerance)
 
     def found(self, query: Query, places: Integers, values: Values, k: int) -> tuple[Hit, ...]:
         """The `k` best passages that pass the query's filter, as hits."""
@@ -210,7 +209,7 @@ class FactRetriever:
         reset = np.zeros(len(graph.degrees))
         reset[len(graph.phrases) + places] = settings.passage_weight * normalised(near.scores)[rows]
         reset[nodes] = mass
-        values = steps.power(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
+        values = power(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
         return np.arange(len(graph.passages)), values[len(graph.phrases) :]
 
 

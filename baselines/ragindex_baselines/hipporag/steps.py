@@ -6,15 +6,13 @@ lost; as igraph has it, it goes back too, which multiplies all values by one num
 for reset weights as they are given, not brought to a sum of one.
 """
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ragindex.parts.triples.sparse_graph import Integers
-from ragindex_baselines.hipporag.parts.phrase_graph import Links, WeightedGraph
-
-Values: TypeAlias = npt.NDArray[np.float64]
+from ragindex_baselines.hipporag.weighted_graph import Links, Values, WeightedGraph
 
 # ---------------------------------------------------------------- where a walk begins
 
@@ -77,23 +75,6 @@ def _edges(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
     """The places from each start to its stop, one after the other, and how many each has."""
     lengths = stops - starts
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum()), lengths
-
-
-def power(matrix: Any, degrees: Values, reset: npt.NDArray[Any], damping: float, tolerance: float) -> npt.NDArray[Any]:
-    """The values of walks over the whole graph, like `reset`: (n,), or (n, walks), one a column.
-
-    By power iteration, until what still flows is at most `tolerance` of what there was: no value is too small by more
-    than that times the sum of its `reset`. `matrix` (n, n) holds the weights of the edges, `degrees` their sums.
-    Four arrays like `reset` at most are held at a time, itself included.
-    """
-    share = np.divide(damping, degrees, out=np.zeros(len(degrees)), where=degrees > 0).astype(reset.dtype)
-    share = share if reset.ndim == 1 else share[:, None]
-    flow, values, left = share * reset, (1 - damping) * reset, 1.0
-    while left > tolerance:
-        flow, left = matrix @ flow, left * damping
-        values += (1 - damping) * flow
-        flow *= share
-    return values
 
 
 # ---------------------------------------------------------------- passages

@@ -23,7 +23,8 @@ from ragindex.parts.vectors.similar_pairs import Pairs
 from ragindex.types import Document
 from ragindex.workspace.workspace import StaleWarning, Workspace
 from ragindex_baselines.hipporag.parts import phrase_graph
-from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
+from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, connected
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
 
 A = spelt("A", "abc|rises in|xyz", "ABC|is  near|xyz", "abc|is|abc")
 B = spelt("B", " xyz |meets|aabc", "1871|was before|12 May 1899")

@@ -28,11 +28,12 @@ from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import StaleWarning, Workspace
 from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parts import spread_vectors
-from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, WeightedGraph, connected
+from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, connected
 from ragindex_baselines.hipporag.parts.spread_vectors import Spread, SpreadVectors, spread
 from ragindex_baselines.hipporag.retriever import FactRetriever
 from ragindex_baselines.hipporag.scheme import HippoRAG
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES, by_rule
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, power
 from ragindex_eval.data import worlds
 
 FACTS, POWER = HippoRAG(mode="facts"), HippoRAG(mode="facts", walk="power")
@@ -118,7 +119,7 @@ def test_both_walks_are_igraphs(graph: WeightedGraph, seed: int, damping: float)
     mass = rng.random(len(nodes)) + 0.1
     reset = np.zeros(len(graph.degrees))
     reset[nodes] = mass
-    powered = steps.power(graph.matrix(), graph.degrees, reset, damping, 1e-12)
+    powered = power(graph.matrix(), graph.degrees, reset, damping, 1e-12)
     assert powered / powered.sum() == pytest.approx(by_igraph(graph, reset, damping), abs=1e-6)
     for tolerance in (1e-2, 1e-4, 1e-8):
         short = powered - steps.push(graph.whole, nodes, mass, damping, tolerance)
@@ -134,7 +135,7 @@ def test_the_walk_among_phrases(graph: WeightedGraph, seed: int) -> None:
     reset = np.zeros(count)
     reset[nodes] = mass
     matrix = graph.matrix()[:count, :count]
-    powered = steps.power(matrix, graph.phrase_degrees, reset, 0.5, 1e-12)
+    powered = power(matrix, graph.phrase_degrees, reset, 0.5, 1e-12)
     assert steps.push(graph.among_phrases, nodes, mass, 0.5, 1e-10) == pytest.approx(powered, abs=1e-7)
 
 

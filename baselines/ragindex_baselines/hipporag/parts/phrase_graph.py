@@ -1,13 +1,12 @@
 """The graph of phrases and passages (HippoRAG): what triples name, where they say it, and what sounds alike."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
@@ -17,12 +16,13 @@ from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Use
 from ragindex.llm.rules import is_number
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.triples.sparse_graph import Integers, places
+from ragindex.parts.triples.sparse_graph import Integers
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.encoded_names import Coder, Codes, among, distinct, keep, looked_up
 from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
 from ragindex.plugins.registry import PartField
 from ragindex.workspace import versioned_files
+from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, Weights
 
 _WHAT = "phrase graph"
 _TEXTS = ("phrases", "passages")
@@ -30,8 +30,6 @@ _NUMBERS = ("starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
 _BLOCK = 1 << 21
 """Edges that are brought into rows at once."""
 _SPELT = 8192
-Weights: TypeAlias = npt.NDArray[np.float32]
-Sums: TypeAlias = npt.NDArray[np.float64]
 
 
 class PhraseGraph(Part["Phrases"]):
@@ -79,64 +77,11 @@ class PhraseGraph(Part["Phrases"]):
 class Phrases:
     """What PhraseGraph opens to. The records of `vectors` are the phrases, by their keys."""
 
-    graph: "WeightedGraph"
+    graph: WeightedGraph
     vectors: Collection
 
 
 # ---------------------------------------------------------------- the graph
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Rows of edges: node i has `ends[starts[i] : stops[i]]`, with `weights` that sum to `degrees[i]`."""
-
-    starts: Integers
-    stops: Integers
-    ends: Integers
-    weights: Weights
-    degrees: Sums
-
-
-@dataclass(frozen=True, slots=True)
-class WeightedGraph:
-    """Nodes are places: first the sorted keys of `phrases`, then the sorted ids of `passages`.
-
-    The edges of node i lie at `starts[i]` to `starts[i + 1]`, both directions of each edge being there; those of a
-    phrase that lead to passages begin at `splits[i]`. Read from memory-mapped files. Thread-safe.
-    """
-
-    phrases: pa.Array
-    passages: pa.Array
-    starts: Integers
-    splits: Integers
-    ends: Integers
-    weights: Weights
-    degrees: Sums
-    phrase_degrees: Sums
-
-    @property
-    def whole(self) -> Links:
-        """All edges."""
-        return Links(self.starts[:-1], self.starts[1:], self.ends, self.weights, self.degrees)
-
-    @property
-    def among_phrases(self) -> Links:
-        """The edges between phrases."""
-        return Links(self.starts[: len(self.phrases)], self.splits, self.ends, self.weights, self.phrase_degrees)
-
-    @property
-    def held(self) -> Integers:
-        """(phrases,): how many passages hold each phrase."""
-        return self.starts[1 : len(self.phrases) + 1] - self.splits
-
-    def matrix(self) -> "sparse.csr_matrix[Any]":
-        """(nodes, nodes), symmetric; its rows and columns from `len(phrases)` on are the passages."""
-        nodes = len(self.starts) - 1
-        return sparse.csr_matrix((self.weights, self.ends, self.starts), shape=(nodes, nodes))
-
-    def places(self, keys: Sequence[str]) -> Integers:
-        """The place of each phrase, -1 for one that is not there."""
-        return places(self.phrases, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +122,7 @@ class _Edges:
     second: Codes
     cosines: Weights
 
-    def leaving(self, nodes: Codes, others: Codes, start: int, stop: int) -> tuple[Codes, Codes, Sums]:
+    def leaving(self, nodes: Codes, others: Codes, start: int, stop: int) -> tuple[Codes, Codes, Values]:
         """Those of the nodes from `start` to `stop`: from where, counted from `start`, to where, and their weights."""
         edges = np.flatnonzero((nodes >= start) & (nodes < stop))
         weights, alike = np.ones(len(edges)), edges - (len(nodes) - len(self.cosines))
@@ -225,7 +170,7 @@ def _rows(edges: _Edges, start: int, stop: int, nodes: int) -> "sparse.csr_matri
     return rows
 
 
-def _sums(rows: "sparse.csr_matrix[Any]") -> Sums:
+def _sums(rows: "sparse.csr_matrix[Any]") -> Values:
     return np.asarray(rows.sum(axis=1), np.float64).ravel()
 
 

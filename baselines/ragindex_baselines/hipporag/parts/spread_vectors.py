@@ -16,8 +16,8 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField
 from ragindex.retrieval.fusion import ROUNDING, differ
 from ragindex.workspace import versioned_files
-from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, WeightedGraph
-from ragindex_baselines.hipporag.steps import Values, power
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
+from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, power
 
 _WHAT = "spread vectors"
 _WALKS = 64
