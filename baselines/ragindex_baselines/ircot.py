@@ -54,7 +54,7 @@ class RuleThought(Thought):
     thought: str
 
 
-def by_rule(inputs: Mapping[str, Any]) -> RuleThought:
+def think_by_rule(inputs: Mapping[str, Any]) -> RuleThought:
     """The fact of the passages that leads on from the thoughts; where none does, the answer that these seem to hold.
 
     Where they hold none, the last thought once more, or the question: that ends the loop.
@@ -73,7 +73,7 @@ THOUGHT: Task[Thought] = Task(
     version=1,
     prompt=Path(__file__).with_name("prompts") / "ircot.jinja",
     output=Thought,
-    rule=by_rule,
+    rule=think_by_rule,
     max_tokens=200,
     read=lambda text: Thought(thought=text),
 )
@@ -184,7 +184,7 @@ class IRCoTRetriever:
         for iteration in range(1, last + 1):
             (found,) = self.base.retrieve([replace(query, text=asked)], self.settings.base_k)
             chain.found(found, iteration)
-            hits = merged(chain.rankings, self.settings.merge, self.settings.rrf_k, self.source)
+            hits = merge_rankings(chain.rankings, self.settings.merge, self.settings.rrf_k, self.source)
             if iteration == last:
                 why = f"All {last} rounds are done."
                 break
@@ -199,7 +199,7 @@ class IRCoTRetriever:
 # ---------------------------------------------------------------- the rounds as one ranking
 
 
-def merged(rankings: Sequence[Sequence[Hit]], how: Merge, rrf_k: float, source: str) -> tuple[Hit, ...]:
+def merge_rankings(rankings: Sequence[Sequence[Hit]], how: Merge, rrf_k: float, source: str) -> tuple[Hit, ...]:
     """All hits of at least one ranking, each once, best first; what is known of a hit is as its first ranking has it.
 
     `score`: its best score of all rankings, equal ones by id. `rrf`: see `reciprocal_rank_fusion`. `interleave`: the

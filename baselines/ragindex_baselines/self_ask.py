@@ -16,7 +16,7 @@ from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval
-from ragindex_baselines.ircot import Merge, merged
+from ragindex_baselines.ircot import Merge, merge_rankings
 
 # ---------------------------------------------------------------- the follow-up questions
 
@@ -41,7 +41,7 @@ class FollowUps(BaseModel):
     follow_ups: list[FollowUp]
 
 
-def by_rule(inputs: Mapping[str, Any]) -> FollowUps:
+def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
     """A follow-up for each fact of the passages that leads on from the question and the facts before it."""
     question, language = inputs["question"], inputs["language"]
     facts = facts_of((one.title, one.text) for one in inputs["passages"])
@@ -68,7 +68,7 @@ FOLLOW_UPS: Task[FollowUps] = Task(
     version=1,
     prompt=Path(__file__).with_name("prompts") / "self_ask.jinja",
     output=FollowUps,
-    rule=by_rule,
+    rule=split_by_rule,
     max_tokens=500,
 )
 
@@ -143,7 +143,7 @@ class SelfAskRetriever:
         for iteration, one in enumerate(searched, start=2):
             trace.of_base(one.trace, iteration)
         rankings = [one.hits for one in (found, *searched)]
-        hits = merged(rankings, self.settings.merge, self.settings.rrf_k, self.source)
+        hits = merge_rankings(rankings, self.settings.merge, self.settings.rrf_k, self.source)
         notes = [*(note for one in (found, *searched) for note in one.notes), *(one.text for one in follow_ups)]
         if self.settings.answers:
             answer = self._answer(query.text, hits, notes, trace, len(searched) + 1)

@@ -34,7 +34,7 @@ from ragindex.testing import check_batches, check_filter, check_hits, check_para
 from ragindex.types import Document, Hit, Query
 from ragindex.workspace.part_keys import tasks_of
 from ragindex_baselines.bm25 import BM25
-from ragindex_baselines.ircot import THOUGHT, IRCoT, Merge, Thought, by_rule, merged
+from ragindex_baselines.ircot import THOUGHT, IRCoT, Merge, Thought, merge_rankings, think_by_rule
 from ragindex_baselines.self_ask import FOLLOW_UPS
 
 THIRD = "Port Callan lies on the River Sarn."
@@ -260,7 +260,7 @@ ROUNDS = [ranking(("a", 9.0), ("b", 3.0), ("c", 1.0)), ranking(("d", 5.0), ("b",
     ],
 )
 def test_merging(how: Merge, expected: list[tuple[str, float]]) -> None:
-    found = merged(ROUNDS, how, 10, "mine")
+    found = merge_rankings(ROUNDS, how, 10, "mine")
     by_score = sorted(expected, key=lambda pair: -pair[1])
     assert [(hit.id, pytest.approx(hit.score)) for hit in found] == by_score
     assert {(hit.source, hit.text == hit.id) for hit in found} == {("mine", True)}
@@ -269,7 +269,7 @@ def test_merging(how: Merge, expected: list[tuple[str, float]]) -> None:
 def test_one_ranking_stays_as_it_is() -> None:
     tied = ranking(("b", 1.0), ("a", 1.0))
     for how in MERGES:
-        assert [(hit.id, hit.score) for hit in merged([tied], how, 60, "mine")] == [("b", 1.0), ("a", 1.0)]
+        assert [(hit.id, hit.score) for hit in merge_rankings([tied], how, 60, "mine")] == [("b", 1.0), ("a", 1.0)]
 
 
 _RANKINGS = st.lists(
@@ -280,7 +280,7 @@ _RANKINGS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(_RANKINGS, st.sampled_from(MERGES))
 def test_merging_any_rankings(rounds: list[tuple[Hit, ...]], how: Merge) -> None:
-    found = merged(rounds, how, 60, "mine")
+    found = merge_rankings(rounds, how, 60, "mine")
     assert sorted(hit.id for hit in found) == sorted({hit.id for one in rounds for hit in one})
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
     if how == "score":
@@ -298,7 +298,7 @@ def shows(*documents: Document) -> tuple[NumberedPassage, ...]:
 
 
 def thought(question: str, *said: str, passages: tuple[NumberedPassage, ...] = shows(*DOCUMENTS)) -> str:
-    return by_rule({"question": question, "passages": passages, "thoughts": said, "language": "english"}).thought
+    return think_by_rule({"question": question, "passages": passages, "thoughts": said, "language": "english"}).thought
 
 
 def test_the_rules_go_from_name_to_name() -> None:

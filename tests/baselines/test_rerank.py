@@ -25,8 +25,8 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.rerank.ordering import ordered
-from ragindex_baselines.rerank.rerankers import CrossEncoder, read
+from ragindex_baselines.rerank.ordering import order_candidates
+from ragindex_baselines.rerank.rerankers import CrossEncoder, read_choice
 from ragindex_baselines.rerank.scheme import Rerank
 from ragindex_eval.run.methods import chosen, twinned
 
@@ -86,14 +86,14 @@ NAN, INFINITY = math.nan, math.inf
     ],
 )
 def test_orders_by_hand(said: Any, places: tuple[int, ...], scores: tuple[float, ...], counts: dict[str, int]) -> None:
-    order = ordered(said, ["z", "y", "x"])
+    order = order_candidates(said, ["z", "y", "x"])
     assert (order.places, order.counts) == (places, counts)
     assert order.scores == pytest.approx(scores)
     assert order.note == ", ".join(f"{count} {what}" for what, count in counts.items())
 
 
 def test_those_that_nobody_was_asked_about_come_last_and_are_not_counted() -> None:
-    order = ordered([(1, 3.0)], ["x", "y"], 2)
+    order = order_candidates([(1, 3.0)], ["x", "y"], 2)
     assert (order.places, order.scores, order.counts) == ((1, 0, 2, 3), (3.0, 2.0, 1.0, 0.0), {"not returned": 1})
 
 
@@ -103,7 +103,7 @@ def test_those_that_nobody_was_asked_about_come_last_and_are_not_counted() -> No
     st.integers(0, 3),
 )
 def test_nothing_gets_lost_whatever_is_said(said: list[tuple[int, float]], candidates: list[str], rest: int) -> None:
-    order = ordered(said, candidates, rest)
+    order = order_candidates(said, candidates, rest)
     n = len(candidates)
     assert sorted(order.places) == list(range(n + rest))
     keys = [(-score, candidates[place]) for place, score in zip(order.places, order.scores, strict=True) if place < n]
@@ -218,12 +218,12 @@ def test_only_the_start_of_a_passage_is_shown(server: OpenAIServer, tmp_path: Pa
     ("text", "numbers"), [("[3] > [1] > [12]", [3, 1, 12]), ("None of them.", []), ("2, then 2", [2, 2])]
 )
 def test_plain_texts(text: str, numbers: list[int]) -> None:
-    assert read(text).passages == numbers
+    assert read_choice(text).passages == numbers
 
 
 def test_a_plain_text_without_numbers() -> None:
     with pytest.raises(ValueError, match="names no passage"):
-        read("The first one.")
+        read_choice("The first one.")
 
 
 # ---------------------------------------------------------------- an endpoint

@@ -30,7 +30,7 @@ from ragindex.llm.tasks import render
 from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_law
 from ragindex.types import Document, Query
-from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, by_rule, distinct
+from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, distinct, split_by_rule
 
 WHO = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
 WHERE = {"question": "Where was Ilse Harrow born?", "answer": "Port Callan"}
@@ -199,7 +199,7 @@ def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_pa
 def follow_ups(question: str, most: int = 4, documents: Sequence[Document] = DOCUMENTS) -> list[tuple[str, str]]:
     passages = tuple(NumberedPassage(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
     inputs = {"question": question, "passages": passages, "most": most, "language": "english"}
-    return [(one.question, one.answer) for one in by_rule(inputs).follow_ups]
+    return [(one.question, one.answer) for one in split_by_rule(inputs).follow_ups]
 
 
 def test_the_rules_ask_from_name_to_name() -> None:

@@ -19,9 +19,9 @@ from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parameters import HippoRAGParameters
-from ragindex_baselines.hipporag.parts.spread_vectors import Spread
+from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
-from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, power
+from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, run_power_iteration
 
 _NEAR, _REACHED = 100, 1000
 """Passages that are looked at, at least: those nearest the question, and those with the most of the walk from facts."""
@@ -56,7 +56,7 @@ class Walked:
         reset = np.zeros(count)
         reset[nodes] = mass
         matrix = self.matrix[:count, :count]
-        return power(matrix, links.degrees, reset, settings.damping, settings.tolerance)
+        return run_power_iteration(matrix, links.degrees, reset, settings.damping, settings.tolerance)
 
     def found(self, query: Query, places: Integers, values: Values, k: int) -> tuple[Hit, ...]:
         """The `k` best passages that pass the query's filter, as hits."""
@@ -144,7 +144,7 @@ class FactRetriever:
     triples: Collection
     encoder: Encoder
     key: Callable[[str], str]
-    spread: Spread | None
+    spread: PassageSpread | None
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one batch of the encoder; facts that do not pass a question's filter seed nothing."""
@@ -186,7 +186,7 @@ class FactRetriever:
         return Retrieval(best, (facts, seeds, ranked))
 
     def _around(
-        self, query: Query, vector: Floats, nodes: Integers, mass: Values, k: int, spread: Spread
+        self, query: Query, vector: Floats, nodes: Integers, mass: Values, k: int, spread: PassageSpread
     ) -> tuple[Integers, Values]:
         """The passages that a walk from the seeds reaches, and those nearest the question."""
         graph, settings = self.walked.graph, self.walked.settings
@@ -209,7 +209,7 @@ class FactRetriever:
         reset = np.zeros(len(graph.degrees))
         reset[len(graph.phrases) + places] = settings.passage_weight * normalised(near.scores)[rows]
         reset[nodes] = mass
-        values = power(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
+        values = run_power_iteration(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
         return np.arange(len(graph.passages)), values[len(graph.phrases) :]
 
 

@@ -16,7 +16,7 @@ class Named(BaseModel):
     entities: list[str]
 
 
-def by_rule(inputs: Mapping[str, Any]) -> Named:
+def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
     """Names, quoted titles and dates; bare numbers are no entities."""
     found = rules.mentions(inputs["question"])
     return Named(entities=[one.text for one in found if one.kind != "number"])
@@ -27,6 +27,6 @@ QUESTION_ENTITIES: Task[Named] = Task(
     version=1,
     prompt=Path(__file__).with_name("prompts") / "question_entities.jinja",
     output=Named,
-    rule=by_rule,
+    rule=name_entities_by_rule,
     max_tokens=300,
 )

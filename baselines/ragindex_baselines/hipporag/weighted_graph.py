@@ -68,7 +68,9 @@ class WeightedGraph:
         return places(self.phrases, keys)
 
 
-def power(matrix: Any, degrees: Values, reset: npt.NDArray[Any], damping: float, tolerance: float) -> npt.NDArray[Any]:
+def run_power_iteration(
+    matrix: Any, degrees: Values, reset: npt.NDArray[Any], damping: float, tolerance: float
+) -> npt.NDArray[Any]:
     """The values of walks over the whole graph, like `reset`: (n,), or (n, walks), one a column.
 
     By power iteration, until what still flows is at most `tolerance` of what there was: no value is too small by more

@@ -136,9 +136,9 @@ class EndpointScoring:
                 answer = self._pay(body, start)
                 origin = CallSource(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url)
                 self.cache.put(key, origin, answer)
-                return read(answer.text).said
+                return read_scores(answer.text).said
         self._book(answer, time.perf_counter() - start, replayed=True)
-        return read(answer.text).said
+        return read_scores(answer.text).said
 
     def _book(self, answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
         """Record an answer that took `now` seconds here; its money, as far as is known."""
@@ -167,7 +167,7 @@ class EndpointScoring:
             with set_aside(self.setting.budget, most) as booking:
                 start = time.perf_counter()
                 text = self._sent(body)
-                said, seconds = read(text), time.perf_counter() - start
+                said, seconds = read_scores(text), time.perf_counter() - start
                 scored = said.scored(len(body["documents"]))
                 if scored or said.billed:
                     read_tokens = count.tokens if said.tokens is None else said.tokens
@@ -258,7 +258,7 @@ class Scored:
         return any(0 <= place < count and math.isfinite(score) for place, score in self.said)
 
 
-def read(body: str) -> Scored:
+def read_scores(body: str) -> Scored:
     """`results` (or `data`, or a bare list) of objects with `index` and `relevance_score` (or `score`).
 
     What is no index is -1, what is no number NaN. Raises TroubleError, which passes, for anything else.

@@ -25,7 +25,7 @@ class Order:
         return ", ".join(f"{count} {what}" for what, count in self.counts.items())
 
 
-def ordered(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
+def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
     """The candidates `ids` (given in the base's order) by what was said of them, higher scores first, equal ones by id.
 
     Candidates without a score follow in the base's order, and after them `rest` more that nobody was asked about, with

@@ -98,7 +98,7 @@ class Chosen(BaseModel):
     passages: list[int]
 
 
-def by_rule(inputs: Mapping[str, Any]) -> Chosen:
+def choose_by_rule(inputs: Mapping[str, Any]) -> Chosen:
     """The two passages that share most with the question: shared words tell too little to order more of them."""
     numbers: dict[str, list[int]] = {}
     for passage in inputs["passages"]:
@@ -107,7 +107,7 @@ def by_rule(inputs: Mapping[str, Any]) -> Chosen:
     return Chosen(passages=[number for text in nearest for number in numbers[text]])
 
 
-def read(text: str) -> Chosen:
+def read_choice(text: str) -> Chosen:
     """The numbers in a plain text, in order. Raises ValueError where there are none and it does not say so."""
     numbers = [int(number) for number in regex.findall(r"\d{1,9}", text)]
     if not numbers and "none" not in text.casefold():
@@ -120,9 +120,9 @@ RERANK = Task(
     version=1,
     prompt=Path(__file__).with_name("prompts") / "rerank.jinja",
     output=Chosen,
-    rule=by_rule,
+    rule=choose_by_rule,
     max_tokens=512,
-    read=read,
+    read=read_choice,
 )
 
 

@@ -15,7 +15,7 @@ from ragindex.retrieval.hits import check
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.rerank.interface import PassageScorer, Reranker
-from ragindex_baselines.rerank.ordering import ordered
+from ragindex_baselines.rerank.ordering import order_candidates
 from ragindex_baselines.rerank.rerankers import LanguageModel, RerankerField
 
 
@@ -69,7 +69,7 @@ class RerankRetriever:
         shown, trace = found.hits[: self.depth], Trace(list(found.trace))
         with trace.step(max((step.iteration for step in found.trace), default=1), "reranker", query.text) as step:
             said = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
-            order = ordered(said, [hit.id for hit in shown], len(found.hits) - len(shown))
+            order = order_candidates(said, [hit.id for hit in shown], len(found.hits) - len(shown))
             for what, count in order.counts.items():
                 for _ in range(count):
                     ledger.count_outcome("rerank", what)

@@ -29,11 +29,11 @@ from ragindex.workspace.workspace import StaleWarning, Workspace
 from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parts import spread_vectors
 from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, connected
-from ragindex_baselines.hipporag.parts.spread_vectors import Spread, SpreadVectors, spread
+from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread, SpreadVectors, spread
 from ragindex_baselines.hipporag.retriever import FactRetriever
 from ragindex_baselines.hipporag.scheme import HippoRAG
-from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES, by_rule
-from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, power
+from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES, name_entities_by_rule
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 from ragindex_eval.data import worlds
 
 FACTS, POWER = HippoRAG(mode="facts"), HippoRAG(mode="facts", walk="power")
@@ -119,7 +119,7 @@ def test_both_walks_are_igraphs(graph: WeightedGraph, seed: int, damping: float)
     mass = rng.random(len(nodes)) + 0.1
     reset = np.zeros(len(graph.degrees))
     reset[nodes] = mass
-    powered = power(graph.matrix(), graph.degrees, reset, damping, 1e-12)
+    powered = run_power_iteration(graph.matrix(), graph.degrees, reset, damping, 1e-12)
     assert powered / powered.sum() == pytest.approx(by_igraph(graph, reset, damping), abs=1e-6)
     for tolerance in (1e-2, 1e-4, 1e-8):
         short = powered - steps.push(graph.whole, nodes, mass, damping, tolerance)
@@ -135,7 +135,7 @@ def test_the_walk_among_phrases(graph: WeightedGraph, seed: int) -> None:
     reset = np.zeros(count)
     reset[nodes] = mass
     matrix = graph.matrix()[:count, :count]
-    powered = power(matrix, graph.phrase_degrees, reset, 0.5, 1e-12)
+    powered = run_power_iteration(matrix, graph.phrase_degrees, reset, 0.5, 1e-12)
     assert steps.push(graph.among_phrases, nodes, mass, 0.5, 1e-10) == pytest.approx(powered, abs=1e-7)
 
 
@@ -255,7 +255,7 @@ def test_spread_vectors_as_they_are_kept(world: Workspace, tmp_path: Path, monke
     other = SpreadVectors(damping=0.4999999)
     world.sync([other])
     whole, blocks = (world.open_part(part) for part in (SpreadVectors(), other))
-    assert isinstance(whole, Spread)
+    assert isinstance(whole, PassageSpread)
     assert blocks.passages.to_pylist() == whole.passages.to_pylist()
     assert blocks.vectors == pytest.approx(whole.vectors, abs=1e-5)
     assert blocks.ones == pytest.approx(whole.ones, abs=1e-5)
@@ -415,8 +415,8 @@ def test_a_question_that_names_nothing_is_answered_by_cosine(tmp_path: Path) -> 
 
 def test_what_the_rules_find_named() -> None:
     text = 'In which of the 12 towns did Ada Miller of Lindau write "The Long Way" on 3 May 1871?'
-    assert by_rule({"question": text}).entities == ["Ada Miller of Lindau", "The Long Way", "3 May 1871"]
-    assert by_rule({"question": "what do gannets dive for?"}).entities == []
+    assert name_entities_by_rule({"question": text}).entities == ["Ada Miller of Lindau", "The Long Way", "3 May 1871"]
+    assert name_entities_by_rule({"question": "what do gannets dive for?"}).entities == []
 
 
 # ---------------------------------------------------------------- the scheme

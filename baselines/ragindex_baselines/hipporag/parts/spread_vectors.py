@@ -17,7 +17,7 @@ from ragindex.plugins.registry import PartField
 from ragindex.retrieval.fusion import ROUNDING, differ
 from ragindex.workspace import versioned_files
 from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
-from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, power
+from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, run_power_iteration
 
 _WHAT = "spread vectors"
 _WALKS = 64
@@ -28,7 +28,7 @@ _ROWS = 8192
 _TOLERANCE = 1e-6
 
 
-class SpreadVectors(Part["Spread"]):
+class SpreadVectors(Part["PassageSpread"]):
     """What a walk brings to each passage, when every passage resets it with its vector.
 
     A walk is linear in its reset weights, and a passage's weight is linear in the question: its cosine, less the lowest
@@ -56,13 +56,13 @@ class SpreadVectors(Part["Spread"]):
             name = versioned_files.save(_WHAT, context.folder, lambda partial: _write(graph.passages, values, partial))
         versioned_files.hold([name], context, "folders")
 
-    def open(self, context: ReadContext) -> "Spread":
+    def open(self, context: ReadContext) -> "PassageSpread":
         """The vectors of the sync that the reader is pinned to."""
         return _read(context.folder / versioned_files.in_place(context.collection("folders")))
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class PassageSpread:
     """Row i belongs to `passages[i]` (sorted ids): its spread vector, and what it has where every passage resets by 1.
 
     Passages whose vector is zero reset nothing. Read from memory-mapped files.
@@ -112,7 +112,7 @@ def spread(graph: WeightedGraph, columns: Floats, places: Integers, damping: flo
         block = columns[start : start + walks]
         reset = np.zeros((nodes, len(block)), np.float32)
         reset[first + places[known]] = block[:, : len(places)][:, known].T
-        block[:, : nodes - first] = power(matrix, graph.degrees, reset, damping, _TOLERANCE)[first:].T
+        block[:, : nodes - first] = run_power_iteration(matrix, graph.degrees, reset, damping, _TOLERANCE)[first:].T
 
 
 def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
@@ -123,8 +123,8 @@ def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
     versioned_files.write_numbers(folder / "ones.npy", values[-1])
 
 
-def _read(folder: Path) -> Spread:
+def _read(folder: Path) -> PassageSpread:
     with versioned_files.reading(_WHAT, folder):
         passages = versioned_files.read_texts(folder / "passages.arrow")
         vectors, ones = (versioned_files.read_numbers(folder / f"{name}.npy") for name in ("vectors", "ones"))
-    return Spread(passages, vectors, ones)
+    return PassageSpread(passages, vectors, ones)
