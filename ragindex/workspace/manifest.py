@@ -5,7 +5,6 @@ damaged.
 """
 
 import json
-import os
 import shlex
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from ragindex import distribution, durable_files
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
-FORMAT = 2
+FORMAT = 3
 _FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
     *("lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
@@ -161,17 +160,32 @@ def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
         )
     if isinstance(found, int) and found < FORMAT:
         raise WorkspaceError(
-            f"The workspace {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
-            f"Build it in another folder. Run: ragindex index {_earlier_data(value)} "
-            f"--index {shlex.quote(f'{folder}-{FORMAT}')}"
+            f"The index {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
+            f"Build it again; cached answers and vectors are carried over. Run: {_rebuild_command(folder, value)}"
         )
 
 
-def _earlier_data(value: Mapping[str, Any]) -> str:
-    """What a workspace of format 1 was built from, as a command names it."""
-    settings = value.get("settings")
-    source = settings.get("source") if isinstance(settings, dict) else None
-    return shlex.quote(source) if isinstance(source, str) and os.path.exists(source) else "DATA"
+def older_format(folder: Path) -> int | None:
+    """The format of the index in `folder`, where it is an older one than this version reads; None otherwise."""
+    for name in (_FILE, _COPY):
+        content = _content(folder / name)
+        value = {} if content is None else durable_files.unsealed(content) or _without_hash(content)
+        if isinstance(value.get("format"), int) and value["format"] < FORMAT:
+            return int(value["format"])
+    return None
+
+
+def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
+    """The commands that index every source of an older index again."""
+    settings, sources = value.get("settings"), value.get("sources")
+    roots = [one.get("root") for one in sources.values()] if isinstance(sources, dict) else []
+    if isinstance(settings, dict) and "source" in settings:  # format 1 had one
+        roots = [settings["source"]]
+    named = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]
+    index = f"--index {shlex.quote(str(folder))}"
+    return ", then: ".join(
+        f"ragindex index {root} {index}{' --rebuild' if place == 0 else ''}" for place, root in enumerate(named)
+    )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from ragindex import read
 from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError
 from ragindex.types import Document
 from ragindex.workspace import sources
-from ragindex.workspace.manifest import FORMAT, Source
+from ragindex.workspace.manifest import Source
 from ragindex.workspace.workspace import Workspace
 
 
@@ -390,5 +390,5 @@ def test_an_earlier_workspace_is_refused_with_the_command_that_builds_it(tmp_pat
     (tmp_path / "w" / "workspace.json").write_text(json.dumps(manifest))
     with pytest.raises(WorkspaceError) as caught:
         Workspace.open(tmp_path / "w")
-    assert str(caught.value).startswith(f"The workspace {tmp_path}/w has format 1, of an earlier ragindex; this one")
-    assert str(caught.value).endswith(f"Run: ragindex index '{docs}' --index {tmp_path}/w-{FORMAT}")
+    assert str(caught.value).startswith(f"The index {tmp_path}/w has format 1, of an earlier ragindex; this one")
+    assert str(caught.value).endswith(f"Run: ragindex index '{docs}' --index {tmp_path}/w --rebuild")

@@ -1,0 +1,50 @@
+"""Replacing an index of an older format by an empty one that has its cached answers and vectors: paid work is kept."""
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from ragindex import durable_files
+from ragindex.errors import StoreError, UsageError
+from ragindex.workspace import manifest
+from ragindex.workspace.encoder import vectors
+from ragindex.workspace.llm import CALLS
+
+
+def set_aside(folder: Path) -> None:
+    """Move an index of an older format to FOLDER.formatN and leave its cached answers and vectors in `folder`.
+
+    A crash loses nothing: the same call goes on from there. Nothing is deleted. Raises UsageError where the index is
+    not of an older format, StoreError where a cache cannot be copied.
+    """
+    new = folder.with_name(f"{folder.name}.rebuilding")
+    format = manifest.older_format(folder)
+    if format is not None:
+        aside = folder.with_name(f"{folder.name}.format{format}")
+        if aside.exists():
+            raise UsageError(
+                f"{aside} is in the way of the index {folder} of format {format}. Move it, then run again."
+            )
+        shutil.rmtree(new, ignore_errors=True)
+        for cache in (Path(CALLS), vectors(folder).relative_to(folder)):
+            if (folder / cache).exists():
+                _copy_database(folder / cache, new / cache)
+        new.mkdir(exist_ok=True)
+        os.replace(folder, aside)
+    elif folder.exists() or not new.exists():
+        raise UsageError(f"--rebuild is for an index of an older format, and {folder} is none. Leave --rebuild out.")
+    durable_files.place(new, folder)
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """Copy a SQLite database with what is in its log."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:
+            read.backup(written)
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"The cache {source} could not be copied to {target}: {error}. Nothing was changed."
+        ) from error
