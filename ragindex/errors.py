@@ -156,3 +156,18 @@ class ContractError(RagindexError):
     """A method gave an answer that no retriever may give: it has no score, and the comparison ends."""
 
     exit_code = 10
+
+
+# ---------------------------------------------------------------- warnings
+
+
+class StaleWarning(UserWarning):
+    """A part or an answer is older than the corpus: results are right for the corpus of the last finished sync."""
+
+
+class LeftoverWarning(UserWarning):
+    """A sync is finished, and files or versions that no reader needs any more could not be removed."""
+
+
+class LanguageWarning(UserWarning):
+    """The documents look like another language than the index's."""

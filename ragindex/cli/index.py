@@ -39,6 +39,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.workspace import imported_files, manifest, sources
 from ragindex.workspace.notes import require_records, said_of_parts
+from ragindex.workspace.rebuild import move_aside
 from ragindex.workspace.workspace import PartFigures, Workspace
 
 
@@ -60,6 +61,12 @@ def index(
     ] = None,
     store: StoreOption = None,
     seed: SeedOption = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="Move an index of an older format aside and build it again with its cached answers."
+        ),
+    ] = False,
     json: JsonOption = None,
 ) -> None:
     """Build methods over the documents of DATA, or update what is built to them.
@@ -73,6 +80,8 @@ def index(
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if triples is not None:
         imported_files.require_reader(schemes)
+    if rebuild:
+        move_aside(folder)
     corpus = None if data is None else read_corpus(data, folder, format, skip_bad)
     with Workspace.open(
         folder if corpus is not None else require_index(folder),

@@ -169,7 +169,7 @@ def older_format(folder: Path) -> int | None:
     """The format of the index in `folder`, where it is an older one than this version reads; None otherwise."""
     for name in (_FILE, _COPY):
         content = _content(folder / name)
-        value = {} if content is None else durable_files.unsealed(content) or _without_hash(content)
+        value = {} if content is None else durable_files.load_hashed_json(content) or _without_hash(content)
         if isinstance(value.get("format"), int) and value["format"] < FORMAT:
             return int(value["format"])
     return None

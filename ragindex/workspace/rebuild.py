@@ -13,7 +13,7 @@ from ragindex.workspace.encoder import vectors
 from ragindex.workspace.llm import CALLS
 
 
-def set_aside(folder: Path) -> None:
+def move_aside(folder: Path) -> None:
     """Move an index of an older format to FOLDER.formatN and leave its cached answers and vectors in `folder`.
 
     A crash loses nothing: the same call goes on from there. Nothing is deleted. Raises UsageError where the index is
@@ -35,7 +35,7 @@ def set_aside(folder: Path) -> None:
         os.replace(folder, aside)
     elif folder.exists() or not new.exists():
         raise UsageError(f"--rebuild is for an index of an older format, and {folder} is none. Leave --rebuild out.")
-    durable_files.place(new, folder)
+    durable_files.move_durably(new, folder)
 
 
 def _copy_database(source: Path, target: Path) -> None:

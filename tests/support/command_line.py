@@ -14,7 +14,7 @@ import pytest
 
 from ragindex.cli import main
 from ragindex.durable_files import RepairWarning
-from ragindex.workspace.workspace import LanguageWarning, StaleWarning
+from ragindex.errors import LanguageWarning, StaleWarning
 from ragindex_eval.cli import compare
 
 TEXTS = {

@@ -16,12 +16,12 @@ from made_extractions import openie, spelt
 from plain_pairs import plainly
 
 from ragindex.durable_files import RepairWarning
-from ragindex.errors import StoreError
+from ragindex.errors import StaleWarning, StoreError
 from ragindex.parts.vectors import encoded_names, similar_pairs
 from ragindex.parts.vectors.encoded_names import Coder, distinct
 from ragindex.parts.vectors.similar_pairs import Pairs
 from ragindex.types import Document
-from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag.parts import phrase_graph
 from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, connected
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph

@@ -16,7 +16,7 @@ from letters import Letters
 from made_extractions import asking, imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
-from ragindex.errors import LLMError, MissingPartError, UsageError
+from ragindex.errors import LLMError, MissingPartError, StaleWarning, UsageError
 from ragindex.filters import meta
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.similar_pairs import Pairs
@@ -25,7 +25,7 @@ from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalised
 from ragindex.testing import CHECKS, DOCUMENTS, Check, build, check_finds, check_law
 from ragindex.types import Document, Query, Triple
-from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parts import spread_vectors
 from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, connected

@@ -20,7 +20,7 @@ from made_language import PROMPT, Echo, by_rule
 from ragindex import testing
 from ragindex.cli import doctor
 from ragindex.corpus import Corpus
-from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError
+from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, StaleWarning
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, ReadContext, Retriever, Scheme, Uses
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
@@ -29,7 +29,7 @@ from ragindex.plugins.base import Plugin
 from ragindex.types import Hit, Query, Retrieval
 from ragindex.workspace.encoder import Encoders
 from ragindex.workspace.part_keys import Means, part_key
-from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data.datasets import Dataset, Gold
 from ragindex_eval.results.model import Comparison

@@ -19,7 +19,7 @@ from made_extractions import openie, spelt
 from ragindex import durable_files
 from ragindex.durable_files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.errors import DamagedError, EngineError, RagindexError, StoreError, WorkspaceError
+from ragindex.errors import DamagedError, EngineError, RagindexError, StaleWarning, StoreError, WorkspaceError
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.parts.vectors.token_vectors import TokenVectors
@@ -27,7 +27,7 @@ from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceStore
 from ragindex.types import Query
 from ragindex.workspace import imported_files
-from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 
 DOCUMENTS = (
     spelt("star", "The North Star|published by|Frederick Douglass", "The North Star|is an|abolitionist newspaper"),
@@ -538,7 +538,7 @@ def test_a_part_whose_plugin_is_gone_stays_and_stops_no_import(kept: Kept) -> No
     with Workspace.open(folder) as workspace:
         record = next(iter(workspace.manifest.parts.values()))
         gone = record.model_copy(update={"name": "gone", "part": {"name": "gone"}})
-        workspace._save(parts={**workspace.manifest.parts, "gone-1": gone})
+        workspace.save(parts={**workspace.manifest.parts, "gone-1": gone})
         with pytest.warns(StaleWarning, match="The part gone stays as it was"):
             workspace.import_part("extractions", openie(kept.file.with_name("fewer.json"), DOCUMENTS))
         assert workspace.manifest.imports["extractions"] != ""

@@ -23,7 +23,8 @@ from ragindex.types import Document, Query, Usage
 from ragindex.workspace import journal
 from ragindex.workspace.coverage import Coverage
 from ragindex.workspace.journal import Journal
-from ragindex.workspace.workspace import Workspace, _made_from
+from ragindex.workspace.sync import _made_from, drop
+from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
@@ -185,7 +186,7 @@ def test_another_memory_budget_after_a_death_pins_no_half_applied_state(
         workspace.sync()
     smaller = Workspace.open(folder, store=LanceDB(memory_gib=0.5))
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr("ragindex.workspace.workspace.bring_up", _dead)
+        patch.setattr("ragindex.workspace.sync.bring_up", _dead)
         smaller.sync()
     with pytest.warns(match="older than the corpus"):
         hits = BM25().open(Workspace.open(folder)).retrieve([Query("q", "bread")], 10)[0].hits
@@ -247,7 +248,7 @@ def test_a_dropped_part_loses_its_coverage_first(tmp_path: Path, monkeypatch: py
     workspace = fresh(tmp_path, FIRST)
     dropped = list[str]()
     monkeypatch.setattr(type(workspace.store), "drop", lambda self, name: dropped.append(name))
-    workspace._drop("KEY", ["KEY.aliases", "KEY.coverage", "KEY.records"])
+    drop(workspace, "KEY", ["KEY.aliases", "KEY.coverage", "KEY.records"])
     assert dropped == ["KEY.coverage", "KEY.aliases", "KEY.records"]
 
 

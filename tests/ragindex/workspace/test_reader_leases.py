@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from ragindex.errors import LeftoverWarning, StaleWarning
 from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document, Query
 from ragindex.workspace import cleaning, reader_leases
 from ragindex.workspace.reader_leases import State
-from ragindex.workspace.workspace import LeftoverWarning, StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
-pytestmark = pytest.mark.filterwarnings("ignore::ragindex.workspace.workspace.StaleWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")
 
 
 def opened(folder: Path, memory: float = 0) -> Workspace:

@@ -10,7 +10,7 @@ from made_language import ANSWER, ORIGIN, key
 
 from ragindex import durable_files
 from ragindex.errors import StoreError, UsageError
-from ragindex.llm.cache import Cache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.workspace import rebuild
 from ragindex.workspace.llm import CALLS
 
@@ -22,11 +22,11 @@ def older(tmp_path: Path) -> Path:
     (tmp_path / "my docs" / "a.md").write_text("# Light\nThe lighthouse was built in 1931.")
     folder = tmp_path / "older"
     assert ragindex("index", tmp_path / "my docs", "--index", folder, "--methods", "dense").code == 0
-    Cache(folder / CALLS).put(key(1), ORIGIN, ANSWER)
+    SQLiteCache(folder / CALLS).put(key(1), ORIGIN, ANSWER)
     for name in ("workspace.json", "workspace.copy.json"):
         value = json.loads((folder / name).read_text()) | {"format": 2}
         value.pop("sha256")
-        (folder / name).write_bytes(durable_files.sealed(value))
+        (folder / name).write_bytes(durable_files.dump_hashed_json(value))
     return folder
 
 
@@ -41,7 +41,7 @@ def test_the_command_of_the_refusal_builds_it_again_with_its_caches(older: Path)
     assert words == ["ragindex", "index", str(older.parent / "my docs"), "--index", str(older), "--rebuild"]
     vectors = (older / "caches" / "vectors.sqlite").stat().st_size
     assert ragindex(*words[1:]).code == 0
-    assert Cache(older / CALLS).get(key(1)) == ANSWER
+    assert SQLiteCache(older / CALLS).get(key(1)) == ANSWER
     assert (older / "caches" / "vectors.sqlite").stat().st_size >= vectors
     assert ragindex("search", "lighthouse", "--index", older).code == 0
     assert (older.with_name("older.format2") / "workspace.json").exists()
@@ -52,29 +52,29 @@ def test_a_rebuild_that_dies_is_carried_on(older: Path, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(durable_files, "place", die)
+        patched.setattr(durable_files, "move_durably", die)
         with pytest.raises(KeyboardInterrupt):
-            rebuild.set_aside(older)
+            rebuild.move_aside(older)
     assert not older.exists()
-    rebuild.set_aside(older)
-    assert Cache(older / CALLS).get(key(1)) == ANSWER
+    rebuild.move_aside(older)
+    assert SQLiteCache(older / CALLS).get(key(1)) == ANSWER
     assert not older.with_name("older.rebuilding").exists()
 
 
 def test_what_is_not_older_is_left_alone(older: Path, tmp_path: Path) -> None:
-    rebuild.set_aside(older)
+    rebuild.move_aside(older)
     before = sorted(older.rglob("*"))
     for folder in (older, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match="--rebuild is for an index of an older format"):
-            rebuild.set_aside(folder)
+            rebuild.move_aside(folder)
     assert sorted(older.rglob("*")) == before
 
 
 def test_nothing_is_moved_where_a_cache_cannot_be_copied_or_a_folder_is_in_the_way(older: Path) -> None:
     (older / CALLS).write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with pytest.raises(StoreError, match="could not be copied"):
-        rebuild.set_aside(older)
+        rebuild.move_aside(older)
     older.with_name("older.format2").mkdir()
     with pytest.raises(UsageError, match=r"older\.format2 is in the way"):
-        rebuild.set_aside(older)
+        rebuild.move_aside(older)
     assert (older / "workspace.json").exists()

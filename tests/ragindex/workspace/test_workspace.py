@@ -19,8 +19,10 @@ from ragindex import durable_files
 from ragindex.corpus import Chunking
 from ragindex.errors import (
     DataError,
+    LanguageWarning,
     MissingPartError,
     NewerFormatError,
+    StaleWarning,
     StoreError,
     UsageError,
     WorkspaceError,
@@ -34,7 +36,7 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
 from ragindex.types import Document, Query
 from ragindex.workspace.manifest import FORMAT
-from ragindex.workspace.workspace import LanguageWarning, StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 from ragindex_baselines.hybrid import Hybrid

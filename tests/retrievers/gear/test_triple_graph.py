@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from made_extractions import imported, notes, openie, spelt
 
 from ragindex.durable_files import RepairWarning
-from ragindex.errors import DamagedError, StoreError
+from ragindex.errors import DamagedError, StaleWarning, StoreError
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.sparse_graph import SparseGraph
 from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
-from ragindex.workspace.workspace import StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|is the same as|Rhine")

@@ -17,7 +17,7 @@ from histories import left, made, paid
 from histories.faults import Clock, Death, clock, dying, pressed
 from histories.fresh import Fresh, K, Means
 from histories.left import BrokenError
-from ragindex.errors import MissingPartError
+from ragindex.errors import LanguageWarning, MissingPartError, StaleWarning
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
@@ -25,7 +25,7 @@ from ragindex.testing import assert_same
 from ragindex.types import Retrieval
 from ragindex.workspace import manifest as manifests
 from ragindex.workspace.manifest import Manifest
-from ragindex.workspace.workspace import LanguageWarning, StaleWarning, Workspace
+from ragindex.workspace.workspace import Workspace
 
 Step = tuple[str, dict[str, Any]]
 _DAYS = 2 * 86_400.0

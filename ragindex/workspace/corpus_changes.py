@@ -1,0 +1,124 @@
+"""Adding, replacing and removing the documents of an index, each in its source."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ragindex.corpus import Corpus
+from ragindex.errors import LanguageWarning, RagindexError, UsageError
+from ragindex.progress import bar
+from ragindex.text_analysis import language_warning
+from ragindex.types import Document
+from ragindex.workspace import sources
+from ragindex.workspace.documents import Changed, Documents
+from ragindex.workspace.session import INDEXING, Session
+from ragindex.workspace.sources import Asking, Placed
+
+_SAMPLE = 200
+
+
+def add_documents(
+    session: Session, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = ""
+) -> Changed:
+    """Add documents, replacing those with the same id. `sync` brings parts up to them.
+
+    A corpus that was read from a path belongs to the source of that path: ids are relative to the folder that the
+    workspace remembers. A second folder needs a name, `source`, which its ids begin with. The documents that a
+    program makes keep their ids; `source` names them (default: "program"). Raises UsageError, and WorkspaceError
+    where an id is that of another source's document; nothing is written then.
+    """
+    given = sources.corpora(documents, source)
+    with session.writing("ragindex add") as corpus, _forgetting_empty_sources(session, corpus):
+        changed = _upsert(session, corpus, _place(session, corpus, given, source, "add"))
+    _warn_of_language(session, given)
+    return changed
+
+
+def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
+    """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then.
+
+    What is still in the file or folder it came from comes back when that is indexed again.
+    """
+    with session.writing("ragindex remove") as corpus:
+        found = corpus.sources(ids)
+        unknown = [id for id in ids if id not in found]
+        if unknown:
+            id = sources.id_of(session.manifest.sources, unknown[0])
+            meant = f" The id of that file is {id!r}." if id in corpus.sources([id or ""]) else ""
+            raise UsageError(
+                f"The workspace {session.folder} holds no document {unknown[0]!r}. Nothing was removed.{meant}"
+            )
+        return Changed(removed=corpus.remove(list(found)))
+
+
+def remove_source(session: Session, name: str) -> Changed:
+    """Remove all documents of a source and forget it. Raises UsageError where there is none of that name."""
+    with session.writing("ragindex remove") as corpus:
+        if name not in session.manifest.sources:
+            there = ", ".join(map(repr, session.manifest.sources)) or "none"
+            raise UsageError(f"The workspace {session.folder} has no source {name!r}. There are: {there}.")
+        removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == name])
+        session.save(sources={one: held for one, held in session.manifest.sources.items() if one != name})
+    return Changed(removed=removed)
+
+
+def replace_source(session: Session, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
+    """Make a source hold exactly these documents; those of other sources stay.
+
+    The rest as `add`. Of a file or folder inside a folder that the workspace remembers, only what lies there is
+    brought up to date.
+    """
+    (given,) = sources.corpora(documents, source)
+    with session.writing(INDEXING) as corpus:
+        with _forgetting_empty_sources(session, corpus):
+            (placed,) = _place(session, corpus, [given], source, "index")
+            changed = _upsert(session, corpus, [placed])
+        kept = {document.id for document in placed.documents}
+        held = corpus.sources().items()
+        gone = sorted(id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept)
+        corpus.remove(gone)
+    _warn_of_language(session, [given])
+    return replace(changed, removed=len(gone), gone=tuple(gone))
+
+
+def _place(session: Session, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
+    """What is given with its ids here; its sources are remembered. Raises before anything is written."""
+    asking, earlier = Asking(session.folder, verb), session.manifest.sources
+    known, placed = sources.place_all(earlier, given, name, asking)
+    for one in placed:
+        owners = corpus.sources([document.id for document in one.documents])
+        sources.require_free(owners, earlier, known, one, asking)
+    session.save(sources=dict(known))
+    return placed
+
+
+@contextmanager
+def _forgetting_empty_sources(session: Session, corpus: Documents) -> Iterator[None]:
+    """A source is remembered before its documents are written: one whose first document is refused is not kept."""
+    earlier = session.manifest.sources
+    try:
+        yield
+    except RagindexError:
+        kept = earlier.keys() | set(corpus.sources().values())
+        session.save(sources={name: one for name, one in session.manifest.sources.items() if name in kept})
+        raise
+
+
+def _upsert(session: Session, corpus: Documents, placed: Sequence[Placed]) -> Changed:
+    with bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
+        found = [corpus.upsert(one.documents, one.source, advance) for one in placed]
+    return Changed(
+        added=sum(one.added for one in found),
+        changed=sum(one.changed for one in found),
+        unchanged=sum(one.unchanged for one in found),
+        new=tuple(id for one in found for id in one.new),
+    )
+
+
+def _warn_of_language(session: Session, given: Sequence[Corpus]) -> None:
+    documents = [document for corpus in given for document in corpus.documents]
+    step = max(1, len(documents) // _SAMPLE)
+    message = language_warning([document.text for document in documents[::step]], session.language)
+    if message is not None:
+        warnings.warn(message, LanguageWarning, stacklevel=3)
