@@ -32,6 +32,7 @@ from ragindex.cli.options import (
     SkipBadOption,
     StoreOption,
 )
+from ragindex.corpus import Corpus
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
@@ -80,9 +81,7 @@ def index(
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if triples is not None:
         imported_files.require_reader(schemes)
-    if rebuild:
-        move_aside(folder)
-    corpus = None if data is None else read_corpus(data, folder, format, skip_bad)
+    corpus = _read(data, folder, format, skip_bad, rebuild)
     with Workspace.open(
         folder if corpus is not None else require_index(folder),
         encoder=encoder,
@@ -127,6 +126,13 @@ def index(
         stdout().print(f'Next: ragindex search "…" {flags}', soft_wrap=True)
 
     write_result(value, json, show)
+
+
+def _read(data: str | None, folder: Path, format: str | None, skip_bad: bool, rebuild: bool) -> Corpus | None:
+    """Read the documents, after an index of an older format was moved aside."""
+    if rebuild:
+        move_aside(folder)
+    return None if data is None else read_corpus(data, folder, format, skip_bad)
 
 
 def _figures(workspace: Workspace, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:

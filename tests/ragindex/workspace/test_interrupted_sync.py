@@ -357,7 +357,7 @@ def dying_at(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         real(path, content)
 
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr(durable_files, "write", write)
+        patch.setattr(durable_files, "write_file", write)
         yield
     gc.collect()  # what died here holds its lease no more
 
