@@ -209,7 +209,7 @@ class TroubleError(Exception):
         self.trouble, self.billed = trouble, billed
 
 
-def asked(call: Callable[[], _Given], key: str) -> _Given:
+def send_request(call: Callable[[], _Given], key: str) -> _Given:
     """What `call`, a request through the openai package, gives. Raises TroubleError, which never holds the key."""
     from openai import APIConnectionError, APIStatusError
 

@@ -29,7 +29,7 @@ from ragindex.errors import UsageError
 VERSION = 1
 """Raised when the same text would give other tokens: whatever holds tokens must be made again."""
 
-LONGEST = 64
+MAX_TOKEN_LENGTH = 64
 """Tokens are cut at so many characters."""
 
 _CACHED_WORDS = 200_000
@@ -128,7 +128,7 @@ class _Analyser(dict[str, str]):
             tokens = " ".join(self._tokens(word))
         else:
             tokens = " ".join(token for piece, _, _ in _pieces(word) for token in self._tokens(piece))
-        if len(word) <= LONGEST:
+        if len(word) <= MAX_TOKEN_LENGTH:
             with self._lock:
                 if len(self) >= _CACHED_WORDS:
                     self.clear()
@@ -140,13 +140,13 @@ class _Analyser(dict[str, str]):
         for word in _WORD.findall(_fold_case(piece, self.language)):
             folded = _fold_marks(word)
             if folded and folded not in self.stops:
-                yield self._stem(folded if self.language == "english" else word)[:LONGEST]
+                yield self._stem(folded if self.language == "english" else word)[:MAX_TOKEN_LENGTH]
 
     def _stem(self, word: str) -> str:
         if self._stemmer is None:
             return _fold_marks(word)
         with self._lock:
-            stem = str(self._stemmer.stemWord(word[:LONGEST]))
+            stem = str(self._stemmer.stemWord(word[:MAX_TOKEN_LENGTH]))
         return _fold_marks(stem) or _fold_marks(word)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question
-from ragindex.llm.rules.chains import Fact, facts_of, new_name, next_fact
+from ragindex.llm.rules.chains import ChainFact, facts_of, new_name, next_fact
 from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
@@ -56,7 +56,7 @@ def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
     return FollowUps(follow_ups=asked)
 
 
-def _asking(fact: Fact, question: str, said: Sequence[str]) -> FollowUp:
+def _asking(fact: ChainFact, question: str, said: Sequence[str]) -> FollowUp:
     """The question whose answer is the fact's new name."""
     one, answer = fact.triple, new_name(fact.triple, question, said)
     asks = f"{one.subject} {one.predicate} what?" if answer == one.object else f"What {one.predicate} {one.object}?"

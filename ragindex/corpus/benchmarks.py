@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragindex.corpus.corpus import Gathered, Given, gather, given_id, metadata_of
-from ragindex.corpus.json_reader import Item, Problems, array_items, json_items, json_value, line_items, shown
+from ragindex.corpus.json_reader import Item, Problems, array_items, format_value, json_items, json_value, line_items
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA
 
@@ -40,7 +40,7 @@ def paragraph(item: Item) -> tuple[str, str]:
 def context_entry(item: Item, value: Any) -> tuple[str, str]:
     """Title and text of an entry `[title, [sentence, …]]` of a HotpotQA or 2WikiMultihopQA context."""
     if not isinstance(value, list) or len(value) != 2:
-        raise item.error("a context of [title, [sentence, …]] pairs", shown(value))
+        raise item.error("a context of [title, [sentence, …]] pairs", format_value(value))
     return item.unicode(value[0], "a string as title"), body(item, value[1])
 
 
@@ -73,7 +73,7 @@ def hipporag(path: Path, problems: Problems) -> Gathered:
     if isinstance(value, list):
         return gather(problems.each(_listed, array_items(value, file, problems)), problems)
     if not isinstance(value, dict):
-        raise DataError("a list of {title, text} or a mapping of titles to sentences", shown(value), path=file)
+        raise DataError("a list of {title, text} or a mapping of titles to sentences", format_value(value), path=file)
     titled = ((Item({"title": title}, file, None, n), text) for n, (title, text) in enumerate(value.items(), 1))
     return gather(problems.each(lambda pair: _content(pair[0], pair[0].text("title"), body(*pair)), titled), problems)
 

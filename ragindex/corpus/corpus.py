@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ragindex.canonical import digest
-from ragindex.corpus.json_reader import Item, Problems, shown
+from ragindex.corpus.json_reader import Item, Problems, format_value
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata
 
@@ -119,7 +119,7 @@ def metadata_of(item: Item, *others: str) -> Metadata:
         if isinstance(value, str):
             item.unicode(value, "metadata")
         elif isinstance(value, float) and not math.isfinite(value):
-            raise item.error("finite numbers in metadata", shown(value))
+            raise item.error("finite numbers in metadata", format_value(value))
     return metadata or NO_METADATA
 
 

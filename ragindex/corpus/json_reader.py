@@ -54,7 +54,7 @@ class Item:
     def within(self, value: Any, what: str) -> "Item":
         """An object inside this one, such as a paragraph of a question."""
         if not isinstance(value, Mapping):
-            raise self.error(f"{what} to be an object", shown(value))
+            raise self.error(f"{what} to be an object", format_value(value))
         return Item(value, self.path, self.line, self.number)
 
     def array(self, key: str) -> list[Any]:
@@ -76,21 +76,21 @@ class Item:
     def unicode(self, value: Any, expected: str) -> str:
         """`value`, which must be a string that UTF-8 can hold."""
         if not isinstance(value, str):
-            raise self.error(expected, shown(value))
+            raise self.error(expected, format_value(value))
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise self.error(f"{expected} that UTF-8 can hold", f"a lone surrogate in {shown(value)}") from error
+            raise self.error(f"{expected} that UTF-8 can hold", f"a lone surrogate in {format_value(value)}") from error
         return value
 
     def under(self, key: str) -> str:
         """What stands under `key`, for an error."""
         if key in self.fields:
-            return shown(self.fields[key])
+            return format_value(self.fields[key])
         return f"only the keys {', '.join(map(repr, self.fields))}" if self.fields else "an empty object"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as it stands in an error: JSON, shortened."""
     text = json.dumps(value, default=repr, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= 80 else f"{text[:77]}…"
@@ -136,7 +136,7 @@ def json_items(path: Path, problems: Problems) -> Iterator[Item]:
 def array_items(value: Any, path: Path, problems: Problems) -> Iterator[Item]:
     """The objects of a JSON value that should be an array of objects."""
     if not isinstance(value, list):
-        raise DataError("an array of objects", shown(value), path=path)
+        raise DataError("an array of objects", format_value(value), path=path)
     return problems.each(_as_item, ((item, Item({}, path, None, number)) for number, item in enumerate(value, 1)))
 
 
@@ -191,7 +191,7 @@ def _parse(text: str, path: Path, line: int | None) -> Any:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 30]
-        found = f"{shown(rest) if rest else 'the end'} at character {error.colno} ({error.msg})"
+        found = f"{format_value(rest) if rest else 'the end'} at character {error.colno} ({error.msg})"
         raise DataError("JSON", found, path=path, line=error.lineno if line is None else line) from error
     except (ValueError, RecursionError) as error:
         raise DataError("JSON", str(error), path=path, line=line) from error

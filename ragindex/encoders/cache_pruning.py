@@ -33,7 +33,7 @@ _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class VectorKind:
     """Vectors of one worth: their condition, the share of what is served that they may take, and at least how much."""
 
     condition: str
@@ -42,14 +42,14 @@ class Kind:
 
 
 _PAID = "(input_tokens > 0 OR money > 0)"
-KINDS: Mapping[str, Kind] = {
-    "paid": Kind(f"{_PAID} = 1", 2.0, 1024 * MIB),
-    "slow": Kind(f"{_PAID} = 0 AND (seconds >= 0.001) = 1", 0.2, 64 * MIB),
-    "quick": Kind(f"{_PAID} = 0 AND (seconds >= 0.001) = 0", 0.1, MIB),
+VECTOR_KINDS: Mapping[str, VectorKind] = {
+    "paid": VectorKind(f"{_PAID} = 1", 2.0, 1024 * MIB),
+    "slow": VectorKind(f"{_PAID} = 0 AND (seconds >= 0.001) = 1", 0.2, 64 * MIB),
+    "quick": VectorKind(f"{_PAID} = 0 AND (seconds >= 0.001) = 0", 0.1, MIB),
 }
 
 
-def mark(connection: sqlite3.Connection, encoder: str, texts: Iterable[bytes]) -> None:
+def mark_unused(connection: sqlite3.Connection, encoder: str, texts: Iterable[bytes]) -> None:
     """These texts, by their keys, are in a part no more."""
     now = time.time()
     with connection:
@@ -67,14 +67,16 @@ def unmark(connection: sqlite3.Connection, encoder: str, texts: list[bytes]) -> 
             connection.execute(f"DELETE FROM gone WHERE encoder = ? AND text IN ({places})", (encoder, *some))  # noqa: S608
 
 
-def prune(path: Path, served: int) -> None:
+def prune_vectors(path: Path, served: int) -> None:
     """Remove what the cache at `path` need not keep, where parts take `served` bytes. Raises StoreError."""
     if not path.exists():
         return
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             with connection:
-                removed = _remove_gone(connection) + sum(_bound(connection, kind, served) for kind in KINDS.values())
+                removed = _remove_gone(connection) + sum(
+                    _bound(connection, kind, served) for kind in VECTOR_KINDS.values()
+                )
             if removed:
                 _give_back(connection)
     except sqlite3.Error as error:
@@ -96,7 +98,7 @@ def _remove_gone(connection: sqlite3.Connection) -> int:
     return len(found)
 
 
-def _bound(connection: sqlite3.Connection, kind: Kind, served: int) -> int:
+def _bound(connection: sqlite3.Connection, kind: VectorKind, served: int) -> int:
     """Remove those written first until the kind is within its bound."""
     most = max(kind.least, int(kind.share * served))
     (count,) = connection.execute(f"SELECT count(*) FROM vectors WHERE {kind.condition}").fetchone()  # noqa: S608
@@ -111,7 +113,7 @@ def _bound(connection: sqlite3.Connection, kind: Kind, served: int) -> int:
     return doomed
 
 
-def _row_size(connection: sqlite3.Connection, kind: Kind) -> float:
+def _row_size(connection: sqlite3.Connection, kind: VectorKind) -> float:
     """Bytes of the file for a vector of the kind, from the newest thousand: pages and keys come on top."""
     (mean,) = connection.execute(
         f"SELECT avg(length(vector)) FROM (SELECT vector FROM vectors WHERE {kind.condition} "  # noqa: S608

@@ -23,7 +23,7 @@ def with_revision(values: Any) -> Any:
     return {**values, "revision": _revision(folder)} if folder.is_dir() else values
 
 
-def load(kind: str, model: str, revision: str, wanted_by: str, **options: Any) -> Any:
+def load_local_model(kind: str, model: str, revision: str, wanted_by: str, **options: Any) -> Any:
     """A model of the class `kind`, from a folder or by its name on the Hugging Face hub.
 
     Raises MissingExtraError without sentence-transformers, UsageError where it is too old, where there is no such

@@ -11,7 +11,7 @@ import numpy as np
 
 from ragindex.accounting import timing
 from ragindex.canonical import encodable
-from ragindex.encoders.local_models import load
+from ragindex.encoders.local_models import load_local_model
 from ragindex.interfaces import Floats
 
 
@@ -54,6 +54,8 @@ class MultiVectorModel:
 
 
 @lru_cache(maxsize=2)
-def opened(model: str, revision: str, device: str) -> MultiVectorModel:
+def load_multi_vector_model(model: str, revision: str, device: str) -> MultiVectorModel:
     """The model, loaded. Raises as `local_models.load` does."""
-    return MultiVectorModel(load("MultiVectorEncoder", model, revision, f"multi_vectors(model={model})", device=device))
+    return MultiVectorModel(
+        load_local_model("MultiVectorEncoder", model, revision, f"multi_vectors(model={model})", device=device)
+    )

@@ -16,7 +16,7 @@ from ragindex.accounting import ledger
 from ragindex.canonical import digest, encodable
 from ragindex.encoders.common import of_length_one
 from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.http import Trouble, TroubleError, address, asked, client, retrying, secret, without_credentials
+from ragindex.http import Trouble, TroubleError, address, client, retrying, secret, send_request, without_credentials
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
@@ -185,7 +185,7 @@ class OpenAIEncoder:
         def attempt() -> Floats:
             with set_aside(self._setting.budget, most) as booking:
                 start = time.perf_counter()
-                body = asked(send, self._key)
+                body = send_request(send, self._key)
                 answered = _answered(body, len(texts), self._dimensions)
                 booking.pay(self._book(answered, texts, time.perf_counter() - start))
             if isinstance(answered.vectors, str):

@@ -17,7 +17,7 @@ from ragindex.interfaces import TokenEmbeddings
 _Spans = npt.NDArray[np.int64]
 
 
-def checked(
+def check_token_embeddings(
     encoder: str, dimensions: int, texts: Sequence[str], found: Sequence[TokenEmbeddings]
 ) -> list[TokenEmbeddings]:
     """The token vectors of each text, in the order of their spans, without those of no characters.

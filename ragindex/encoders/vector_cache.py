@@ -108,7 +108,7 @@ class CachedEncoder:
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
     ) -> list[TokenEmbeddings]:
-        return token_spans.checked(self.id, self.dimensions, texts, _metered(encode)(texts))
+        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, _metered(encode)(texts))
 
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
@@ -116,7 +116,7 @@ class CachedEncoder:
         """Inside `shared_questions`, the questions need not be encoded again."""
         made, found = self._asked(encode, texts)
         vectors = self._rows(made, len(texts))
-        tokens = token_spans.checked(self.id, self.dimensions, texts, found)
+        tokens = token_spans.check_token_embeddings(self.id, self.dimensions, texts, found)
         held = _questions.get()
         if held is not None:
             held.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})
@@ -179,7 +179,7 @@ class CachedEncoder:
         """These texts are in a part no more: `pruning` removes their vectors first, unless they are asked for again."""
         if texts and self._path.exists():
             with _opened(self._path) as connection:
-                cache_pruning.mark(connection, self.id, map(_key, texts))
+                cache_pruning.mark_unused(connection, self.id, map(_key, texts))
 
     def _none(self) -> Floats:
         return np.zeros((0, self.dimensions), dtype=np.float32)

@@ -15,7 +15,7 @@ from ragindex.llm import tokens
 from ragindex.llm.budget import set_aside
 from ragindex.llm.cache import CachedResponse, CallSource
 from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.openai_chat import HINT, Chat, Reply, Request
+from ragindex.llm.openai_chat import HINT, Chat, ChatRequest, Reply
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
@@ -33,7 +33,7 @@ class CachedCalls:
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
 
     def answer(
-        self, task: Task[Any], request: Request, unwanted: Sequence[CachedResponse] = ()
+        self, task: Task[Any], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
     ) -> tuple[CachedResponse, bool]:
         """The answer to a request, and whether it was kept from before.
 
@@ -67,7 +67,7 @@ class CachedCalls:
         ledger.record_call(entry, now)
         return money or 0.0
 
-    def _key(self, task: Task[Any], request: Request) -> str:
+    def _key(self, task: Task[Any], request: ChatRequest) -> str:
         """Everything the answer depends on; not how the endpoint wants to be asked, as a replay asks nobody."""
         chat = self._chat
         whole = {
@@ -80,13 +80,13 @@ class CachedCalls:
         text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def _pay(self, task: Task[Any], request: Request, key: str, start: float) -> CachedResponse:
+    def _pay(self, task: Task[Any], request: ChatRequest, key: str, start: float) -> CachedResponse:
         answer = self._answer(task, request, start)
         origin = CallSource(task.name, task.version, self._chat.provider, self._chat.model, self._chat.base_url)
         self._setting.cache.put(key, origin, answer)
         return answer
 
-    def _needed(self, request: Request) -> int:
+    def _needed(self, request: ChatRequest) -> int:
         """Input tokens, on the safe side; only where somebody asks for them."""
         if self._setting.budget is None and self._given.tokens_per_minute is None:
             return 0
@@ -94,7 +94,7 @@ class CachedCalls:
         count = tokens.count_message_tokens(messages, self._chat.model)
         return round(count.tokens * _CAUTION) if count.estimated else count.tokens
 
-    def _answer(self, task: Task[Any], request: Request, start: float) -> CachedResponse:
+    def _answer(self, task: Task[Any], request: ChatRequest, start: float) -> CachedResponse:
         """A paid answer. Each attempt is booked that was answered, money set aside for it before it is sent."""
         needed = self._needed(request)
         most = self._money(needed, 0, request.max_tokens)
@@ -153,7 +153,7 @@ class CachedCalls:
         money = self._money(read, cached, written)
         return CachedResponse("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
 
-    def _counted(self, request: Request, reply: Reply) -> CachedResponse:
+    def _counted(self, request: ChatRequest, reply: Reply) -> CachedResponse:
         """The reply with its tokens and money; what the server did not count is counted here."""
         model, read, written, estimated = self._chat.model, reply.input_tokens, reply.output_tokens, False
         if read is None:

@@ -10,7 +10,7 @@ from ragindex.errors import LLMError
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.openai_chat import HINT, Chat, Request
+from ragindex.llm.openai_chat import HINT, Chat, ChatRequest
 from ragindex.llm.parallel import in_threads
 from ragindex.llm.parse_output import UnusableError, read_json
 from ragindex.llm.rate_limits import Limits
@@ -61,13 +61,13 @@ class LLMClient:
 
         return in_threads(one, task.name, many, self._given.concurrency, progress)
 
-    def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> Request:
+    def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
         messages, plain = tuple(render(task, inputs)), task.read is not None
-        return Request(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
+        return ChatRequest(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
 
     def _converse(
-        self, task: Task[Output], request: Request, unwanted: Sequence[CachedResponse] = ()
+        self, task: Task[Output], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
     ) -> tuple[Output | UnusableError, list[CachedResponse]]:
         """What comes of one question and, where the answer cannot be used, one more; and which answers were kept."""
         answer, replayed = self._calls.answer(task, request, unwanted)
@@ -112,7 +112,7 @@ def _usable(task: Task[Output], answer: CachedResponse) -> tuple[Output, str]:
         raise UnusableError("malformed", str(error)[:500]) from None
 
 
-def _corrected(request: Request, answer: CachedResponse, error: UnusableError) -> Request:
+def _corrected(request: ChatRequest, answer: CachedResponse, error: UnusableError) -> ChatRequest:
     """The request once more: with twice the room where the answer was cut off, else showing what was wrong with it."""
     if error.kind == "truncated":
         return replace(request, max_tokens=2 * request.max_tokens)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import JsonValue
 
 from ragindex.errors import UsageError
-from ragindex.http import Billed, Trouble, TroubleError, asked, client, redacted, secret, without_credentials
+from ragindex.http import Billed, Trouble, TroubleError, client, redacted, secret, send_request, without_credentials
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.endpoint_features import Accepted, Structure, memory, stepped_down
 from ragindex.llm.schema import closed
@@ -32,7 +32,7 @@ HINT = "Answer with one JSON object, and nothing else, that fits this JSON schem
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChatRequest:
     """One question: messages, the schema of the answer and at most how many tokens it may have.
 
     A `plain` one needs no JSON where the endpoint knows none; the messages of a `hinted` one hold the schema already.
@@ -73,7 +73,7 @@ class Chat(Protocol):
         """All else that answers depend on."""
         ...
 
-    def send(self, request: Request) -> Reply:
+    def send(self, request: ChatRequest) -> Reply:
         """Ask once. Raises TroubleError."""
         ...
 
@@ -117,13 +117,13 @@ class OpenAIChat:
                 self._opened = client(self._address, self._key, self._parameters.timeout)
             return self._opened
 
-    def send(self, request: Request) -> Reply:
+    def send(self, request: ChatRequest) -> Reply:
         """One answered request, after those that were refused for their form. Raises TroubleError, UsageError."""
         accepted = self._memory.of(request.schema)
         while True:
             start = time.perf_counter()
             try:
-                body = asked(lambda: self._post(request, accepted), self._key)  # noqa: B023  # called at once
+                body = send_request(lambda: self._post(request, accepted), self._key)  # noqa: B023  # called at once
             except TroubleError as error:
                 proven = accepted.structure in self._memory.proven
                 fixed = self._parameters.structure != "auto"
@@ -142,7 +142,7 @@ class OpenAIChat:
         secrets = (self._key, *secrets_in(self._address))
         return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 
-    def _post(self, request: Request, accepted: Accepted) -> str:
+    def _post(self, request: ChatRequest, accepted: Accepted) -> str:
         response = self._client.chat.completions.with_raw_response.create(
             model=self.model,
             messages=[],  # those of the body replace it, and need not be walked through first
@@ -150,7 +150,7 @@ class OpenAIChat:
         )
         return response.http_response.text
 
-    def _written(self, request: Request, accepted: Accepted) -> dict[str, Any]:
+    def _written(self, request: ChatRequest, accepted: Accepted) -> dict[str, Any]:
         given = self._parameters
         seed = None if given.seed is None else given.seed + request.repeat
         optional = {"temperature": given.temperature, "seed": seed}
@@ -160,7 +160,7 @@ class OpenAIChat:
         return {"messages": messages, accepted.limit: request.max_tokens, **kept, **structure, **given.extra}
 
 
-def _response_format(request: Request, structure: Structure) -> dict[str, Any]:
+def _response_format(request: ChatRequest, structure: Structure) -> dict[str, Any]:
     if structure == "text":
         return {}
     if structure == "json":
@@ -170,7 +170,7 @@ def _response_format(request: Request, structure: Structure) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
-def _messages(request: Request, accepted: Accepted) -> list[Message]:
+def _messages(request: ChatRequest, accepted: Accepted) -> list[Message]:
     messages = list(request.messages)
     if accepted.structure != "schema" and not request.hinted and not (request.plain and accepted.structure == "text"):
         messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{HINT}{request.schema}")

@@ -69,7 +69,7 @@ class Prices:
         )
 
 
-def load(path: Path | None = None) -> Prices:
+def load_prices(path: Path | None = None) -> Prices:
     """The prices that come with ragindex under those of `path` or of the file that RAGINDEX_PRICES names.
 
     Raises DataError where that file is not like ours.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import NoCache, ResponseCache
-from ragindex.llm.prices import Prices, load
+from ragindex.llm.prices import Prices, load_prices
 from ragindex.llm.rate_limits import Clock
 
 
@@ -14,7 +14,7 @@ class LLMSettings:
     """Where calls are kept, prices, a budget, the folder under which no key may lie, seed and clock of all waits."""
 
     cache: ResponseCache = field(default_factory=NoCache)
-    prices: Prices = field(default_factory=load)
+    prices: Prices = field(default_factory=load_prices)
     budget: Budget | None = None
     workspace: Path | None = None
     seed: int = 0

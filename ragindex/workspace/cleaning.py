@@ -43,7 +43,7 @@ def clean(folder: Path, store: Store, manifest: Manifest) -> tuple[Manifest, boo
         _clean_files(folder, store, key, needed, left)
     encoder.remove_all_but(folder, frozenset().union(*(one.encoders for one in needed)))
     if not journal.begun_within(folder, _KEEP_BEGUN):  # a sync that was cut short goes on with the vectors that it has
-        cache_pruning.prune(encoder.vectors(folder), sum(part.bytes for part in manifest.parts.values()))
+        cache_pruning.prune_vectors(encoder.vectors(folder), sum(part.bytes for part in manifest.parts.values()))
     stays = any(one.parts - now.parts or one.collections.items() - now.collections.items() for one in read)
     return manifest.model_copy(update={"outdated": outdated}), stays
 

@@ -20,12 +20,12 @@ from ragindex.http import (
     Trouble,
     TroubleError,
     address,
-    asked,
     client,
     redacted,
     require_bare,
     retrying,
     secret,
+    send_request,
     variable,
     without_credentials,
 )
@@ -217,7 +217,7 @@ class EndpointScoring:
     def _sent(self, body: Mapping[str, Any]) -> str:
         """The body of an answer."""
         with self.limits.slot(0):
-            text = asked(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
+            text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
         secrets = (self._key, *secrets_in(self._address[0]))
         return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 

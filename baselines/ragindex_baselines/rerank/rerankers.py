@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, Validat
 
 from ragindex.canonical import encodable
 from ragindex.corpus import passage_text
-from ragindex.encoders.local_models import load, with_revision
+from ragindex.encoders.local_models import load_local_model, with_revision
 from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import rules
@@ -83,7 +83,9 @@ class CrossEncoding:
 
 @lru_cache(maxsize=1)
 def _loaded(model: str, revision: str, device: str) -> Any:
-    return load("CrossEncoder", model, revision, f"rerank(reranker=cross-encoder(model={model}))", device=device)
+    return load_local_model(
+        "CrossEncoder", model, revision, f"rerank(reranker=cross-encoder(model={model}))", device=device
+    )
 
 
 # ---------------------------------------------------------------- the language model

@@ -14,7 +14,7 @@ import regex
 from ragindex.corpus import Corpus
 from ragindex.corpus.benchmarks import context_entry, paragraph
 from ragindex.corpus.corpus import given_id
-from ragindex.corpus.json_reader import Item, Problems, decode, json_items, line_items, read_bytes, shown
+from ragindex.corpus.json_reader import Item, Problems, decode, format_value, json_items, line_items, read_bytes
 from ragindex.errors import DataError
 from ragindex_eval.data.equal_texts import content
 
@@ -101,7 +101,9 @@ class Finder:
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
         near = [] if why else difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)
         reason = why or (f"near it are {', '.join(map(repr, near))}" if near else "nothing there is called nearly so")
-        return item.error("gold that names documents of the corpus", f"{shown(name)}, which is not in it ({reason})")
+        return item.error(
+            "gold that names documents of the corpus", f"{format_value(name)}, which is not in it ({reason})"
+        )
 
 
 def require_question(item: Item, text: str) -> str:

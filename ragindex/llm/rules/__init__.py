@@ -8,7 +8,7 @@ from ragindex.llm.rules.answering import answer
 from ragindex.llm.rules.extracting import ALSO, Extraction, Proposition, entity_key, extract
 from ragindex.llm.rules.lexical_overlap import nearest_texts, nearest_triples
 from ragindex.llm.rules.mentions import Mention, MentionKind, mentions
-from ragindex.llm.rules.sentences import LONGEST_TEXT, normalised, sentences
+from ragindex.llm.rules.sentences import LONGEST_TEXT, normalize_text, sentences
 from ragindex.llm.rules.summarising import summarise
 from ragindex.llm.rules.tokens import is_number
 from ragindex.llm.rules.triples import ASSOCIATED
@@ -28,7 +28,7 @@ __all__ = [
     "mentions",
     "nearest_texts",
     "nearest_triples",
-    "normalised",
+    "normalize_text",
     "sentences",
     "summarise",
 ]

@@ -16,7 +16,7 @@ from ragindex.llm.rules.words import AUXILIARIES
 from ragindex.text_analysis import analyse
 from ragindex.types import Triple
 
-Asked = Literal["person", "date", "year", "place", "number", "yes or no", "choice", "name"]
+AnswerKind = Literal["person", "date", "year", "place", "number", "yes or no", "choice", "name"]
 
 LONGEST_ANSWER = 6
 """Words of an answer."""
@@ -27,7 +27,7 @@ _WINDOW = 60
 _COVERED = 0.6
 
 _FIRST_WORD = regex.compile(r"\p{L}+")
-_PATTERNS: tuple[tuple[str, Asked], ...] = (
+_PATTERNS: tuple[tuple[str, AnswerKind], ...] = (
     (r"\b(?:which|what|in what|in which) (?:year|decade|century)\b", "year"),
     (r"\bwhen\b|\bwh(?:at|ich) (?:date|day|month)\b", "date"),
     (r"\bhow (?:many|much|old|long|tall|far|high|large|big|deep)\b|\bwhat (?:number|percentage)\b", "number"),
@@ -58,7 +58,7 @@ def answer(question: str, passages: Sequence[tuple[str, str]], language: str = "
     best = [(texts[place], scores[place]) for place in order if scores[place] > 0]
     if not best:
         return ""
-    kind = asked(question)
+    kind = classify_question(question)
     if kind == "yes or no":
         return _yes_or_no(question, best[0][0], language)
     if kind == "choice":
@@ -84,7 +84,7 @@ def _first(passages: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         room -= len(text)
 
 
-def asked(question: str) -> Asked:
+def classify_question(question: str) -> AnswerKind:
     """What a question asks for."""
     first = _FIRST_WORD.search(question)
     if _CHOICE.search(question):
@@ -125,7 +125,7 @@ class _Candidate:
     score: float
 
 
-def _best_candidate(question: str, kind: Asked, best: Sequence[tuple[str, float]], language: str) -> str:
+def _best_candidate(question: str, kind: AnswerKind, best: Sequence[tuple[str, float]], language: str) -> str:
     """The mention that fits the question best, the first of equals."""
     told = set(analyse(question, language))
     found = [
@@ -137,12 +137,12 @@ def _best_candidate(question: str, kind: Asked, best: Sequence[tuple[str, float]
     return max(found, key=lambda one: one.score).text if found else ""
 
 
-def _answer_text(mention: Mention, kind: Asked) -> str:
+def _answer_text(mention: Mention, kind: AnswerKind) -> str:
     year = _YEAR.search(mention.text) if kind == "year" else None
     return year[0] if year else mention.text
 
 
-def _fit(text: str, mention: Mention, kind: Asked) -> float:
+def _fit(text: str, mention: Mention, kind: AnswerKind) -> float:
     """How well a mention is of the kind that is asked for; 0 where it is not at all."""
     named = mention.kind in ("name", "title")
     if kind in ("date", "year"):

@@ -16,7 +16,7 @@ _ONLY_TOGETHER = 0.5  # the rules found no verb between the two names
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ChainFact:
     """A triple of a passage, and the same as a sentence.
 
     `names` are those of its sides that name something, `topic` is the passage's title, both as `entity_key` has them;
@@ -30,9 +30,9 @@ class Fact:
     topic: str
 
 
-def facts_of(passages: Iterable[tuple[str, str]]) -> list[Fact]:
+def facts_of(passages: Iterable[tuple[str, str]]) -> list[ChainFact]:
     """The facts of passages, given as (title, text), each sentence once."""
-    found: dict[str, Fact] = {}
+    found: dict[str, ChainFact] = {}
     for title, text in passages:
         for fact in _facts(title, text):
             found.setdefault(fact.text, fact)
@@ -40,7 +40,7 @@ def facts_of(passages: Iterable[tuple[str, str]]) -> list[Fact]:
 
 
 @lru_cache(maxsize=1024)
-def _facts(title: str, text: str) -> tuple[Fact, ...]:
+def _facts(title: str, text: str) -> tuple[ChainFact, ...]:
     """A passage is read for many questions."""
     found = extract(title, text)
     entities = {entity_key(name) for name in found.entities}
@@ -48,10 +48,10 @@ def _facts(title: str, text: str) -> tuple[Fact, ...]:
     return tuple(_fact(triple, entities, topic) for triple in found.triples if triple.predicate != ALSO)
 
 
-def _fact(triple: Triple, entities: set[str], topic: str) -> Fact:
+def _fact(triple: Triple, entities: set[str], topic: str) -> ChainFact:
     text = sentence(triple)
     sides = (entity_key(triple.subject), entity_key(triple.object))
-    return Fact(triple, text, _words(text), tuple(side for side in sides if side in entities), topic)
+    return ChainFact(triple, text, _words(text), tuple(side for side in sides if side in entities), topic)
 
 
 def sentence(triple: Triple) -> str:
@@ -59,7 +59,7 @@ def sentence(triple: Triple) -> str:
     return f"{triple.subject} {triple.predicate} {triple.object}."
 
 
-def next_fact(question: str, facts: Sequence[Fact], said: Sequence[str], language: str) -> Fact | None:
+def next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str], language: str) -> ChainFact | None:
     """The fact that leads on from what was `said`; None where none does.
 
     It has one of the names that are open and brings up a new one. Open are the names of the question that nothing said
@@ -85,16 +85,16 @@ def new_name(triple: Triple, question: str, said: Sequence[str]) -> str:
     return triple.subject if any(_holds(words, entity_key(triple.object)) for words in known) else triple.object
 
 
-def _leads(fact: Fact, names: Sequence[str], known: Sequence[str], anywhere: bool) -> bool:
+def _leads(fact: ChainFact, names: Sequence[str], known: Sequence[str], anywhere: bool) -> bool:
     begins = anywhere or any(_holds(fact.words, name) for name in names)
     return begins and bool(_new_names(fact, known))
 
 
-def _new_names(fact: Fact, known: Sequence[str]) -> list[str]:
+def _new_names(fact: ChainFact, known: Sequence[str]) -> list[str]:
     return [name for name in fact.names if not any(_holds(words, name) for words in known)]
 
 
-def _weight(fact: Fact, names: Sequence[str]) -> float:
+def _weight(fact: ChainFact, names: Sequence[str]) -> float:
     told = _ONLY_TOGETHER if fact.triple.predicate == ASSOCIATED else 1.0
     return told * (_OF_ITS_TITLE if fact.topic in names else 1.0)
 

@@ -8,7 +8,7 @@ import regex
 from ragindex.llm.rules.coreference import resolved, surnames
 from ragindex.llm.rules.mentions import Unit, units
 from ragindex.llm.rules.phrases import chunks, demonym
-from ragindex.llm.rules.sentences import LONGEST_TEXT, normalised, split
+from ragindex.llm.rules.sentences import LONGEST_TEXT, normalize_text, split
 from ragindex.llm.rules.subjects import Subject, known_words, subject_of
 from ragindex.llm.rules.triples import ASSOCIATED, triples_of
 from ragindex.types import Triple
@@ -47,7 +47,7 @@ def extract(title: str, text: str, numbers_as_entities: bool = False) -> Extract
     A triple has at least one entity; its predicate is in the words of the text. Dates and numbers are in the texts of
     triples and propositions; `numbers_as_entities` makes them entities and objects too.
     """
-    read = normalised(text)
+    read = normalize_text(text)
     sentences = split(read)
     subject = subject_of(title, sentences)
     known = known_words(read)

@@ -25,7 +25,7 @@ _SPACED_HYPHEN = regex.compile(r"(?<=[\p{L}\p{N}]) - (?=([\p{L}\p{N}]+))")
 _HYPHEN = regex.compile(r"\p{L}-\p{L}")
 
 
-def normalised(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The text as the rules read it: compatibility forms composed, straight quotes, single spaces, no references.
 
     A line break stays where a paragraph or a short line ends; elsewhere it is a space. Only the first LONGEST_TEXT
@@ -66,7 +66,7 @@ _LAST_WORD = regex.compile(r"[\p{L}.]+\Z")
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, in order, normalised; none is empty or longer than LONGEST_SENTENCE characters."""
-    return split(normalised(text))
+    return split(normalize_text(text))
 
 
 def split(text: str) -> list[str]:

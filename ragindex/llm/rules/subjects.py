@@ -8,7 +8,7 @@ from typing import Literal
 import regex
 
 from ragindex.llm.rules.mentions import mentions
-from ragindex.llm.rules.sentences import normalised
+from ragindex.llm.rules.sentences import normalize_text
 from ragindex.llm.rules.tokens import tokens
 from ragindex.llm.rules.words import (
     BODIES,
@@ -53,7 +53,7 @@ def known_words(text: str) -> frozenset[str]:
 
 def subject_of(title: str, sentences: Sequence[str]) -> Subject:
     """What the title of a passage tells about it together with the passage's normalised sentences."""
-    whole = " ".join(normalised(title).split())
+    whole = " ".join(normalize_text(title).split())
     name = _DISAMBIGUATION.sub("", whole) or whole
     first = sentences[0] if sentences else ""
     defined = _defining_nouns(first)

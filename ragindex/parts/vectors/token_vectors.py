@@ -116,7 +116,7 @@ class MultiVectors(TokenVectors):
 
     def coding(self, context: PartContext) -> multi_vector.Coding:
         """The model, loaded once a process."""
-        return multi_vector.opened(self.model, self.revision, self.device)
+        return multi_vector.load_multi_vector_model(self.model, self.revision, self.device)
 
 
 @dataclass(frozen=True, slots=True)

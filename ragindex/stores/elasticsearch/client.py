@@ -212,7 +212,7 @@ def _checking() -> type:
             responses.require_rule(method, target, body)
             answer = super().perform_request(method, target, body=body, **how)
             if answer.meta.status < HTTPStatus.MULTIPLE_CHOICES:  # else the client raises, or was told not to
-                responses.check(method, target, body, answer.body)
+                responses.check_response(method, target, body, answer.body)
             return answer
 
     return CheckingTransport

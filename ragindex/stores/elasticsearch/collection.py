@@ -17,7 +17,7 @@ from ragindex.stores.elasticsearch import totals as elastic_totals
 from ragindex.stores.elasticsearch.bulk import Action, send
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.indices import Generation
-from ragindex.stores.elasticsearch.lease import Lease
+from ragindex.stores.elasticsearch.lease import WriterLease
 from ragindex.stores.elasticsearch.parameters import ElasticsearchParameters
 from ragindex.stores.elasticsearch.records import batch, check_fields, documents, key, sources, vector_mapping
 
@@ -41,7 +41,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def held(self) -> Lease | None:
+    def held(self) -> WriterLease | None:
         """The writer's lease while this process has it."""
         ...
 
@@ -104,13 +104,13 @@ class ElasticsearchCollection:
         many = totals["records"] > self.store.settings.exact_up_to
         if self.schema.dimensions and many and now.note["vectors"] == "flat":
             now = self._with_graph(now)
-        indices.seal(self.store.server, self.name, now, totals)
+        indices.seal_generation(self.store.server, self.name, now, totals)
 
     def _without_stale(self, now: Generation, totals: Mapping[str, Any]) -> tuple[Generation, Mapping[str, Any]]:
         """A clone keeps no history of deletions, so they can be merged away at once; else the engine keeps them."""
         server = self.store.server
         few = totals["stale"] <= _STALE * totals["records"]
-        if few and elastic_totals.figures(server, now.index, now.shards)["bytes"] > _REWRITTEN_UP_TO:
+        if few and elastic_totals.read_disk_figures(server, now.index, now.shards)["bytes"] > _REWRITTEN_UP_TO:
             return now, totals
         clean = indices.cloned(server, self.name, now)
         indices.merge(server, self.name, clean, only_expunge_deletes=True)
@@ -125,7 +125,7 @@ class ElasticsearchCollection:
             f"finish the collection {self.name}",
             lambda client: client.indices.put_mapping(index=now.index, properties=properties),
         )
-        indices.rewrite(server, self.name, now)
+        indices.rewrite_index(server, self.name, now)
         # noted last: a merge that was cut short is done again
         return indices.noted(server, self.name, now, vectors="int8_hnsw")
 
@@ -189,17 +189,20 @@ class ElasticsearchCollection:
         own = self.store.settings.analyser
         text = f"text analysed by {own}" if own and self.schema.text else ""
         how = ", ".join(filter(None, (vectors, text, f"Elasticsearch at {self.store.server.where}")))
-        return {"search": how, "bytes": elastic_totals.figures(self.store.server, now.index, now.shards)["bytes"]}
+        return {
+            "search": how,
+            "bytes": elastic_totals.read_disk_figures(self.store.server, now.index, now.shards)["bytes"],
+        }
 
     def _now(self) -> Generation:
         """Raises StoreError where the collection is not there any more."""
         return self.pinned or self.store.newest(self.name)
 
-    def _view(self) -> view.View:
+    def _view(self) -> view.IndexView:
         now = self._now()
         totals = now.sealed or elastic_totals.count(self.store.server, now.index, now.shards)
         settings = self.store.settings
-        return view.View(
+        return view.IndexView(
             server=self.store.server,
             index=now.index,
             name=self.name,

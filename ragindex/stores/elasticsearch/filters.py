@@ -21,14 +21,14 @@ from ragindex.interfaces import Schema
 from ragindex.stores.memory.filters import _number as number_in
 
 Query = dict[str, Any]
-LONGEST = 256
+MAX_TERM_LENGTH = 256
 """Characters of a value that are indexed as they are; of longer ones a hash takes the place of the rest."""
 _MOST_TERMS = 60_000
 """The server allows 65,536 terms in a query."""
 _MOST_GAPS = 500
 """The server bounds the clauses of a query."""
 EVERYTHING: Query = {"match_all": {}}
-NOTHING: Query = {"match_none": {}}
+MATCH_NONE: Query = {"match_none": {}}
 
 
 # ---------------------------------------------------------------- terms
@@ -36,7 +36,11 @@ NOTHING: Query = {"match_none": {}}
 
 def term(field: str, value: str) -> str:
     """What a value of a field is indexed as."""
-    return f"{field}\0{value}" if len(value) <= LONGEST else f"{field}\0{value[:LONGEST]}\uffff{_hash(value)}"
+    return (
+        f"{field}\0{value}"
+        if len(value) <= MAX_TERM_LENGTH
+        else f"{field}\0{value[:MAX_TERM_LENGTH]}\uffff{_hash(value)}"
+    )
 
 
 def number_term(field: str, value: float) -> str:
@@ -102,8 +106,8 @@ def query(where: Filter | None, schema: Schema, groups: Set[str]) -> Query:
 
 
 def _any(parts: Iterable[Query]) -> Query:
-    inner = [part for part in parts if part != NOTHING]
-    return {"bool": {"should": inner, "minimum_should_match": 1}} if inner else NOTHING
+    inner = [part for part in parts if part != MATCH_NONE]
+    return {"bool": {"should": inner, "minimum_should_match": 1}} if inner else MATCH_NONE
 
 
 def _among(field: str, values: Sequence[str]) -> Query:
@@ -154,8 +158,8 @@ def _ends(where: Range) -> tuple[str, str]:
         low = _low(where.field) if where.low is None else number_term(where.field, float(where.low))
         return low, f"{where.field}\0g" if where.high is None else number_term(where.field, float(where.high))
     for end in (where.low, where.high):
-        if end is not None and len(str(end)) > LONGEST:
-            raise UsageError(f"The ends of a Range on {where.field!r} must have at most {LONGEST} characters.")
+        if end is not None and len(str(end)) > MAX_TERM_LENGTH:
+            raise UsageError(f"The ends of a Range on {where.field!r} must have at most {MAX_TERM_LENGTH} characters.")
     low = _low(where.field) if where.low is None else term(where.field, str(where.low))
     return low, _high(where.field) if where.high is None else term(where.field, str(where.high))
 

@@ -40,7 +40,7 @@ _PATIENCE = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class IndexLayout:
     """How the store's indices are named and made."""
 
     prefix: str
@@ -104,7 +104,7 @@ class Generation:
 # ---------------------------------------------------------------- finding
 
 
-def generations(server: Server, layout: Layout, name: str | None = None) -> dict[str, list[Generation]]:
+def generations(server: Server, layout: IndexLayout, name: str | None = None) -> dict[str, list[Generation]]:
     """The generations of the collection `name`, or of all, oldest first, by collection.
 
     Raises StoreError for indices of another format than this version reads.
@@ -150,7 +150,7 @@ def version_of(server: Server, generation: Generation) -> int:
 # ---------------------------------------------------------------- making
 
 
-def make(server: Server, layout: Layout, name: str, schema: Schema) -> Generation:
+def make(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Generation:
     """The first generation of a new collection."""
     note = {
         **{"format": FORMAT, "workspace": layout.workspace, "name": name, "analyser": layout.analyser},
@@ -173,7 +173,7 @@ def make(server: Server, layout: Layout, name: str, schema: Schema) -> Generatio
 def cloned(server: Server, name: str, old: Generation) -> Generation:
     """A new generation with what the old one, which takes no more writes, holds."""
     new = replace(old, index=f"{old.index.rpartition('-')[0]}-{old.number + 1}", blocked=False)
-    block(server, name, old)
+    block_writes(server, name, old)
     _made(
         server,
         f"clone the collection {name}",
@@ -197,7 +197,7 @@ def _made(server: Server, doing: str, index: str, call: Any) -> None:
         server.ask(doing, lambda client: client.cluster.health(index=index, wait_for_status="yellow", timeout="60s"))
 
 
-def block(server: Server, name: str, generation: Generation) -> None:
+def block_writes(server: Server, name: str, generation: Generation) -> None:
     """No more writes, once those on their way are done."""
     if not generation.blocked:
         server.ask(
@@ -227,9 +227,9 @@ def noted(server: Server, name: str, generation: Generation, **changes: Any) -> 
     return replace(generation, note=note)
 
 
-def seal(server: Server, name: str, generation: Generation, totals: Mapping[str, Any]) -> Generation:
+def seal_generation(server: Server, name: str, generation: Generation, totals: Mapping[str, Any]) -> Generation:
     """The finished state; the note in the mapping is what makes it one."""
-    block(server, name, generation)
+    block_writes(server, name, generation)
     server.ask(f"finish the collection {name}", lambda client: client.indices.flush(index=generation.index))
     version = live_version(server, generation)
     sealed = {**totals, "generation": generation.number, "version": version, "at": time.time()}
@@ -244,7 +244,7 @@ def merge(server: Server, name: str, generation: Generation, **how: Any) -> None
     )
 
 
-def rewrite(server: Server, name: str, generation: Generation) -> None:
+def rewrite_index(server: Server, name: str, generation: Generation) -> None:
     """Everything anew, as the mapping has it now, in one segment a shard.
 
     The engine leaves a shard alone that is one segment already: so one record of each is written again, as it is.

@@ -26,14 +26,14 @@ _WATCHED = 0.5
 
 
 @dataclass(slots=True)
-class Lease:
+class WriterLease:
     """Held by this process until `release`. `seconds` is how long it lives when nobody renews it."""
 
     server: Server
     index: str
     seconds: float
     document: Mapping[str, Any]
-    seen: state.State
+    seen: state.StateTokens
     lost: str = ""
     _renewed: float = field(default_factory=time.monotonic)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -61,7 +61,7 @@ class Lease:
         if self._thread is not None:
             self._thread.join()
         if not self.lost:
-            state.remove(self.server, self.index, _DOCUMENT, self.seen, _DOING)
+            state.delete_state(self.server, self.index, _DOCUMENT, self.seen, _DOING)
 
     def _renewing(self) -> None:
         while not self._stop.wait(self.seconds / 4):
@@ -86,7 +86,7 @@ class Lease:
             self.seen, self._renewed = written, begun
 
 
-def take(server: Server, index: str, owner: str, seconds: float) -> Lease:
+def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> WriterLease:
     """The lease, renewed until it is released. Raises WriterBusyError, which says who holds it."""
     state.prepare(server, index, _DOING)
     held = _read(server, index)
@@ -100,12 +100,12 @@ def take(server: Server, index: str, owner: str, seconds: float) -> Lease:
     if seen is None:
         held = _read(server, index)
         raise WriterBusyError(_busy(held[0] if held else {}))
-    lease = Lease(server, index, seconds, document, seen)
+    lease = WriterLease(server, index, seconds, document, seen)
     lease.keep()
     return lease
 
 
-def _abandoned(server: Server, index: str, document: Mapping[str, Any], seen: state.State) -> bool:
+def _abandoned(server: Server, index: str, document: Mapping[str, Any], seen: state.StateTokens) -> bool:
     """Whether its holder is dead: a process of this machine that is there no more, or nobody renews it."""
     if document["machine"] == _machine() and not _alive(int(document["pid"])):
         return True
@@ -145,13 +145,15 @@ def _busy(document: Mapping[str, Any]) -> str:
     return f"The workspace is being written by {_who(document)}. Only one writer at a time: wait for it, or stop it."
 
 
-def _read(server: Server, index: str) -> tuple[Mapping[str, Any], state.State] | None:
-    return state.read(server, index, _DOCUMENT, _DOING)
+def _read(server: Server, index: str) -> tuple[Mapping[str, Any], state.StateTokens] | None:
+    return state.read_state(server, index, _DOCUMENT, _DOING)
 
 
-def _put(server: Server, index: str, document: Mapping[str, Any], seen: state.State | None) -> state.State | None:
+def _put(
+    server: Server, index: str, document: Mapping[str, Any], seen: state.StateTokens | None
+) -> state.StateTokens | None:
     """None where somebody else has written meanwhile."""
-    written = state.write(server, index, _DOCUMENT, document, seen, _DOING)
+    written = state.write_state(server, index, _DOCUMENT, document, seen, _DOING)
     if written is None:
         held = _read(server, index)  # a try whose answer was lost has written it
         return held[1] if held is not None and held[0]["token"] == document["token"] else None

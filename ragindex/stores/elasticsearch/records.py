@@ -18,7 +18,7 @@ from ragindex.stores.memory.bm25 import K1, B
 
 _LONGEST_ID = 512
 """Bytes that the server takes as a document's own id."""
-Row = Mapping[str, Any]
+RecordFields = Mapping[str, Any]
 
 # ---------------------------------------------------------------- the mapping
 
@@ -124,14 +124,14 @@ def sources(fields: Iterable[str]) -> list[str]:
     return ["id", *("vector" if name == "vector" else f"record.{column(name)}" for name in fields if name != "id")]
 
 
-def batch(rows: Sequence[Row], fields: Sequence[str], schema: Schema) -> pa.RecordBatch:
+def batch(rows: Sequence[RecordFields], fields: Sequence[str], schema: Schema) -> pa.RecordBatch:
     """Documents' sources as one batch with `id` and `fields`."""
     columns = [_column(rows, name, schema) for name in fields]
     ids = pa.array([row["id"] for row in rows], pa.string())
     return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *fields])
 
 
-def _column(rows: Sequence[Row], name: str, schema: Schema) -> pa.Array:
+def _column(rows: Sequence[RecordFields], name: str, schema: Schema) -> pa.Array:
     if name == "id":
         return pa.array([row["id"] for row in rows], pa.string())
     if name == "vector":
@@ -143,7 +143,7 @@ def _column(rows: Sequence[Row], name: str, schema: Schema) -> pa.Array:
     return pa.array(held, pa.list_(pa.string()) if lists else pa.string())
 
 
-def _vectors(rows: Sequence[Row], dimensions: int) -> pa.Array:
+def _vectors(rows: Sequence[RecordFields], dimensions: int) -> pa.Array:
     matrix = np.zeros((len(rows), dimensions), dtype=np.float32)
     for number, row in enumerate(rows):
         if "vector" in row:

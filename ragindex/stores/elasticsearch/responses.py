@@ -64,7 +64,7 @@ def require_rule(method: str, target: str, sent: Any) -> None:
         raise NotImplementedError(f"Ask {kind[1]} with allow_partial_search_results=false.")
 
 
-def check(method: str, target: str, sent: Any, body: Any) -> None:
+def check_response(method: str, target: str, sent: Any, body: Any) -> None:
     """`body` is the answer to a request that got a status below 300. Raises TroubleError where anything is missing."""
     trouble = RULES[endpoint(method, target)](body, sent) if isinstance(body, Mapping) else _OTHER
     if trouble is not None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.elasticsearch.records import batch, check_fields, sources
-from ragindex.stores.elasticsearch.view import View, scan
+from ragindex.stores.elasticsearch.view import IndexView, scan
 from ragindex.stores.large_strings import wide
 from ragindex.stores.memory.bm25 import K1, B
 from ragindex.stores.memory.search import query_vector
@@ -50,15 +50,15 @@ _BY_SCORE = [{"_score": "desc"}, {"id": "asc"}]
 _BY_ID = [{"id": "asc"}]
 
 
-Counts: TypeAlias = dict[str, int]
+TokenCounts: TypeAlias = dict[str, int]
 """How many records of an index hold a token."""
 
 
 @dataclass(slots=True)
-class Asked:
+class PendingSearch:
     """One request on its way: what it sees, the search that it has become, and the hits so far."""
 
-    view: View
+    view: IndexView
     request: SearchRequest
     wanted: int
     size: int
@@ -68,7 +68,7 @@ class Asked:
     done: bool = False
 
 
-def search(groups: Sequence[tuple[View, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
+def search(groups: Sequence[tuple[IndexView, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """Answer the requests to each view; all are of one server. Raises UsageError as the image in memory does,
     StoreError.
     """
@@ -80,8 +80,8 @@ def search(groups: Sequence[tuple[View, Sequence[SearchRequest]]]) -> list[list[
     return [[next(left) for _ in requests] for _, requests in groups]
 
 
-def _answered(asked: Sequence[Asked]) -> list[SearchResult]:
-    counts: dict[str, Counts] = {one.view.index: {} for one in asked}
+def _answered(asked: Sequence[PendingSearch]) -> list[SearchResult]:
+    counts: dict[str, TokenCounts] = {one.view.index: {} for one in asked}
     while open_ones := [one for one in asked if not one.done]:
         _fetch(open_ones, counts)
         for one in open_ones:
@@ -92,7 +92,7 @@ def _answered(asked: Sequence[Asked]) -> list[SearchResult]:
 # ---------------------------------------------------------------- asking
 
 
-def _asked(view: View, request: SearchRequest) -> Asked:
+def _asked(view: IndexView, request: SearchRequest) -> PendingSearch:
     check_fields(request.fields, view.schema)
     wanted = max(0, min(request.k, view.totals["records"]))
     if isinstance(request, TextQuery):
@@ -102,10 +102,10 @@ def _asked(view: View, request: SearchRequest) -> Asked:
     body = {"query": view.query(request.where), "sort": _BY_ID, "_source": sources(request.fields)}
     unbounded = request.where is not None and not isinstance(request.where, Ids) and wanted == view.totals["records"]
     size = min(wanted, _PAGE if unbounded else WINDOW)
-    return Asked(view, request, wanted, size, body, done=wanted == 0)
+    return PendingSearch(view, request, wanted, size, body, done=wanted == 0)
 
 
-def _asked_by_text(view: View, request: TextQuery, wanted: int) -> Asked:
+def _asked_by_text(view: IndexView, request: TextQuery, wanted: int) -> PendingSearch:
     tokens = Counter(analyse(request.text, view.schema.language)) if view.schema.text else Counter[str]()
     totals = view.totals
     exact = totals["longest"] <= _EXACT_LENGTH and not totals["stale"]
@@ -126,21 +126,21 @@ def _asked_by_text(view: View, request: TextQuery, wanted: int) -> Asked:
     }
     nothing = wanted == 0 or not (request.text.strip() if view.analyser else tokens)
     counted = Counter[str]() if view.analyser else tokens
-    return Asked(view, request, wanted, min(wanted + spare, WINDOW), body, counted, done=nothing)
+    return PendingSearch(view, request, wanted, min(wanted + spare, WINDOW), body, counted, done=nothing)
 
 
-def _asked_by_vector(view: View, request: VectorQuery, wanted: int) -> Asked:
+def _asked_by_vector(view: IndexView, request: VectorQuery, wanted: int) -> PendingSearch:
     vector = query_vector(request.vector, view.schema.dimensions)
     knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_depth(view, request, wanted)}
     if request.where is not None:
         knn["filter"] = [view.query(request.where), _WITH_VECTOR]
     body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": sources(request.fields)}
-    asked = Asked(view, request, wanted, min(wanted + 1, WINDOW), body)
+    asked = PendingSearch(view, request, wanted, min(wanted + 1, WINDOW), body)
     asked.done = wanted == 0 or not vector.any() or _too_many(asked)
     return asked
 
 
-def _depth(view: View, request: VectorQuery, wanted: int) -> dict[str, Any]:
+def _depth(view: IndexView, request: VectorQuery, wanted: int) -> dict[str, Any]:
     """How many candidates the server keeps: more than are wanted, so that equal scores at the edge are cut by id."""
     if view.vectors != "flat" and request.where is None:
         depth = min(wanted + _FEW, WINDOW)
@@ -154,11 +154,11 @@ def _depth(view: View, request: VectorQuery, wanted: int) -> dict[str, Any]:
     return {"k": depth, "num_candidates": depth, **({} if view.vectors == "flat" else _WHOLE)}
 
 
-def _too_many(one: Asked) -> bool:
+def _too_many(one: PendingSearch) -> bool:
     return isinstance(one.request, VectorQuery) and one.wanted > WINDOW and bool(one.request.vector.any())
 
 
-def _fetch(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> None:
+def _fetch(asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) -> None:
     """One round trip: the next hits of each request, and how many records hold each token not yet counted."""
     bodies = [{**one.body, "size": one.size, "track_total_hits": False, **_after(one)} for one in asked]
     searches = [part for one, body in zip(asked, bodies, strict=True) for part in (_header(one.view), body)]
@@ -178,12 +178,12 @@ def _fetch(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> None:
         counts[view.index].update((token, held[str(number)]["doc_count"]) for number, token in enumerate(block))
 
 
-def _header(view: View) -> dict[str, Any]:
+def _header(view: IndexView) -> dict[str, Any]:
     spread = {"search_type": "dfs_query_then_fetch"} if view.shards > 1 else {}
     return {"index": view.index, "allow_partial_search_results": False, **spread}
 
 
-def _uncounted(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> list[tuple[View, list[str]]]:
+def _uncounted(asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) -> list[tuple[IndexView, list[str]]]:
     views = {one.view.index: one.view for one in asked}
     blocks = []
     for index, view in views.items():
@@ -193,7 +193,7 @@ def _uncounted(asked: Sequence[Asked], counts: Mapping[str, Counts]) -> list[tup
     return blocks
 
 
-def _after(one: Asked) -> dict[str, Any]:
+def _after(one: PendingSearch) -> dict[str, Any]:
     return {"search_after": one.hits[-1]["sort"]} if one.hits else {}
 
 
@@ -205,7 +205,7 @@ def _counting(tokens: Sequence[str]) -> dict[str, Any]:
 # ---------------------------------------------------------------- judging
 
 
-def _judge(one: Asked, counts: Counts) -> None:
+def _judge(one: PendingSearch, counts: TokenCounts) -> None:
     """Whether the hits so far hold the answer; else the next, larger page is asked for."""
     if one.done:
         return
@@ -218,7 +218,7 @@ def _judge(one: Asked, counts: Counts) -> None:
     one.size = min(WINDOW, max(2 * one.size, _FEW))
 
 
-def _tied_at_the_edge(one: Asked) -> bool:
+def _tied_at_the_edge(one: PendingSearch) -> bool:
     """Where the next best is as near as the last wanted, others may be that did not come: then all are looked at."""
     knn = one.body["query"]["knn"]
     deepest = min(WINDOW, one.view.totals["records"])
@@ -236,7 +236,7 @@ def _tied_at_the_edge(one: Asked) -> bool:
     return True
 
 
-def _proven(one: Asked, counts: Counts) -> bool:
+def _proven(one: PendingSearch, counts: TokenCounts) -> bool:
     if len(one.hits) < one.wanted:
         return False
     if one.view.totals["stale"]:
@@ -245,7 +245,7 @@ def _proven(one: Asked, counts: Counts) -> bool:
     return bool(scores[one.wanted - 1] >= one.hits[-1]["_score"] / (K1 + 1) * (1 - _MARGIN))
 
 
-def _scores(one: Asked, counts: Counts) -> list[float]:
+def _scores(one: PendingSearch, counts: TokenCounts) -> list[float]:
     """As ragindex.stores.memory.bm25 has them."""
     if not one.hits:
         return []
@@ -265,7 +265,7 @@ def _score(weights: Sequence[tuple[str, float]], tokens: Sequence[str], mean: fl
 # ---------------------------------------------------------------- answering
 
 
-def _found(one: Asked, counts: Counts) -> SearchResult:
+def _found(one: PendingSearch, counts: TokenCounts) -> SearchResult:
     scores = _final_scores(one, counts)
     ids = [hit["_source"]["id"] for hit in one.hits]
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
@@ -275,7 +275,7 @@ def _found(one: Asked, counts: Counts) -> SearchResult:
     )
 
 
-def _compared(one: Asked) -> SearchResult:
+def _compared(one: PendingSearch) -> SearchResult:
     """More nearest records than the server compares at once: all vectors are read and compared here."""
     assert isinstance(one.request, VectorQuery)  # noqa: S101  # the others are not asked for so
     fields = tuple(dict.fromkeys((*one.request.fields, "vector")))
@@ -291,7 +291,7 @@ def _compared(one: Asked) -> SearchResult:
     return SearchResult([ids[row] for row in order], scores[order], records)
 
 
-def _final_scores(one: Asked, counts: Counts) -> list[float]:
+def _final_scores(one: PendingSearch, counts: TokenCounts) -> list[float]:
     if isinstance(one.request, FilterQuery):
         return [0.0] * len(one.hits)
     if isinstance(one.request, VectorQuery):

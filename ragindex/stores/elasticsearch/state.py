@@ -11,7 +11,7 @@ from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import key
 
 _CONFLICT, _GONE = 409, 404
-State = dict[str, int]
+StateTokens = dict[str, int]
 
 
 def prepare(server: Server, index: str, doing: str) -> None:
@@ -24,7 +24,7 @@ def prepare(server: Server, index: str, doing: str) -> None:
             raise server.failure(doing, error.trouble) from None
 
 
-def read(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], State] | None:
+def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], StateTokens] | None:
     """A document and the state it is in; None where there is none."""
     found = _ask(server, doing, lambda client: client.get(index=index, id=key(name)))
     if found is None:
@@ -32,9 +32,9 @@ def read(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str
     return found["_source"], {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
 
 
-def write(
-    server: Server, index: str, name: str, document: Mapping[str, Any], seen: State | None, doing: str
-) -> State | None:
+def write_state(
+    server: Server, index: str, name: str, document: Mapping[str, Any], seen: StateTokens | None, doing: str
+) -> StateTokens | None:
     """Write over the state seen, or where there is none; None where it is in another state."""
     how: dict[str, Any] = {"op_type": "create"} if seen is None else dict(seen)
     written = _ask(server, doing, lambda client: client.index(index=index, id=key(name), document=document, **how))
@@ -43,7 +43,7 @@ def write(
     return {"if_seq_no": written["_seq_no"], "if_primary_term": written["_primary_term"]}
 
 
-def remove(server: Server, index: str, name: str, seen: State | None, doing: str) -> None:
+def delete_state(server: Server, index: str, name: str, seen: StateTokens | None, doing: str) -> None:
     """Remove it, where it is still in the state seen; None: in any."""
     _ask(server, doing, lambda client: client.delete(index=index, id=key(name), **(seen or {})))
 

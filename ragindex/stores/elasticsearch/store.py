@@ -22,8 +22,8 @@ from ragindex.stores.elasticsearch import client, indices, state
 from ragindex.stores.elasticsearch import lease as elastic_lease
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
-from ragindex.stores.elasticsearch.indices import Generation, Layout
-from ragindex.stores.elasticsearch.lease import Lease
+from ragindex.stores.elasticsearch.indices import Generation, IndexLayout
+from ragindex.stores.elasticsearch.lease import WriterLease
 from ragindex.stores.elasticsearch.parameters import NAME, ElasticsearchParameters
 
 _KEEP = 86_400.0
@@ -51,7 +51,7 @@ class Elasticsearch(ElasticsearchParameters):
         """The store of the workspace around `folder`, where its name is kept. Raises StoreError, UsageError."""
         server = client.connect(self.url, self.timeout, self.retries)
         name = self.workspace or _workspace_name(folder)
-        layout = Layout(self.prefix, name, self.shards, self.replicas, self.refresh, self.analyser)
+        layout = IndexLayout(self.prefix, name, self.shards, self.replicas, self.refresh, self.analyser)
         return ElasticsearchStore(self, server, layout)
 
 
@@ -61,8 +61,8 @@ class ElasticsearchStore:
 
     settings: Elasticsearch
     server: Server
-    layout: Layout
-    held: Lease | None = None
+    layout: IndexLayout
+    held: WriterLease | None = None
 
     def create(self, name: str, schema: Schema) -> ElasticsearchCollection:
         """Raises StoreError if `name` was made with another schema or analyser."""
@@ -107,13 +107,13 @@ class ElasticsearchStore:
 
     def drop(self, name: str) -> None:
         """Delete all its indices."""
-        state.remove(self.server, self._state, _collection(name), None, f"drop the collection {name}")
+        state.delete_state(self.server, self._state, _collection(name), None, f"drop the collection {name}")
         indices.delete(self.server, self._generations(name))
 
     @contextmanager
     def lease(self, owner: str) -> Iterator[None]:
         """A document that its holder renews; one whose holder has died can be taken over."""
-        lease = elastic_lease.take(self.server, self._state, owner, self.settings.lease_seconds)
+        lease = elastic_lease.acquire_lease(self.server, self._state, owner, self.settings.lease_seconds)
         self.held = lease
         try:
             yield
@@ -144,10 +144,10 @@ class ElasticsearchStore:
         state.prepare(self.server, self._state, doing)
         part = name.rpartition(".")[0]
         left = not part or any(other.rpartition(".")[0] == part for other in self.names())
-        if left and state.read(self.server, self._state, known, doing) is not None:
+        if left and state.read_state(self.server, self._state, known, doing) is not None:
             raise self._missing(name)
         made = indices.make(self.server, self.layout, name, schema)
-        state.write(self.server, self._state, known, {"name": name}, None, doing)
+        state.write_state(self.server, self._state, known, {"name": name}, None, doing)
         return made
 
     def _generations(self, name: str) -> list[Generation]:

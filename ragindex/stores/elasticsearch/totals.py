@@ -32,13 +32,13 @@ def count(server: Server, index: str, shards: int) -> dict[str, Any]:
     counts = found["aggregations"]
     return {
         "records": int(found["hits"]["total"]["value"]),
-        "stale": figures(server, index, shards)["deleted"],
+        "stale": read_disk_figures(server, index, shards)["deleted"],
         **{name: int(counts[name]["value"] or 0) for name in ("filled", "tokens", "longest")},
         **{name: sorted(one["key"] for one in counts[name]["buckets"]) for name in ("fields", "groups")},
     }
 
 
-def figures(server: Server, index: str, shards: int) -> dict[str, int]:
+def read_disk_figures(server: Server, index: str, shards: int) -> dict[str, int]:
     """Documents `deleted` and not yet merged away, and `bytes`, both of the primary shards."""
     asked = ("docs.deleted", "store.size_in_bytes")
     held = primaries(server, f"measure the index {index}", index, shards, "docs,store", asked)

@@ -18,7 +18,7 @@ _KEPT = "10m"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class IndexView:
     """What a search sees: an index, and the totals of what it holds (see totals)."""
 
     server: Server
@@ -36,7 +36,7 @@ class View:
         return filters.query(where, self.schema, frozenset(self.totals["groups"]))
 
 
-def scan(view: View, fields: Sequence[str], where: Filter | None) -> Iterator[pa.RecordBatch]:
+def scan(view: IndexView, fields: Sequence[str], where: Filter | None) -> Iterator[pa.RecordBatch]:
     """All records that pass, as they were when the first batch was asked for."""
     check_fields(fields, view.schema)
     doing, query = f"read the collection {view.name}", view.query(where)

@@ -21,10 +21,10 @@ from lancedb.background_loop import LOOP
 
 from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import files, sql
-from ragindex.stores.lancedb.files import Index, Version
+from ragindex.stores.lancedb.files import IndexInfo, Version
 from ragindex.stores.large_strings import TEXT, wide
 from ragindex.stores.memory import bm25
-from ragindex.stores.memory.bm25 import Counts, Statistics
+from ragindex.stores.memory.bm25 import Statistics, TextCounts
 from ragindex.stores.memory.search import Image
 
 INDEX = "tokens_idx"
@@ -62,7 +62,7 @@ class Words:
 # ---------------------------------------------------------------- beside the index
 
 
-def save(folder: Path, uuid: str, counted: Counts) -> None:
+def save_statistics(folder: Path, uuid: str, counted: TextCounts) -> None:
     """Write the statistics of the records that the index `uuid` of the table in `folder` was made from."""
     terms = sorted(counted.frequencies)
     columns = [pa.array(terms, TEXT), pa.array([counted.frequencies[term] for term in terms], pa.int64())]
@@ -78,7 +78,7 @@ def save(folder: Path, uuid: str, counted: Counts) -> None:
     partial.replace(path)
 
 
-def bases(version: Version) -> list[Index]:
+def bases(version: Version) -> list[IndexInfo]:
     """The index of text, if the version has one: what it was made from is needed as long as it is."""
     return [index for name, index in version.indexes.items() if name == INDEX]
 
@@ -119,7 +119,7 @@ def unlike(now: Version, made_from: Version) -> int:
     return written + made_from.rows - left
 
 
-def opened(table: Any, earlier: Any, folder: Path, schema: Schema, columns: Sequence[str]) -> Words | None:
+def open_words(table: Any, earlier: Any, folder: Path, schema: Schema, columns: Sequence[str]) -> Words | None:
     """The words of `table`, an asynchronous one at one version; `earlier` opens it at another.
 
     `columns` are what its records are searched and read by, the vector aside. None where it has no index of text.
@@ -139,18 +139,18 @@ def opened(table: Any, earlier: Any, folder: Path, schema: Schema, columns: Sequ
     return Words(statistics, indexed.statistics, Image(schema, lacking, None, statistics))
 
 
-def _moved(indexed: Statistics, new: Counts, gone: Counts) -> Statistics:
+def _moved(indexed: Statistics, new: TextCounts, gone: TextCounts) -> Statistics:
     def frequency(token: str) -> int:
         return indexed.frequency(token) + new.frequencies.get(token, 0) - gone.frequencies.get(token, 0)
 
     return Statistics(indexed.filled + new.filled - gone.filled, indexed.tokens + new.tokens - gone.tokens, frequency)
 
 
-def _gone(table: Any, earlier: Any, now: Version, made_from: Version) -> Counts:
+def _gone(table: Any, earlier: Any, now: Version, made_from: Version) -> TextCounts:
     """The statistics of the indexed records that have been deleted since."""
     first = boundary(made_from)
     if sum(one.rows - one.deleted for one in now.fragments if one.id < first >> 32) == made_from.rows:
-        return Counts(0, 0, {})
+        return TextCounts(0, 0, {})
     before = earlier(made_from.number)
     left, were = (_rows(one, first) for one in (table, before))
     rows = np.setdiff1d(were, left).tolist()

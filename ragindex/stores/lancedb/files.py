@@ -31,7 +31,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexInfo:
     """An index by name: `uuid` is its folder, `made_from` the table's version when it was made."""
 
     name: str
@@ -47,7 +47,7 @@ class Version:
     path: Path
     raw: bytes
     fragments: tuple[Fragment, ...]
-    indexes: Mapping[str, Index]
+    indexes: Mapping[str, IndexInfo]
 
     @cached_property
     def rows(self) -> int:
@@ -118,13 +118,13 @@ def _fragment(raw: bytes) -> Fragment:
     return Fragment(_number(message, 1, 0), _number(message, 4, 0), deleted, files)
 
 
-def _indexes(section: "_Message") -> dict[str, Index]:
+def _indexes(section: "_Message") -> dict[str, IndexInfo]:
     found = {}
     for raw in _all(section, 1):
         message = _fields(raw)
         name = _bytes(message, 3).decode()
         identity = str(uuid.UUID(bytes=_bytes(_fields(_bytes(message, 1)), 1)))
-        found[name] = Index(name, identity, _number(message, 4, 0))
+        found[name] = IndexInfo(name, identity, _number(message, 4, 0))
     return found
 
 
@@ -139,7 +139,7 @@ def needed(folder: Path, kept: Iterable[Version]) -> dict[Path, int]:
     }
 
 
-def remove_all_but(folder: Path, kept: Set[int], rows: int) -> None:
+def remove_other_versions(folder: Path, kept: Set[int], rows: int) -> None:
     """Remove the versions that are not `kept`, and the files that no kept version needs.
 
     The caller holds the writer's lease, so no write is under way; `rows` is how many records the engine counts in the

@@ -39,7 +39,7 @@ _FEW = 2_000
 
 
 @dataclass(frozen=True)
-class Table:
+class SearchTable:
     """A LanceDB table at one version, opened for searches, with what each of them asks of it."""
 
     table: Any
@@ -57,19 +57,19 @@ class Table:
     @cached_property
     def words(self) -> Words | None:
         """What its text is searched by; None where it has no index of it."""
-        return bm25_statistics.opened(self.table, self.earlier, self.folder, self.schema, self.texts)
+        return bm25_statistics.open_words(self.table, self.earlier, self.folder, self.schema, self.texts)
 
 
 Searching: TypeAlias = Generator[Any, pa.Table, list[SearchResult]]
 """Yields a query, is sent its rows, and so on until it has the answers."""
 
 
-def connected(folder: Path) -> Any:
+def connect_async(folder: Path) -> Any:
     """A connection for `opened`."""
     return LOOP.run(lancedb.connect_async(folder))
 
 
-def opened(connection: Any, folder: Path, name: str, version: int, schema: Schema) -> Table:
+def open_table(connection: Any, folder: Path, name: str, version: int, schema: Schema) -> SearchTable:
     """The collection `name`, in `folder`, for searches; `connection` is one of LanceDB's asynchronous ones."""
 
     async def at(version: int) -> Any:
@@ -77,11 +77,11 @@ def opened(connection: Any, folder: Path, name: str, version: int, schema: Schem
         await table.checkout(version)
         return table
 
-    async def opening() -> Table:
+    async def opening() -> SearchTable:
         table = await at(version)
         columns = sql.Columns.of(await table.schema())
         rows = await table.count_rows()
-        return Table(table, schema, columns, rows, folder, lambda other: LOOP.run(at(other)))
+        return SearchTable(table, schema, columns, rows, folder, lambda other: LOOP.run(at(other)))
 
     return LOOP.run(opening())  # type: ignore[no-any-return]
 
@@ -91,7 +91,7 @@ def partitions(count: int) -> int:
     return max(1, int(np.sqrt(count)))
 
 
-def search(asked: Sequence[tuple[Table, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
+def search_tables(asked: Sequence[tuple[SearchTable, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """Answer requests to several tables; scores are those of the exact search: cosines, and BM25 without k1 + 1.
 
     LanceDB is waited for once for all of them, for each wait costs more than a small query.
@@ -138,13 +138,13 @@ def _named(requests: Sequence[SearchRequest]) -> list[int]:
     return named if len(_ids([requests[n] for n in named])) <= _FEW else []
 
 
-def _unindexed(table: Table, requests: Sequence[SearchRequest]) -> list[int]:
+def _unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> list[int]:
     """The places of searches for text where it is in no index: it is then read whole, once for all of them."""
     texts = [n for n, one in enumerate(requests) if isinstance(one, TextQuery)]
     return texts if texts and table.words is None else []
 
 
-def _whole(table: Table, requests: Sequence[SearchRequest]) -> Searching:
+def _whole(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
     """The answers from all texts in memory, which are let go at once: right, and slow."""
     rows = yield table.table.query().select(table.texts)
     named = rows.rename_columns([sql.field(name) for name in rows.column_names])
@@ -159,7 +159,9 @@ def _bare(request: SearchRequest) -> SearchRequest:
     return replace(request, fields=tuple(field for field in request.fields if field != "vector"))
 
 
-def _with_vectors(table: Table, found: SearchResult, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
+def _with_vectors(
+    table: SearchTable, found: SearchResult, request: SearchRequest
+) -> Generator[Any, pa.Table, SearchResult]:
     """The same with the vectors, which are not in memory, where they are asked for."""
     if "vector" not in request.fields:
         return found
@@ -171,7 +173,7 @@ def _ids(requests: Sequence[SearchRequest]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(id for one in requests if isinstance(one.where, Ids) for id in one.where.ids))
 
 
-def _one(table: Table, request: SearchRequest) -> Searching:
+def _one(table: SearchTable, request: SearchRequest) -> Searching:
     if isinstance(request, FilterQuery):
         rows = yield _query(table, table.table.query(), request)
         return [_found(_renamed(rows, request.fields), np.zeros(len(rows)), request)]
@@ -181,7 +183,7 @@ def _one(table: Table, request: SearchRequest) -> Searching:
     return [(yield from _nearest(table, request))]
 
 
-def _exact(table: Table, requests: Sequence[SearchRequest]) -> Searching:
+def _exact(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
     """The answers to requests within few ids, from those records in memory.
 
     Where only some of them are wanted, the others' vectors are read and not their fields, which take longer.
@@ -204,7 +206,7 @@ def _exact(table: Table, requests: Sequence[SearchRequest]) -> Searching:
     return _image(table, rows, wanted.fields).search(requests)
 
 
-def _image(table: Table, rows: pa.Table, fields: Sequence[str]) -> Image:
+def _image(table: SearchTable, rows: pa.Table, fields: Sequence[str]) -> Image:
     named = _renamed(rows, tuple(dict.fromkeys(fields)))
     if "vector" not in fields:
         return Image(table.schema, named, None)
@@ -212,7 +214,7 @@ def _image(table: Table, rows: pa.Table, fields: Sequence[str]) -> Image:
     return Image(table.schema, named.drop_columns(["vector"]), values.reshape(len(named), table.schema.dimensions or 0))
 
 
-def _matching(table: Table, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
+def _matching(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
     """What the index finds, scored as from memory, beside what it lacks. More is fetched until nothing that was not
     could be better: the index's own scores, of older statistics, bound the true ones.
     """
@@ -225,7 +227,7 @@ def _matching(table: Table, request: SearchRequest) -> Generator[Any, pa.Table, 
     while words.finds(tokens):
         indexed = table.table.query().nearest_to_text(MatchQuery(" ".join(tokens), "tokens")).fast_search()
         rows = yield _query(table, indexed, request, "tokens", "_score").limit(size)
-        both = _both(found, rows, bm25.build(_texts(rows), words.statistics).scores(tokens), request)
+        both = _both(found, rows, bm25.build_text_index(_texts(rows), words.statistics).scores(tokens), request)
         if len(rows) < size or _proven(both, rows, words.looseness(tokens), request.k):
             return both
         size *= 4
@@ -248,7 +250,7 @@ def _both(lacking: SearchResult, rows: pa.Table, scores: Scores, request: TextQu
     return _found(pa.concat_tables(found), np.concatenate([lacking.scores, scores]), request)
 
 
-def _nearest(table: Table, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
+def _nearest(table: SearchTable, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
     if not query_vector(request.vector, table.schema.dimensions).any():
         return (yield from _nothing(table, request))
     limit = min(request.k, table.count) + _SPARE
@@ -258,12 +260,12 @@ def _nearest(table: Table, request: VectorQuery) -> Generator[Any, pa.Table, Sea
     return _found(_renamed(rows, request.fields), 1 - rows.column("_distance").to_numpy(), request)
 
 
-def _nothing(table: Table, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
+def _nothing(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
     rows = yield _query(table, table.table.query().where("false"), replace(request, where=None))
     return _found(_renamed(rows, request.fields), np.zeros(0), request)
 
 
-def _query(table: Table, query: Any, request: SearchRequest, *score: str) -> Any:
+def _query(table: SearchTable, query: Any, request: SearchRequest, *score: str) -> Any:
     if request.where is not None:
         query = query.where(sql.condition(request.where, table.columns))
     columns = dict.fromkeys(map(sql.column, ("id", *request.fields)))

@@ -125,7 +125,7 @@ def build_words(table: Any, folder: Path, schema: Schema) -> None:
     table.create_index("tokens", config=analysed, replace=True)
     made = files.version(folder, table.version).indexes[bm25_statistics.INDEX]
     batches = table.search().select(["tokens"]).limit(None).to_batches(8192)
-    bm25_statistics.save(folder, made.uuid, bm25.count(batch.column("tokens") for batch in batches))
+    bm25_statistics.save_statistics(folder, made.uuid, bm25.count(batch.column("tokens") for batch in batches))
 
 
 def _unindexed(table: Any, column: str) -> int:

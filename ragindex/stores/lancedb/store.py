@@ -92,7 +92,7 @@ class LanceStore:
     def reading(self) -> Any:
         """The connection that searches beyond memory go through: LanceDB's asynchronous one."""
         if self._reading is None:
-            self._reading = index.connected(self.folder)
+            self._reading = index.connect_async(self.folder)
         return self._reading
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
@@ -163,7 +163,7 @@ class LanceStore:
             wanted = {max(held), *(kept & held.keys())}
             wanted |= {one.made_from for number in wanted for one in bm25_statistics.bases(held[number])}
             if held.keys() - wanted:
-                files.remove_all_but(folder, wanted, self.connection.open_table(name).count_rows())
+                files.remove_other_versions(folder, wanted, self.connection.open_table(name).count_rows())
             for mapped in self._mapped(name):
                 if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
                     mapped.unlink(missing_ok=True)  # whoever has it open keeps it
@@ -227,7 +227,7 @@ class LanceCollection:
     _ids: set[str] | None = None
     _image: Image | None = None
     _estimate: int | None = None
-    _table: index.Table | None = None
+    _table: index.SearchTable | None = None
     _columns: pa.Schema | None = None
 
     @property
@@ -316,7 +316,7 @@ class LanceCollection:
         """From memory, exactly, within the budget; else by LanceDB's indexes."""
         image = self._in_memory()
         with _engine(f"search the collection {self.name}"):
-            return index.search([(self._indexed(), requests)])[0] if image is None else image.search(requests)
+            return index.search_tables([(self._indexed(), requests)])[0] if image is None else image.search(requests)
 
     def search_with(
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
@@ -328,7 +328,9 @@ class LanceCollection:
         images = [one._in_memory() for one, _ in ours]
         beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
         with _engine(f"search the collection {self.name} and others"):
-            found = iter(index.search([(one._indexed(), requests) for one, requests in beyond]) if beyond else ())
+            found = iter(
+                index.search_tables([(one._indexed(), requests) for one, requests in beyond]) if beyond else ()
+            )
             return [
                 next(found) if image is None else image.search(requests)
                 for (_, requests), image in zip(ours, images, strict=True)
@@ -456,9 +458,9 @@ class LanceCollection:
     def _condition(self, where: Filter) -> str:
         return sql.condition(where, sql.Columns.of(self.columns))
 
-    def _indexed(self) -> index.Table:
+    def _indexed(self) -> index.SearchTable:
         if self._table is None:
-            self._table = index.opened(self.store.reading, self._folder, self.name, self.version, self.schema)
+            self._table = index.open_table(self.store.reading, self._folder, self.name, self.version, self.schema)
         return self._table
 
 

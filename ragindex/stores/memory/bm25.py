@@ -41,7 +41,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class TextCounts:
     """Of some rows: how many have tokens, all their tokens, and by token how many rows hold it."""
 
     filled: int
@@ -71,7 +71,7 @@ class TextIndex:
         return scores
 
 
-def build(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
+def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
     """The index of a string column that holds each row's tokens, joined by single spaces.
 
     `statistics` are those of a larger collection that the rows belong to; without, the rows are the collection.
@@ -90,7 +90,7 @@ def build(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
     return TextIndex(terms, starts, rows, weights, statistics, len(lengths))
 
 
-def count(columns: Iterable[pa.Array]) -> Counts:
+def count(columns: Iterable[pa.Array]) -> TextCounts:
     """The statistics of rows as `build` takes them, that come in pieces."""
     frequencies, filled, whole = Counter[str](), 0, 0
     for tokens in columns:
@@ -98,7 +98,7 @@ def count(columns: Iterable[pa.Array]) -> Counts:
         held = zip(vocabulary, np.diff(by_term.indptr).tolist(), strict=True)
         frequencies.update({term: number for term, number in held if term})
         filled, whole = filled + _filled(lengths), whole + int(lengths.sum())
-    return Counts(filled, whole, frequencies)
+    return TextCounts(filled, whole, frequencies)
 
 
 def _filled(lengths: npt.NDArray[np.float64]) -> int:

@@ -91,7 +91,7 @@ class Image:
     @cached_property
     def text(self) -> bm25.TextIndex:
         """The sparse index over the tokens."""
-        return bm25.build(self.columns["tokens"], self.statistics)
+        return bm25.build_text_index(self.columns["tokens"], self.statistics)
 
     @cached_property
     def filtering(self) -> Filtering:

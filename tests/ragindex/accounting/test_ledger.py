@@ -155,18 +155,18 @@ def test_money() -> None:
 
 def test_our_prices_and_those_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAGINDEX_PRICES", raising=False)
-    ours = prices.load().models
+    ours = prices.load_prices().models
     assert (ours["gpt-4o-mini"].input, ours["gpt-4o-mini"].cached, ours["gpt-4o-mini"].output) == (0.15, 0.075, 0.6)
     assert all(price.source and price.as_of for price in ours.values())
     with pytest.raises(UsageError, match='Add to a file named in RAGINDEX_PRICES, .*\'  "x:y": {input') as caught:
-        prices.load().require("x:y")
+        prices.load_prices().require("x:y")
     line = str(caught.value).rpartition("this one: '")[2].rstrip("'")
     own = tmp_path / "prices.yaml"
     own.write_text(f"models:\n{line}\n  gpt-4o-mini: {{input: 7, output: 8}}\n")
     monkeypatch.setenv("RAGINDEX_PRICES", str(own))
-    loaded = prices.load()
+    loaded = prices.load_prices()
     assert loaded.models == {**ours, "x:y": Price(input=0, cached=0, output=0), "gpt-4o-mini": Price(input=7, output=8)}
-    assert prices.load(own) == loaded
+    assert prices.load_prices(own) == loaded
     loaded.require("x:y")
 
 
@@ -183,7 +183,7 @@ def test_files_that_hold_no_prices(tmp_path: Path, text: str, found: str) -> Non
     path = tmp_path / "prices.yaml"
     path.write_text(text)
     with pytest.raises(DataError, match=f"prices.yaml: expected 'models:' .*; found .*{found}"):
-        prices.load(path)
+        prices.load_prices(path)
 
 
 # ---------------------------------------------------------------- tasks

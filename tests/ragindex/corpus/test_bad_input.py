@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex.corpus import read
-from ragindex.corpus.json_reader import shown
+from ragindex.corpus.json_reader import format_value
 from ragindex.errors import DataError
 
 GOOD = '{"_id": "good", "text": "good"}'
@@ -224,6 +224,6 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
 
 
 def test_values_are_shown_short_and_printable() -> None:
-    assert shown("Südhof") == '"Südhof"'
-    assert shown("\x1b[31m\ud800") == '"\\u001b[31m\\ud800"'
-    assert shown("x" * 1000) == '"' + "x" * 76 + "…"
+    assert format_value("Südhof") == '"Südhof"'
+    assert format_value("\x1b[31m\ud800") == '"\\u001b[31m\\ud800"'
+    assert format_value("x" * 1000) == '"' + "x" * 76 + "…"

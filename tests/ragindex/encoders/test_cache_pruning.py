@@ -72,12 +72,12 @@ def test_quick_ones_take_a_tenth_of_what_is_served_and_the_oldest_go_first(tmp_p
     cost(tmp_path, "true", seconds=1e-5)
     before = (tmp_path / "vectors.sqlite").stat().st_size
     assert before > 5 * MIB
-    cache_pruning.prune(tmp_path / "vectors.sqlite", 20 * MIB)
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 20 * MIB)
     left = places(tmp_path)
     assert left == list(range(4001 - len(left), 4001))
     after = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert 1.5 * MIB < after < 2.1 * MIB
-    cache_pruning.prune(tmp_path / "vectors.sqlite", 20 * MIB)
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 20 * MIB)
     assert places(tmp_path) == left
 
 
@@ -88,11 +88,11 @@ def test_quick_ones_take_a_tenth_of_what_is_served_and_the_oldest_go_first(tmp_p
 def test_what_was_dear_may_take_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, costs: dict[str, float], share: float
 ) -> None:
-    for name, kind in cache_pruning.KINDS.items():
-        monkeypatch.setitem(cache_pruning.KINDS, name, cache_pruning.Kind(kind.condition, kind.share, 0))  # type: ignore[attr-defined]
+    for name, kind in cache_pruning.VECTOR_KINDS.items():
+        monkeypatch.setitem(cache_pruning.VECTOR_KINDS, name, cache_pruning.VectorKind(kind.condition, kind.share, 0))  # type: ignore[attr-defined]
     cache(tmp_path, *(f"text {n}" for n in range(1000)))
     cost(tmp_path, "true", **costs)
-    cache_pruning.prune(tmp_path / "vectors.sqlite", 200_000)
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 200_000)
     assert held(tmp_path) * 1480 == pytest.approx(0.9 * share * 200_000, rel=0.1)
 
 
@@ -100,7 +100,7 @@ def test_small_caches_of_slow_or_paid_vectors_are_whole(tmp_path: Path) -> None:
     cache(tmp_path, *(f"text {n}" for n in range(900)))
     cost(tmp_path, "rowid % 3 = 0", seconds=0.01)
     cost(tmp_path, "rowid % 3 = 1", tokens=3)
-    cache_pruning.prune(tmp_path / "vectors.sqlite", 0)
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
     assert held(tmp_path) == 900
 
 
@@ -109,7 +109,7 @@ def test_texts_that_are_gone_go_first_unless_they_were_paid_for(tmp_path: Path) 
     cost(tmp_path, "rowid = 2", tokens=5, money=0.1)
     cached.forget(["a", "b", "c", "never there"])
     cached.encode_documents(["c"])  # it has come back
-    cache_pruning.prune(tmp_path / "vectors.sqlite", 0)
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
     assert places(tmp_path) == [2, 3, 4]
     encoder.encoded.clear()
     cached.encode_documents(["a", "b", "c", "d"])
@@ -117,7 +117,7 @@ def test_texts_that_are_gone_go_first_unless_they_were_paid_for(tmp_path: Path) 
     cached.forget(["b"])
     with sqlite3.connect(tmp_path / "vectors.sqlite") as connection:
         connection.execute("UPDATE gone SET since = ?", (time.time() - 31 * 86_400,))
-    cache_pruning.prune(tmp_path / "vectors.sqlite", 0)
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
     assert 2 not in places(tmp_path)
 
 
@@ -128,16 +128,16 @@ def test_a_file_that_was_made_without_gives_its_pages_back(tmp_path: Path) -> No
     cache(tmp_path, *(f"text {n}" for n in range(3000)))
     cost(tmp_path, "true")
     before = path.stat().st_size
-    cache_pruning.prune(path, 0)
+    cache_pruning.prune_vectors(path, 0)
     assert path.stat().st_size < 0.5 * before
 
 
 def test_no_cache_and_a_broken_one(tmp_path: Path) -> None:
-    cache_pruning.prune(tmp_path / "vectors.sqlite", 0)
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "vectors.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(StoreError, match="vector cache .* cannot be pruned"):
-        cache_pruning.prune(tmp_path / "vectors.sqlite", 0)
+        cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
 
 
 def test_a_sync_forgets_the_vectors_of_what_was_removed_and_changed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_extractions import imported, openie, spelt
 
 from ragindex.encoders.common import of_length_one
-from ragindex.encoders.token_spans import checked
+from ragindex.encoders.token_spans import check_token_embeddings
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, TokenEmbeddings
@@ -55,7 +55,7 @@ def test_an_ngram_is_pooled_of_the_tokens_it_shares_a_character_with(
     asked: tuple[str, list[Span]], longest: int, pool: Any
 ) -> None:
     text, held = asked
-    (tokens,) = checked("x", 4, [text], [TokenEmbeddings(tuple(held), vectors_of(len(held)))])
+    (tokens,) = check_token_embeddings("x", 4, [text], [TokenEmbeddings(tuple(held), vectors_of(len(held)))])
     assert list(tokens.spans) == sorted(span for span in held if span[0] < span[1])
     found = ngrams(text, tokens, longest, pool)
     seen, expected = set[tuple[int, ...]](), []
@@ -246,7 +246,7 @@ def test_spans_in_bytes_are_found_where_they_reach_beyond_the_text() -> None:
     text = "Wo liegt Zürich?"
     held = ((0, 2), (3, 8), (9, len(text.encode())))
     with pytest.raises(UsageError, match="bytes are no characters"):
-        checked("x", 4, [text], [TokenEmbeddings(held, vectors_of(3))])
+        check_token_embeddings("x", 4, [text], [TokenEmbeddings(held, vectors_of(3))])
 
 
 # ---------------------------------------------------------------- real tokenizers
@@ -287,7 +287,7 @@ def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenize
     for name, tokenizer in tokenizers.items():
         for text, one in zip(plain, tokenizer.encode_batch(plain), strict=True):
             tokens = TokenEmbeddings(tuple(one.offsets), vectors_of(len(one.offsets)))
-            (held,) = checked(name, 4, [text], [tokens])
+            (held,) = check_token_embeddings(name, 4, [text], [tokens])
             assert len(held.spans) <= len(one.offsets)
             ngrams(text, held, 3, "mean")
 

@@ -81,7 +81,7 @@ def test_the_file_of_a_comparison(line: str, message: str, tmp_path: Path) -> No
 def test_the_file_of_prices(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("models:\n  x: {input: true, output: 1.0}\n")
     with pytest.raises(DataError, match="a number, not true or false"):
-        prices.load(tmp_path / "p.yaml")
+        prices.load_prices(tmp_path / "p.yaml")
 
 
 class Nested(Strict):

@@ -113,7 +113,7 @@ def test_what_an_engine_fails_at_is_said(
         for name in ("search", "get"):
             monkeypatch.setattr(Image, name, failing(error))
     else:
-        monkeypatch.setattr("ragindex.stores.lancedb.index.search", failing(error))
+        monkeypatch.setattr("ragindex.stores.lancedb.index.search_tables", failing(error))
         monkeypatch.setattr(LanceCollection, "_get", failing(error))
     asked = [TextQuery("oak", 3)]
     for work in (

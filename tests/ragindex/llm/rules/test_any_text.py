@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.llm.rules import answer, entity_key, extract, mentions, normalised, sentences, summarise
+from ragindex.llm.rules import answer, entity_key, extract, mentions, normalize_text, sentences, summarise
 from ragindex.llm.rules.sentences import LONGEST_SENTENCE
 
 VOCABULARY = """
@@ -42,7 +42,7 @@ def test_extraction_of_any_text(title: str, text: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(text=anything)
 def test_mentions_of_any_text(text: str) -> None:
-    text = normalised(text)
+    text = normalize_text(text)
     found = mentions(text)
     assert [text[one.start : one.end] for one in found] == [one.text for one in found]
     assert all(one.text.strip() for one in found)
@@ -53,7 +53,7 @@ def test_mentions_of_any_text(text: str) -> None:
 @given(text=anything)
 def test_sentences_of_any_text(text: str) -> None:
     found = sentences(text)
-    assert "".join("".join(found).split()) == "".join(normalised(text).split())
+    assert "".join("".join(found).split()) == "".join(normalize_text(text).split())
     assert all(one == one.strip() and 0 < len(one) <= LONGEST_SENTENCE for one in found)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex.llm.rules import Mention, entity_key, extract, mentions, normalised, sentences
+from ragindex.llm.rules import Mention, entity_key, extract, mentions, normalize_text, sentences
 from ragindex.types import Triple
 
 
@@ -47,15 +47,15 @@ def test_sentences(text: str, found: list[str]) -> None:
 
 
 def test_text_is_normalised() -> None:
-    assert normalised("“Salt”[1] – a   film ( ; 1990)\tby\u200b  Ada") == '"Salt" - a film (1990) by Ada'
+    assert normalize_text("“Salt”[1] – a   film ( ; 1990)\tby\u200b  Ada") == '"Salt" - a film (1990) by Ada'
 
 
 def test_hyphens_that_were_set_apart_are_joined_only_where_no_other_hyphen_is() -> None:
     assert (
-        normalised("Kim Il - sung wrote a three - part book - the last.")
+        normalize_text("Kim Il - sung wrote a three - part book - the last.")
         == "Kim Il-sung wrote a three-part book - the last."
     )
-    assert normalised("A well-known film - made here.") == "A well-known film - made here."
+    assert normalize_text("A well-known film - made here.") == "A well-known film - made here."
 
 
 def test_a_sentence_without_an_end_is_cut_at_spaces() -> None:

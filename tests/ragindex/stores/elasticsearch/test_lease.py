@@ -87,10 +87,10 @@ def test_one_that_died_on_another_machine_is_taken_over_when_nobody_renews_it(
     taken.release()
 
 
-def _patiently(store: Any) -> elastic_lease.Lease:
+def _patiently(store: Any) -> elastic_lease.WriterLease:
     while True:
         try:
-            return elastic_lease.take(store.server, store._state, "the next", 1.0)
+            return elastic_lease.acquire_lease(store.server, store._state, "the next", 1.0)
         except WriterBusyError:
             continue
 
@@ -133,7 +133,7 @@ def test_of_many_who_ask_at_once_one_gets_it(pair: tuple[Any, Any]) -> None:
 
     def ask(number: int) -> None:
         try:
-            taken.append(elastic_lease.take(store.server, store._state, f"number {number}", 30.0))
+            taken.append(elastic_lease.acquire_lease(store.server, store._state, f"number {number}", 30.0))
         except WriterBusyError as error:
             busy.append(str(error))
 
@@ -150,7 +150,7 @@ def test_of_many_who_ask_at_once_one_gets_it(pair: tuple[Any, Any]) -> None:
 def test_an_answer_that_was_lost_on_the_way(pair: tuple[Any, Any]) -> None:
     """The try before has written it: the next one is told of a conflict, with itself."""
     store = pair[0]
-    lease = elastic_lease.take(store.server, store._state, "the first", 30.0)
+    lease = elastic_lease.acquire_lease(store.server, store._state, "the first", 30.0)
     before = lease.seen
     assert elastic_lease._put(store.server, store._state, lease.document, before) is not None
     again = elastic_lease._put(store.server, store._state, lease.document, before)

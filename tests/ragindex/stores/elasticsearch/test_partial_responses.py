@@ -233,7 +233,7 @@ def history(written: str, folder: Path) -> list[Any]:
         with pytest.raises(WriterBusyError), registry.store(written).open(folder).lease("another"):
             pass
         collection.delete(["none"])
-        indices.block(store.server, "texts", collection._now())  # as a finish that was cut short
+        indices.block_writes(store.server, "texts", collection._now())  # as a finish that was cut short
         collection.upsert(batch({"new": "new words"}))
         collection.delete(["00"])
         collection.finish()

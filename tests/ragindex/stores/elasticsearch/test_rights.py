@@ -85,8 +85,8 @@ def scan(store: Any) -> list[pa.RecordBatch]:
     return list(pinned(store).scan(()))
 
 
-def take(store: Any) -> lease.Lease:
-    return lease.take(store.server, store._state, "somebody", 30.0)
+def take(store: Any) -> lease.WriterLease:
+    return lease.acquire_lease(store.server, store._state, "somebody", 30.0)
 
 
 ON = "on the store's indices"

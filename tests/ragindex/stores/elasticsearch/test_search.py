@@ -148,7 +148,7 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: 
             if most < 1500:
                 with pytest.raises(StoreError, match="cut short"):
                     collection.finish()
-                indices.block(store.server, "many", store.newest("many"))  # as one that was cut short later
+                indices.block_writes(store.server, "many", store.newest("many"))  # as one that was cut short later
             reader = finished(store, collection, "many")
             taken.append(int(reader.describe()["bytes"]))
             read.append(pa.Table.from_batches(reader.scan(("vector",))).sort_by("id").to_pydict())

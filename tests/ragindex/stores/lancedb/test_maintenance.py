@@ -292,7 +292,7 @@ def test_nothing_is_removed_where_the_files_are_not_understood(tmp_path: Path, h
         files.version(folder, newest - 1).path.write_bytes(b"something else" * 9)
     left = sorted(folder.rglob("*"))
     with pytest.raises(ValueError, match="manifest|which is not there|records where LanceDB counts"):
-        files.remove_all_but(folder, {newest}, 7 if how == "rows" else 2)
+        files.remove_other_versions(folder, {newest}, 7 if how == "rows" else 2)
     assert sorted(folder.rglob("*")) == left
 
 

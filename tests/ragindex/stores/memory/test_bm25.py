@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.stores.memory.bm25 import build
+from ragindex.stores.memory.bm25 import build_text_index
 
 words = st.sampled_from(["ferry", "harbour", "dawn", "rye", "oven", "beech", "oak", "über", "東京"])
 texts = st.lists(st.lists(words, min_size=1, max_size=12), min_size=1, max_size=15)
@@ -21,12 +21,12 @@ def test_scores_are_those_of_bm25s(corpus: list[list[str]], question: list[str])
     peer.index(corpus, show_progress=False)
     known = [word for word in question if word in peer.vocab_dict]
     expected = peer.get_scores(known).tolist() if known else [0.0] * len(corpus)
-    found = build(pa.array([" ".join(tokens) for tokens in corpus])).scores(question)
+    found = build_text_index(pa.array([" ".join(tokens) for tokens in corpus])).scores(question)
     assert found.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_by_hand() -> None:
-    index = build(pa.array(["a b b", "b c", "", None, "a"]))
+    index = build_text_index(pa.array(["a b b", "b c", "", None, "a"]))
     idf_b = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))  # three rows have tokens, two of them hold b
     mean = 6 / 3
     first = 2 / (2 + 1.2 * (0.25 + 0.75 * 3 / mean))
@@ -40,13 +40,13 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("rows", [[], [""], [None, ""]])
 def test_nothing_to_find(rows: list[str | None]) -> None:
-    assert build(pa.array(rows, pa.string())).scores(["a", ""]).tolist() == [0.0] * len(rows)
+    assert build_text_index(pa.array(rows, pa.string())).scores(["a", ""]).tolist() == [0.0] * len(rows)
 
 
 @given(texts)
 @settings(max_examples=30, deadline=None)
 def test_the_order_of_rows_changes_no_score(corpus: list[list[str]]) -> None:
     joined = [" ".join(tokens) for tokens in corpus]
-    forth = build(pa.array(joined)).scores(["ferry", "oak"])
-    back = build(pa.array(joined[::-1])).scores(["ferry", "oak"])
+    forth = build_text_index(pa.array(joined)).scores(["ferry", "oak"])
+    back = build_text_index(pa.array(joined[::-1])).scores(["ferry", "oak"])
     assert forth.tolist() == back.tolist()[::-1]  # to the last bit: the law rests on it
