@@ -201,7 +201,7 @@ def test_what_cannot_be_removed_is_said_and_the_sync_is_finished(
     def failing(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(files, "remove_all_but", failing)
+    monkeypatch.setattr(files, "remove_other_versions", failing)
     with pytest.warns(LeftoverWarning, match="What no reader needs stays in .*Input/output error"):
         more(writer, 1)
     assert len(ids(BM25().open(opened(tmp_path)))) == 6
