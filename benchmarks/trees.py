@@ -35,9 +35,9 @@ from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
+from ragindex_eval.api import compare
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.run.compare import compare
 
 POOL = "sirerag(pool=tree_pool({}))"
 ROWS = {
@@ -71,7 +71,9 @@ def quality(data: Path, folder: Path, *rows: str) -> None:
     """One comparison of all rows, or of dense and some."""
     asked = [{"label": label, **_spec(ROWS[label])} for label in (("dense", *rows) if rows else ROWS)]
     with beside_the_model(folder):
-        result = compare(data, asked, encoder=ENCODER, ks=KS, workspace="index", out="report", tracking=False)
+        found = compare(data, asked, encoder=ENCODER, k=KS, index="index")
+        found.save("report")
+        result = found.comparison
         sizes = _sizes(Path("index"))
     Console(width=220, highlight=False).print(_table(result))
     for name, size in sizes.items():

@@ -24,9 +24,10 @@ from ragindex.canonical import digest
 from ragindex.distribution import install_line, require
 from ragindex.mlflow_tracing import autolog, probe
 from ragindex.redaction import bare, hidden
-from ragindex_eval.files import write
 from ragindex_eval.metrics import answers
+from ragindex_eval.report.page import save_report
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodResult, Percentiles, Study
+from ragindex_eval.results.save import file_name, save_method, save_results
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -146,13 +147,14 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
             tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
             child: str = client.create_run(experiment, run_name=name, tags=tags).info.run_id
             _batch(client, child, _method_params(comparison, method), _method_metrics(method))
-            own = folder / f"{number}" / write.file_name(method.label)
-            write.write_method(comparison, method, own)
+            own = folder / f"{number}" / file_name(method.label)
+            save_method(comparison, method, own)
             client.log_artifacts(child, str(own))
             client.set_terminated(child, "FAILED" if method in comparison.failed else "FINISHED")
     only = study.comparisons[0] if len(study.comparisons) == 1 else None
     _batch(client, parent, _params(only) if only else _shared_params(study), _bounds(only) if only else {})
-    write.write(study, folder / "all")
+    save_results(study, folder / "all")
+    save_report(study, folder / "all" / "report.html")
     client.log_artifacts(parent, str(folder / "all"))
     client.set_terminated(parent)
     return parent

@@ -28,7 +28,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.rerank.ordering import order_candidates
 from ragindex_baselines.rerank.rerankers import CrossEncoder, read_choice
 from ragindex_baselines.rerank.scheme import Rerank
-from ragindex_eval.run.methods import chosen, twinned
+from ragindex_eval.run.methods import add_reranked, choose_methods
 
 TEXTS = {
     "a": "slate slate slate slate",
@@ -495,8 +495,10 @@ def test_rerankers_that_cannot_be(written: Any, message: str) -> None:
 
 
 def test_twins_follow_their_methods() -> None:
-    methods, _ = chosen(["bm25", {"name": "hybrid", "label": "deep", "params": {"depth": 7}}, "rerank(base=dense)"])
-    found = {method.label: registry.label(method.scheme) for method in twinned(methods, True)}
+    methods, _ = choose_methods(
+        ["bm25", {"name": "hybrid", "label": "deep", "params": {"depth": 7}}, "rerank(base=dense)"]
+    )
+    found = {method.label: registry.label(method.scheme) for method in add_reranked(methods, True)}
     assert found == {
         "bm25": "bm25",
         "bm25 + rerank": "rerank(base=bm25)",
@@ -504,11 +506,11 @@ def test_twins_follow_their_methods() -> None:
         "deep + rerank": "rerank(base=hybrid(depth=7))",
         "rerank(base=dense)": "rerank(base=dense)",
     }
-    assert twinned(methods, False) == methods
-    named = twinned(methods[:1], "language-model(characters=9)")
+    assert add_reranked(methods, False) == methods
+    named = add_reranked(methods[:1], "language-model(characters=9)")
     assert registry.label(named[1].scheme) == "rerank(base=bm25, reranker=language-model(characters=9))"
-    both, _ = chosen(["dense", "rerank(base=dense)"])
-    assert [method.label for method in twinned(both, True)] == ["dense", "rerank(base=dense)"]
+    both, _ = choose_methods(["dense", "rerank(base=dense)"])
+    assert [method.label for method in add_reranked(both, True)] == ["dense", "rerank(base=dense)"]
 
 
 def test_a_comparison_with_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

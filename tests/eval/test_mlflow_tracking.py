@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from comparing import compare
 
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError
 from ragindex.types import Document, Query, Usage
-from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.mlflow_tracking import TrackingWarning, metric_name, trace_to_tracker, track
 from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, Study
-from ragindex_eval.run.compare import compare
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     gold = {"q1": Gold(frozenset({"a"}), grades={"a": 1}), "q2": Gold(frozenset({"a", "b"}))}
     data = Dataset("two", Corpus("two", "jsonl", documents, 0, (), True), queries, gold, "fingerprint-of-two")
     methods = ["bm25", {"name": "bm25", "label": "words, again"}]
-    return compare(data, methods, ks=(1, 2), workspace=tmp_path_factory.mktemp("w"), tracking=False)
+    return compare(data, methods, k=(1, 2), index=tmp_path_factory.mktemp("w"))
 
 
 @pytest.fixture(autouse=True)

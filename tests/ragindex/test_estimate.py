@@ -9,6 +9,7 @@ from typing import Any
 import openai_server
 import pytest
 import tiktoken
+from comparing import compare
 from openai_server import OpenAIServer
 
 from ragindex.accounting.ledger import record_calls
@@ -21,7 +22,6 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
-from ragindex_eval.run.compare import compare
 
 ENCODING = tiktoken.Encoding(
     "words and signs", pat_str=r"\w+|\s|[^\w\s]", mergeable_ranks={bytes([n]): n for n in range(256)}, special_tokens={}
@@ -102,8 +102,8 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
     assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
     assert len(server.requests) == 20
     folder = tmp_path / "w"
-    calls = {"llm": "openai:small", "read": True, "workspace": folder, "tracking": False}
-    result = compare(data, ["bm25"], ks=(20,), **calls)  # type: ignore[arg-type]
+    calls = {"llm": "openai:small", "read": True, "index": folder}
+    result = compare(data, ["bm25"], k=(20,), **calls)  # type: ignore[arg-type]
     costs = [answer.reading.usage for answer in result.methods[0].final if answer.reading]
     assert one.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
     assert one.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)

@@ -9,10 +9,10 @@ import numpy as np
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Query, Step, Usage
 from ragindex.workspace.workspace import PartFigures
-from ragindex_eval.data.datasets import Gold
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
-from ragindex_eval.metrics.score import scores
 from ragindex_eval.results.model import Answer, Comparison, DatasetFacts, Latency, MethodResult, Percentiles, Ranked
+from ragindex_eval.run.score import score_rankings
 from ragindex_eval.stats.tests import pairs, with_intervals
 
 
@@ -54,7 +54,7 @@ def answered(
     made = []
     for label, found in answers.items():
         name, params = (written or {}).get(label, (label, {}))
-        per_query = scores({ks[-1]: found}, gold, ks)
+        per_query = score_rankings({ks[-1]: found}, gold, ks)
         made.append(_result(name, label, params, {ks[-1]: tuple(found)}, per_query, {}))
     return _comparison(made, ids, gold, ks, name="made", encoder="lsa", seed=0)
 

@@ -18,18 +18,16 @@ from ragindex.types import Query
 from ragindex.workspace import sources
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import gold_classes, worlds
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.questions import (
     Asked,
     Finder,
-    Gold,
     beir_questions,
     benchmark_questions,
     csv_questions,
     plain_questions,
 )
 from ragindex_eval.format import many
-
-__all__ = ["Dataset", "Gold", "ask", "fingerprint", "held", "load", "origin"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from ragindex.types import Document
 from ragindex_eval.data.equal_texts import content
-from ragindex_eval.data.questions import Gold
+from ragindex_eval.data.gold import Gold, gains
 from ragindex_eval.format import many
-from ragindex_eval.metrics import retrieval
 
 
 def in_classes(documents: Iterable[Document], gold: Mapping[str, Gold]) -> dict[str, Gold]:
@@ -33,7 +32,7 @@ def _in_classes(
     gold: Gold, of: Mapping[str, tuple[str, str]], classes: Mapping[tuple[str, str], Iterable[str]]
 ) -> Gold:
     grades, first = dict[str, int](), dict[tuple[str, str], str]()
-    for id, grade in sorted(retrieval.gains(gold.doc_ids, gold.grades).items()):
+    for id, grade in sorted(gains(gold.doc_ids, gold.grades).items()):
         stands = first.setdefault(of[id], id) if id in of else id
         grades[stands] = max(grade, grades.get(stands, grade))
     twins = {id: stands for key, stands in first.items() for id in classes[key] if id != stands}

@@ -4,7 +4,7 @@ import csv
 import difflib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,33 +17,13 @@ from ragindex.corpus.corpus import given_id
 from ragindex.corpus.json_reader import Item, Problems, decode, format_value, json_items, line_items, read_bytes
 from ragindex.errors import DataError
 from ragindex_eval.data.equal_texts import content
+from ragindex_eval.data.gold import Gold
 
 _HOPS = regex.compile(r"(\d+hop\d*)__")  # MuSiQue's ids: 2hop__…, 3hop1__…
 _SPLITS = ("test", "dev", "train")
 _GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")
 _COLUMNS = ("question", "answer", "documents")
 _NAMES_COMPARED = 20_000  # for the near names in an error
-
-
-@dataclass(frozen=True, slots=True)
-class Gold:
-    """What a question's right answer is: the documents that hold it, with their grades, and accepted answers.
-
-    `grades` has one entry a document, greater than 0, 1 where the benchmark does not grade. `kind` is the hop label or
-    question type and `source_id` the question's id in the benchmark; both are "" where there is none. `twins` are
-    documents of the same text as a gold document, with that document (`ragindex_eval.data.gold_classes`).
-    """
-
-    doc_ids: frozenset[str]
-    answers: tuple[str, ...] = ()
-    kind: str = ""
-    source_id: str = ""
-    grades: Mapping[str, int] = field(default_factory=dict)
-    twins: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.grades:
-            object.__setattr__(self, "grades", dict.fromkeys(sorted(self.doc_ids), 1))
 
 
 @dataclass(frozen=True, slots=True)

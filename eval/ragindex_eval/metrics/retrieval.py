@@ -28,12 +28,6 @@ def ranking(hits: Iterable[Sequence[str]], *, one_document: bool = False) -> lis
     return list(dict.fromkeys(doc_id for doc_ids in kept for doc_id in doc_ids))
 
 
-def gains(doc_ids: Iterable[str], grades: Mapping[str, int]) -> dict[str, int]:
-    """The grade of every gold document: 1 where none is given. Grades of 0 and below are no gold."""
-    graded = dict.fromkeys(doc_ids, 1) | dict(grades)
-    return {doc_id: grade for doc_id, grade in graded.items() if grade > 0}
-
-
 def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
     """A document ranking in which the first of each class of equal texts stands as its gold document.
 

@@ -13,6 +13,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ragindex import durable_files
+from ragindex.errors import StoreError
 from ragindex_eval.format import block, many, shown, without_folders
 from ragindex_eval.report.sections import (
     ablations,
@@ -63,8 +65,17 @@ class _Chapter:
     parts: tuple[_Part, ...]
 
 
-def html(study: Study) -> str:
-    """The page. It can be written as UTF-8, whatever the data hold."""
+def save_report(study: Study, path: Path) -> None:
+    """Write the report of a study as one HTML file. Raises StoreError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable_files.write_file(path, render_report(study).encode())
+    except OSError as error:
+        raise StoreError(f"The report could not be written to {path}: {error.strerror or error}.") from error
+
+
+def render_report(study: Study) -> str:
+    """The report as HTML. It can be written as UTF-8, whatever the data hold."""
     chapters = [_chapter(one, f"c{number}") for number, one in enumerate(study.comparisons, start=1)]
     before = _parts(_BEFORE, study)
     after = _parts(_AFTER, study)

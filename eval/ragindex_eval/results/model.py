@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ragindex.types import Query, Step, Usage
 from ragindex.workspace.workspace import PartFigures
-from ragindex_eval.data.datasets import Gold
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.reader_results import ReaderFacts, Reading, ReadingCosts
 from ragindex_eval.results.reader_results import costs as reading_costs
-from ragindex_eval.stats.resampling import Interval
 
-SCHEMA = 2
+Interval: TypeAlias = tuple[float, float]
+"""The low and the high end of a 95 % interval."""
+
+SCHEMA = 3
 NO_USAGE = Usage()
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
@@ -283,7 +285,7 @@ def best_first(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[Metho
     return sorted(methods, key=lambda method: -method.metrics.get(first, 0.0))
 
 
-def said_of_failed(failed: Sequence[MethodResult]) -> str:
+def describe_failed(failed: Sequence[MethodResult]) -> str:
     """A sentence for each method that failed on every question, with its first reason."""
     return " ".join(f"{method.label} {failed_on(method)}, and is not compared: {_reason(method)}." for method in failed)
 

@@ -3,17 +3,14 @@
 Finished batches are appended to a JSON Lines file, so that a comparison that was stopped goes on where it was.
 """
 
-import json
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from ragindex import durable_files
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import EMBEDDING
 from ragindex.errors import (
@@ -32,18 +29,17 @@ from ragindex.interfaces import Retriever
 from ragindex.progress import bar
 from ragindex.redaction import hidden
 from ragindex.retrieval.hits import breach
-from ragindex.retrieval.steps import step_from_json, step_to_json
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
 from ragindex_eval.results.model import Answer, Ranked
 from ragindex_eval.results.reader_results import Reading
+from ragindex_eval.run.answers_file import append_answers, load_answers
 
-_USAGE = tuple(field.name for field in fields(Usage))
 _THREADS = min(4, os.cpu_count() or 1)
 BATCH = 32
 """Questions that are asked together, of a method that asks no language model."""
 
-Read: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[Reading]]
+ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[Reading]]
 """Answers questions from what was found for them, in order."""
 
 # What a method may raise on one question without ending the comparison. A plugin is not ours: its mistakes count too.
@@ -72,7 +68,7 @@ def answer_all(
     *,
     strict: bool = False,
     size: int = BATCH,
-    reader: Read | None = None,
+    reader: ReadAnswers | None = None,
     known: Container[str] | None = None,
     fresh: bool = False,
 ) -> tuple[Answer, ...]:
@@ -89,11 +85,11 @@ def answer_all(
     """
     if fresh:
         kept.unlink(missing_ok=True)
-    answers = {id: one for id, one in read(kept).items() if breach(one.hits, k, known) is None}
+    answers = {id: one for id, one in load_answers(kept).items() if breach(one.hits, k, known) is None}
     todo = [query for query in queries if query.id not in answers]
     with bar(f"{label}: asking", len(todo)) as advance:
         for batch in _in_threads(retriever, todo, k, size, reader, _Contract(label, known)):
-            append(kept, [answer for answer in batch if failure(answer) is None])
+            append_answers(kept, [answer for answer in batch if failure(answer) is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)
@@ -139,7 +135,7 @@ class _Contract:
 
 
 def _in_threads(
-    retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: Read | None, contract: _Contract
+    retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: ReadAnswers | None, contract: _Contract
 ) -> Iterator[list[Answer]]:
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     pool = ThreadPoolExecutor(_THREADS)
@@ -155,7 +151,7 @@ def _in_threads(
 
 
 def _answer(
-    retriever: Retriever, batch: Sequence[Query], k: int, reader: Read | None, contract: _Contract
+    retriever: Retriever, batch: Sequence[Query], k: int, reader: ReadAnswers | None, contract: _Contract
 ) -> list[Answer]:
     """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
     with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
@@ -232,115 +228,3 @@ def _reduced_step(step: Step) -> Step:
         scores=step.scores[:_STEP_TRIPLES],
         note=step.note[:_NOTE],
     )
-
-
-# ---------------------------------------------------------------- the file
-
-
-def read(path: Path) -> dict[str, Answer]:
-    """The answers in a file by question, none where there is no file.
-
-    Lines that are not as they were written, as one cut short by a crash, are removed: their questions are asked again.
-    """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return {}
-    parsed = [(line, _parsed(line)) for line in lines if line]
-    whole = [(line, answer) for line, answer in parsed if answer is not None]
-    if len(whole) < len(parsed) or lines[-1]:
-        answered = path.stat()
-        write_whole(path, b"".join(line + b"\n" for line, _ in whole))
-        os.utime(path, ns=(answered.st_atime_ns, answered.st_mtime_ns))  # it is said when what is read was answered
-    return {answer.query_id: answer for _, answer in whole}
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBack:
-    """So many answers that were not asked for now, the last of them given at `at` (seconds since the epoch)."""
-
-    answers: int
-    at: float
-
-
-def read_back(path: Path, queries: Iterable[Query]) -> ReadBack | None:
-    """What of the file `answer_all` would read; None where it would ask everything."""
-    held = read(path).keys() & {query.id for query in queries}
-    return ReadBack(len(held), path.stat().st_mtime) if held else None
-
-
-def told(read_back: Mapping[str, ReadBack]) -> str | None:
-    """One sentence on the answers that were read and not asked for, by method; None where there were none."""
-    methods: dict[tuple[int, str], list[str]] = {}
-    for label, one in read_back.items():
-        methods.setdefault((one.answers, _moment(one.at)), []).append(label)
-    if not methods:
-        return None
-    said = [
-        f"{', '.join(labels)}: {count} answer{'s' * (count != 1)}{' each' * (len(labels) > 1)} read from {moment}"
-        for (count, moment), labels in methods.items()
-    ]
-    return f"{'; '.join(said)}; --fresh asks again"
-
-
-def _moment(at: float) -> str:
-    """The time of day, and the day where it is another."""
-    moment, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
-    return f"{moment:%H:%M}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"
-
-
-def append(path: Path, answers: Iterable[Answer]) -> None:
-    """Add answers to a file, made where it is missing."""
-    lines = [durable_files.hash_line(json.dumps(_as_json(answer), ensure_ascii=False)) for answer in answers]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(b"".join(lines))
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one step. Raises StoreError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        durable_files.write_file(path, content)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> StoreError:
-    return StoreError(f"{path.name} could not be written in {path.parent}: {error.strerror or error}.")
-
-
-def _as_json(answer: Answer) -> Mapping[str, Any]:
-    hits = [ranked_as_json(hit) for hit in answer.hits]
-    steps = [step_to_json(step) for step in answer.trace]
-    usage = {name: getattr(answer.usage, name) for name in _USAGE}
-    found = {"query": answer.query_id, "hits": hits, "trace": steps, "notes": list(answer.notes)}
-    return {**found, "usage": usage, "calls": answer.calls, "reading": answer.reading and answer.reading.to_json()}
-
-
-def ranked_as_json(hit: Ranked) -> dict[str, Any]:
-    """`{"id", "documents", "score"}`, and of the first few `title` and `text`."""
-    value: dict[str, Any] = {"id": hit.id, "documents": list(hit.doc_ids), "score": hit.score}
-    return value | ({"title": hit.title, "text": hit.text} if hit.title or hit.text else {})
-
-
-def ranked_from_json(value: Mapping[str, Any]) -> Ranked:
-    """The other way."""
-    read = (value.get("title", ""), value.get("text", ""))
-    return Ranked(value["id"], tuple(value["documents"]), value["score"], *read)
-
-
-def _parsed(line: bytes) -> Answer | None:
-    """One line as an answer, None where it is not whole, or was written by an earlier version."""
-    try:
-        value = json.loads(durable_files.verify_line(line) or "")
-        hits = tuple(ranked_from_json(hit) for hit in value["hits"])
-        trace = tuple(step_from_json(step) for step in value["trace"])
-        usage = Usage(**value["usage"])
-        reading = Reading.from_json(value["reading"]) if value.get("reading") else None
-        return Answer(value["query"], hits, None, trace, tuple(value["notes"]), usage, value["calls"], reading)
-    except (ValueError, KeyError, TypeError):
-        return None

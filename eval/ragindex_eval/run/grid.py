@@ -10,11 +10,11 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import Spec, parse, render
 from ragindex_eval.metrics import answers
 from ragindex_eval.metrics.retrieval import names
-from ragindex_eval.results.model import Comparison, Study, said_of_failed
+from ragindex_eval.results.model import Comparison, Study, describe_failed
 from ragindex_eval.run.methods import Method
 
 
-def variants(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
+def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
     """`methods`, each one that a grid names replaced by its variants: `LABEL:beam_width=5,10;depth=50,100`.
 
     Several values of several parameters give every combination; a label says what was varied. Raises UsageError for
@@ -27,7 +27,7 @@ def variants(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
     there = [method.label for method in methods]
     for label in asked:
         if label not in there:
-            raise UsageError(f"--grid names {label!r}, which is not compared. There are: {', '.join(there)}.")
+            raise UsageError(f"--grid names {label!r}, which is not in this comparison. Available: {', '.join(there)}.")
     return [variant for method in methods for variant in _varied(method, asked.get(method.label))]
 
 
@@ -75,7 +75,7 @@ class Threshold:
     least: float
 
 
-def threshold(written: str, ks: Sequence[int]) -> Threshold:
+def parse_threshold(written: str, ks: Sequence[int]) -> Threshold:
     """What `LABEL:METRIC=VALUE` says, as `dense:R@5=0.60`. Raises UsageError."""
     label, _, rest = written.rpartition(":")
     metric, _, value = rest.partition("=")
@@ -90,22 +90,23 @@ def threshold(written: str, ks: Sequence[int]) -> Threshold:
     known = [*names(ks), *answers.NAMES]
     if metric not in known:
         there = ", ".join(known)
-        raise UsageError(f"--fail-below names the metric {metric!r}, which is not measured. There are: {there}.")
+        raise UsageError(f"--fail-below names the metric {metric!r}, which is not measured. Available: {there}.")
     return Threshold(label, metric, least)
 
 
 def require_methods(thresholds: Sequence[Threshold], labels: Sequence[str]) -> None:
-    """Raises UsageError where a threshold names a method that is not compared: before the work, not after it."""
+    """Raises UsageError where a threshold names a method that is not in the comparison."""
     for one in thresholds:
         if one.label not in labels:
             raise UsageError(
-                f"--fail-below names the method {one.label!r}, which is not compared. There are: {', '.join(labels)}."
+                f"--fail-below names the method {one.label!r}, which is not in this comparison. "
+                f"Available: {', '.join(labels)}."
             )
 
 
 def require_answers(study: Study) -> None:
     """Raises QuestionError, after all is shown and written, where a method failed on every question."""
-    said = [said_of_failed(comparison.failed) for comparison in study.comparisons if comparison.failed]
+    said = [describe_failed(comparison.failed) for comparison in study.comparisons if comparison.failed]
     if said:
         raise QuestionError(f"{' '.join(said)} The others are complete.")
 
@@ -134,8 +135,11 @@ def _where(study: Study, comparison: Comparison) -> str:
 
 
 def _missed(one: Threshold, reached: float | None, dataset: str) -> str | None:
-    wanted = f"{one.label} was to reach {one.metric} = {one.least:g} on {dataset}"
+    """Why a threshold is missed; None where it is reached."""
+    where = f"{one.metric} of {one.label} on {dataset}"
     if reached is None:
-        needed = "which needs --read and accepted answers" if one.metric in answers.NAMES else ""
-        return f"{wanted}, {needed or 'and no quality was measured'}"
-    return None if reached >= one.least else f"{wanted}, and reached {reached:.4f}"
+        needed = (
+            "that needs --read and accepted answers" if one.metric in answers.NAMES else "the questions have no gold"
+        )
+        return f"{where} was not measured: {needed}"
+    return None if reached >= one.least else f"{where} is {reached:.4f}, below the required {one.least:g}"

@@ -19,7 +19,7 @@ class Method:
     asked_for: bool
 
 
-def chosen(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
+def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
     """The methods as asked for; without any, every registered one that can be made, and why the others cannot.
 
     A mapping {name, label, params} may set the label. Raises UsageError where two labels are equal.
@@ -33,11 +33,11 @@ def chosen(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
     return made, []
 
 
-def twinned(methods: Sequence[Method], reranker: Written | bool) -> list[Method]:
+def add_reranked(methods: Sequence[Method], reranker: Written | bool) -> list[Method]:
     """Each method followed by its twin, the same one reranked: `LABEL + rerank`; none where `reranker` is False.
 
     True is the default reranker. A method that is reranked already has no twin, nor has one whose twin is there. Raises
-    UsageError as `chosen` does.
+    UsageError as `choose_methods` does.
     """
     if reranker is False:
         return list(methods)

@@ -5,8 +5,8 @@ gold documents, which tell what it makes of all that it needs.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
@@ -20,14 +20,13 @@ from ragindex.llm.rules.lexical_overlap import overlaps
 from ragindex.llm.tasks import LLM, Failure
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.format import many
-from ragindex_eval.metrics import answers as answer_metrics
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
-from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, MethodResult
-from ragindex_eval.results.reader_results import ReaderFacts, Reading
+from ragindex_eval.results.model import NOT_TIMED, MethodResult
+from ragindex_eval.results.reader_results import Reading
 from ragindex_eval.run.ask import answer_all
-from ragindex_eval.stats.tests import with_intervals
+from ragindex_eval.run.score import score_answers
 
 NO_PASSAGES, GOLD_PASSAGES = "no-passages", "gold-passages"
 
@@ -74,7 +73,7 @@ class Reader:
         ]
 
 
-def opened(workspace: Workspace, tokens: int) -> Reader:
+def make_reader(workspace: Workspace, tokens: int) -> Reader:
     """The reader of a workspace's language model. Raises UsageError for fewer than 1 token."""
     made = Reader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
     answer_question.build_context((), (), tokens)
@@ -86,46 +85,6 @@ def _reading(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, ca
         return Reading("", False, (), seen.tokens, usage, calls, said.reason)
     answered = answer_question.resolve_citations(said, seen)
     return Reading(answered.answer, answered.found, tuple(answered.passages.values()), seen.tokens, usage, calls)
-
-
-# ---------------------------------------------------------------- what answers are worth
-
-
-def names(gold: Mapping[str, Gold] | None) -> list[str]:
-    """The measures of answers: EM and F1, with string_EM and ROUGE-L where a question has several accepted answers."""
-    counts = [len(one.answers) for one in (gold or {}).values() if one.answers]
-    return list(answer_metrics.NAMES[: 0 if not counts else 2 if max(counts) == 1 else None])
-
-
-def scores(answers: Sequence[Answer], gold: Mapping[str, Gold] | None) -> Mapping[str, Mapping[str, float]]:
-    """The measures of each question that has accepted answers, by its id; one that was not answered scores 0."""
-    measured, found = names(gold), {}
-    for answer in answers:
-        accepted = gold[answer.query_id].answers if gold and answer.query_id in gold else ()
-        if accepted:
-            values = _measured(answer.reading, accepted)
-            found[answer.query_id] = {name: values[name] for name in measured}
-    return found
-
-
-def with_scores(
-    per_query: Mapping[str, Mapping[str, float]], answers: Sequence[Answer], gold: Mapping[str, Gold] | None
-) -> Mapping[str, Mapping[str, float]]:
-    """The metrics of each question with those of its answer, in the order of the questions."""
-    added = scores(answers, gold)
-    ids = [answer.query_id for answer in answers if answer.query_id in per_query or answer.query_id in added]
-    return {id: {**per_query.get(id, {}), **added.get(id, {})} for id in ids}
-
-
-def _measured(read: Reading | None, accepted: Sequence[str]) -> dict[str, float]:
-    if read is None or read.error is not None:
-        return dict.fromkeys(answer_metrics.NAMES, 0.0)
-    return {
-        "EM": answer_metrics.exact_match(read.answer, accepted),
-        "F1": answer_metrics.f1(read.answer, accepted),
-        "string_EM": answer_metrics.string_exact_match(read.answer, accepted),
-        "ROUGE-L": answer_metrics.rouge_l(read.answer, accepted),
-    }
 
 
 # ---------------------------------------------------------------- the bounds
@@ -169,7 +128,7 @@ def _bound(
 ) -> MethodResult:
     with ledger.attribute_calls(method=label), ledger.record_calls() as paid:
         answers = answer_all(source, queries, k, folder / "answers.jsonl", label, reader=reader.read)
-    per_query = scores(answers, gold)
+    per_query = score_answers(answers, gold)
     return MethodResult(
         label,
         label,
@@ -182,36 +141,6 @@ def _bound(
         {},
         spent=paid.spent,
     )
-
-
-def with_bounds(
-    comparison: Comparison, workspace: Workspace, dataset: Dataset, reader: Reader, *, fresh: bool = False
-) -> Comparison:
-    """The comparison, whose methods were read, with its reader, the reader's bounds, and what is to be said of them."""
-    read = bounds(reader, dataset, workspace.chunking, comparison.ks[-1], workspace.folder / "runs", fresh=fresh)
-    return replace(
-        comparison,
-        llm=workspace.llm_name,
-        reader=ReaderFacts(workspace.llm_name, reader.tokens, reader.estimated),
-        bounds=tuple(with_intervals(read, dataset.gold, workspace.seed)),
-        notes=(*comparison.notes, *_notes(comparison, read)),
-        fingerprint=digest([comparison.fingerprint, reader.id]),
-    )
-
-
-def _notes(comparison: Comparison, read: Sequence[MethodResult]) -> Iterator[str]:
-    """Which questions have no accepted answers, and which answers are missing."""
-    asked, answerable = len(comparison.queries), len(read[0].final) if read else 0
-    if not answerable:
-        yield "no question has accepted answers: answers were read, and not measured"
-    elif answerable < asked:
-        yield f"EM and F1 are over {answerable:,} of {many(asked, 'question')}: the others have no accepted answers"
-    for method in (*comparison.methods, *read):
-        reasons = [one.reading.error for one in method.final if one.reading and one.reading.error]
-        if reasons:
-            score = "scores" if len(reasons) == 1 else "score"
-            missing = f"{many(len(reasons), 'answer')} could not be read and {score} 0 at EM and F1"
-            yield f"{method.label}: {missing}: {reasons[0]}"
 
 
 @dataclass(frozen=True, slots=True)

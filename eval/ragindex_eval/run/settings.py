@@ -1,25 +1,41 @@
-"""The file that `compare --config` reads: YAML with ${NAME} for environment variables, keys named as the flags."""
+"""What a comparison is asked for: one value, from flags, a YAML file (`compare --config`) or Python.
+
+A new option is one field here and one flag in `ragindex_eval.cli.compare`; the field's description is the flag's help
+text. A field that was not given is not in `model_fields_set`; so flags win over a file, whatever they say.
+"""
 
 import difflib
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import regex
 import yaml
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
 from ragindex.errors import DataError, UsageError
+from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.plugins.registry import Written
-from ragindex.plugins.specs import parse_many
+from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
 
 _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
+def _require_plugin(value: Any) -> Written:
+    if not isinstance(value, str | Mapping | Spec | BaseModel):
+        raise ValueError("Input should be a text, as hybrid(depth=50), or a mapping with a name")
+    return value
+
+
+_Plugin: TypeAlias = Annotated[Any, PlainValidator(_require_plugin)]
+"""A plugin as it is written, or made already."""
+
+
 class CorpusSettings(Strict):
-    """One of several corpora of a study, with what is said of it alone."""
+    """One of several corpora of a study, with the settings that hold for it alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,95 +46,124 @@ class CorpusSettings(Strict):
     limit: int | None = None
 
 
-class Settings(Strict):
-    """What a comparison or a study is asked for, by flags or in a file. None: not said.
-
-    `corpora`, `encoders` and `seeds` are for studies, in place of `data`, `encoder` and `seed`.
-    """
+class CompareSettings(Strict):
+    """The settings of a comparison, or of a study: then `corpora`, `encoders` and `seeds` list several values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    data: str | None = None
+    data: str | None = Field(default=None, description="A folder, a file, or world:1k.")
     corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)
-    questions: Path | None = None
-    format: str | None = None
-    skip_bad: bool | None = None
-    language: str | None = None
-    methods: str | list[str | dict[str, Any]] | None = None
-    with_rerank: bool | None = None
-    reranker: str | dict[str, Any] | None = None
-    encoder: str | dict[str, Any] | None = None
-    encoders: list[str | dict[str, Any]] | None = Field(default=None, min_length=1)
-    llm: str | dict[str, Any] | None = None
-    budget: float | None = None
-    no_cache: bool | None = None
-    triples: Path | None = None
-    read: bool | None = None
-    reader_tokens: int | None = Field(default=None, ge=1)
-    store: str | dict[str, Any] | None = None
-    k: str | int | list[int] | None = None
-    limit: int | None = None
-    seed: int | None = None
+    questions: Path | None = Field(default=None, description="A .csv with gold, or a .txt.")
+    format: str | None = Field(default=None, description="The format of DATA, where it is not recognised.")
+    skip_bad: bool = Field(default=False, description="Count and skip what cannot be read.")
+    language: str | None = Field(default=None, description="The language of the documents.")
+    methods: str | list[_Plugin] | None = Field(
+        default=None, description="The methods, as bm25,hybrid(depth=50). Default: all that are installed."
+    )
+    with_rerank: bool = Field(default=False, description="Compare each method with the same method reranked.")
+    reranker: _Plugin | None = Field(
+        default=None, description="cross-encoder:MODEL or endpoint:MODEL; implies --with-rerank."
+    )
+    encoder: _Plugin = Field(
+        default="lsa", description="lsa (default), sentence-transformers:NAME_OR_PATH or openai:NAME."
+    )
+    encoders: list[_Plugin] | None = Field(default=None, min_length=1)
+    llm: _Plugin | None = Field(default=None, description="openai:MODEL, or offline (rules, the default).")
+    budget: float | None = Field(default=None, description="Stop before the calls cost more.")
+    no_cache: bool = Field(default=False, description="Neither read nor write the cache of LLM calls.")
+    triples: Path | None = Field(
+        default=None, description="Published extractions (HippoRAG's OpenIE), used instead of an LLM."
+    )
+    read: bool = Field(default=False, description="Answer each question from what was found; measure EM and F1.")
+    reader_tokens: int = Field(
+        default=DEFAULT_TOKENS,
+        ge=1,
+        description=f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}.",
+    )
+    store: _Plugin = Field(default="lancedb", description="The store. Default: lancedb.")
+    k: tuple[int, ...] = Field(default=(5, 10, 20), description="The cutoffs. Default: 5,10,20.")
+    limit: int | None = Field(default=None, description="Ask N questions, drawn by the seed.")
+    seed: int | None = Field(default=None, description="The seed of everything random. Default: 0, or the index's.")
     seeds: list[int] | None = Field(default=None, min_length=1)
-    grid: list[str] | None = None
-    fail_below: list[str] | None = None
-    strict: bool | None = None
-    fresh: bool | None = None
-    trace: bool | None = None
+    grid: list[str] = Field(default=[], description="Variants, as 'hybrid:rrf_k=10,60'. Repeatable.")
+    fail_below: list[str] = Field(default=[], description="Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.")
+    strict: bool = Field(default=False, description="Stop at the first question on which a method fails.")
+    fresh: bool = Field(
+        default=False, description="Ask and time every question again; ignore the results of earlier runs."
+    )
+    trace: bool = Field(default=False, description="Record each new retrieval as an MLflow span.")
     name: str | None = None
-    workspace: Path | None = None
-    out: Path | None = None
+    index: Path | None = Field(default=None, description="The index's folder, kept. Default: ragindex-workspaces/NAME.")
+    out: Path | None = Field(default=None, description="Rankings, figures and report. Default: ragindex-results/NAME.")
     json_file: str | None = None
 
-    def over(self, other: "Settings") -> "Settings":
-        """These, and those of `other` where nothing is said here: `seed` here replaces `seeds` there."""
-        here, there = _said(self), _said(other)
-        replaced = {name for pair in _ONE_OR_MANY for name in pair if any(one in here for one in pair)}
-        return Settings.model_validate({**{n: v for n, v in there.items() if n not in replaced}, **here})
+    @field_validator("k", mode="before")
+    @classmethod
+    def _split_cutoffs(cls, value: Any) -> Any:
+        """`5,10,20`, 5 or a list, as it was written."""
+        return value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
 
-    def each_corpus(self) -> list[CorpusSettings | None]:
-        """The corpora of the study; [None] where the documents of the workspace are searched."""
+    @field_validator("k")
+    @classmethod
+    def _sort_cutoffs(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 1:
+            raise ValueError("Input should be one or more whole numbers in the range [1, inf), as 5,10,20")
+        return tuple(sorted(set(value)))
+
+    def over(self, other: "CompareSettings") -> "CompareSettings":
+        """These settings, and those of `other` that are not given here; `seed` here replaces `seeds` there."""
+        here, there = given_values(self), given_values(other)
+        replaced = {name for pair in _ONE_OR_MANY for name in pair if any(one in here for one in pair)}
+        kept = {name: value for name, value in there.items() if name not in replaced}
+        return CompareSettings.model_validate({**kept, **here})
+
+    def all_corpora(self) -> list[CorpusSettings | None]:
+        """The corpora of the study; [None] where the documents of the index are searched."""
         if self.corpora is None:
             return [None] if self.data is None else [CorpusSettings(data=self.data)]
         return [CorpusSettings(data=one) if isinstance(one, str) else one for one in self.corpora]
 
-    def each_encoder(self) -> list[Written]:
-        """The encoders of the study: lsa where none is named."""
-        return list(self.encoders) if self.encoders is not None else [self.encoder or "lsa"]
+    def all_encoders(self) -> list[Written]:
+        """The encoders of the study."""
+        return [self.encoder] if self.encoders is None else list(self.encoders)
 
-    def written_methods(self) -> list[Written] | None:
-        """The methods as they were written; None: every one that can be made."""
-        if isinstance(self.methods, str):
-            return list(parse_many(self.methods))
-        return None if self.methods is None else list(self.methods)
+    def written_methods(self) -> Sequence[Written] | None:
+        """The methods as they were written; None: every one that is installed."""
+        return parse_many(self.methods) if isinstance(self.methods, str) else self.methods
 
-    def twins(self) -> Written | bool:
-        """What reranks the twin of every method: a reranker, True for the default one, False for no twins."""
-        return self.reranker or bool(self.with_rerank)
+    def rerank_with(self) -> Written | bool:
+        """The reranker of each method's twin: True for the default one, False for no twins."""
+        return self.reranker or self.with_rerank
 
-    def cutoffs(self) -> tuple[int, ...] | None:
-        """The k's. Raises UsageError where one is no whole number from 1 on."""
-        if self.k is None:
-            return None
-        written = self.k.split(",") if isinstance(self.k, str) else self.k if isinstance(self.k, list) else [self.k]
-        wrong = UsageError(
-            f"--k must be whole numbers separated by commas, as 5,10,20, each in the range [1, inf). Got {self.k!r}."
-        )
-        try:
-            ks = tuple(int(part) for part in written)
-        except ValueError as error:
-            raise wrong from error
-        if not ks or min(ks) < 1:
-            raise wrong
-        return ks
+    def for_one(self, corpus: CorpusSettings | None, encoder: Written, seed: int | None) -> "CompareSettings":
+        """The settings of one comparison of the study."""
+        own = {} if corpus is None else {name: value for name, value in dict(corpus).items() if value is not None}
+        single = {"corpora": None, "encoder": encoder, "encoders": None, "seed": seed, "seeds": None}
+        return self.model_copy(update={**own, **single})
 
 
-def _said(settings: Settings) -> dict[str, Any]:
-    return {name: value for name in Settings.model_fields if (value := getattr(settings, name)) is not None}
+def given_values(settings: CompareSettings) -> dict[str, Any]:
+    """The values that were given, by field."""
+    return {name: getattr(settings, name) for name in settings.model_fields_set}
 
 
-def read(path: Path) -> Settings:
-    """The settings in a file. Raises DataError where it is no YAML, UsageError for keys and values that cannot be."""
+def make_settings(values: Mapping[str, Any], where: str = "") -> CompareSettings:
+    """The settings with these values. Raises UsageError, beginning with `where`, for unknown names and wrong values."""
+    _require_known(values, where)
+    for one, many in _ONE_OR_MANY:
+        if one in values and many in values:
+            raise UsageError(f"{where}give {one!r} or {many!r}, not both.")
+    try:
+        return CompareSettings.model_validate(dict(values))
+    except ValidationError as error:
+        raise UsageError(f"{where}{_explain(error)}") from error
+
+
+def read_settings(path: Path) -> CompareSettings:
+    """The settings in a YAML file, whose keys are named as the flags and whose texts may hold ${NAME}.
+
+    Raises DataError where it is no YAML, UsageError for keys and values that cannot be.
+    """
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -129,33 +174,30 @@ def read(path: Path) -> Settings:
         raise DataError("YAML", getattr(error, "problem", None) or str(error), path=path, line=line) from error
     if not isinstance(value, dict):
         raise DataError("keys and values, as in 'methods: [bm25, dense]'", repr(value)[:80], path=path)
-    expanded = {_key(key, path): _expanded(item, path) for key, item in value.items()}
-    for one, many in _ONE_OR_MANY:
-        if one in expanded and many in expanded:
-            raise UsageError(f"{path}: give {one!r} or {many!r}, not both.")
-    try:
-        return Settings.model_validate(expanded)
-    except ValidationError as error:
-        raise UsageError(f"{path}: {_explain(error)}") from error
+    return make_settings({_field_name(key): _expand(item, path) for key, item in value.items()}, f"{path}: ")
 
 
-def _key(key: Any, path: Path) -> str:
-    """A key of the file as a field of Settings (`json_file`, because pydantic models have a method `json`)."""
-    known = {name.removesuffix("_file").replace("_", "-"): name for name in Settings.model_fields}
-    name = known.get(str(key).replace("_", "-"))
-    if name is None:
-        near = difflib.get_close_matches(str(key), known, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(known))}."
-        raise UsageError(f"{path}: no setting is called {str(key)!r}. {hint}")
-    return name
+def _field_name(key: Any) -> str:
+    """A key as a field's name: `skip-bad` is `skip_bad`; `json` is `json_file`, as pydantic has a method `json`."""
+    name = str(key).replace("-", "_")
+    return "json_file" if name == "json" else name
 
 
-def _expanded(value: Any, path: Path) -> Any:
+def _require_known(names: Mapping[str, Any], where: str) -> None:
+    known = {name.removesuffix("_file").replace("_", "-"): name for name in CompareSettings.model_fields}
+    for name in names:
+        if name not in known.values():
+            near = difflib.get_close_matches(name.replace("_", "-"), known, n=3, cutoff=0.5)
+            hint = f"Did you mean {' or '.join(near)}?" if near else f"Available: {', '.join(sorted(known))}."
+            raise UsageError(f"{where}there is no setting {name!r}. {hint}")
+
+
+def _expand(value: Any, path: Path) -> Any:
     """`value` with ${NAME} replaced in all its texts."""
     if isinstance(value, dict):
-        return {key: _expanded(item, path) for key, item in value.items()}
+        return {key: _expand(item, path) for key, item in value.items()}
     if isinstance(value, list):
-        return [_expanded(item, path) for item in value]
+        return [_expand(item, path) for item in value]
     return _VARIABLE.sub(lambda found: _variable(found[1], path), value) if isinstance(value, str) else value
 
 
@@ -169,5 +211,5 @@ def _variable(name: str, path: Path) -> str:
 def _explain(error: ValidationError) -> str:
     problems = error.errors()
     problem = next((one for one in problems if one["type"] == BOOLEAN_FOR_NUMBER), problems[0])
-    where = ".".join(str(part) for part in problem["loc"][:1]).replace("json_file", "json")
-    return f"{where!r}: {problem['msg']}. Got {problem['input']!r} instead."
+    where = ".".join(str(part) for part in problem["loc"][:1]).replace("json_file", "json").replace("_", "-")
+    return f"{where!r}: {problem['msg'].removeprefix('Value error, ')}. Got {problem['input']!r} instead."

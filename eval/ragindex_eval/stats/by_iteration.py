@@ -13,9 +13,7 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.score import judgements, twins
-from ragindex_eval.report.plots import Figure
 from ragindex_eval.results.model import Answer, Comparison, MethodResult
-from ragindex_eval.stats import resampling
 from ragindex_eval.stats.resampling import Floats
 
 TOKENS_READ, TOKENS_WRITTEN, ASKED, MS = range(4)
@@ -138,19 +136,3 @@ def spent(course: Course) -> Floats:
                 paid = (step.input_tokens, step.output_tokens, step.output_tokens > 0, step.ms)
                 found[question, max(step.iteration, 1) - 1 :] += paid
     return found
-
-
-def figures(values: Floats, seed: int) -> list[tuple[Figure, ...]]:
-    """Means over the questions with 95 % intervals, a row an iteration, for `values` of (questions, iterations, …).
-
-    [] where there are no questions; no intervals where there is but one.
-    """
-    questions, iterations, columns = values.shape
-    if not questions or not columns:
-        return []
-    flat = values.reshape(questions, -1)
-    several = questions > 1
-    bounds = [resampling.interval(one) for one in resampling.resampled_means(flat, seed).T] if several else []
-    means = flat.mean(axis=0).tolist()
-    found = [Figure(mean, bounds[at] if several else None) for at, mean in enumerate(means)]
-    return [tuple(found[n * columns : (n + 1) * columns]) for n in range(iterations)]

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from ragindex_eval.format import points_form
 from ragindex_eval.metrics.retrieval import ranking
-from ragindex_eval.results.model import COSTS, LATENCY, Answer, Comparison, MethodResult, said_of_failed
+from ragindex_eval.results.model import COSTS, LATENCY, Answer, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.resampling import LEVEL
 
 DRIFT = 2.0  # equal methods were seen to differ by nearly as much on a busy machine
@@ -19,12 +19,12 @@ FEW = 30  # questions; with fewer, intervals are wide and the bootstrap is itsel
 
 
 def differ(comparison: Comparison, a: str, b: str, metric: str) -> bool:
-    """Whether two methods can be told apart by a metric: one of them is `better`."""
+    """Whether two methods differ significantly by a metric: one of them is `better`."""
     return better(comparison, a, b, metric) or better(comparison, b, a, metric)
 
 
 def better(comparison: Comparison, a: str, b: str, metric: str) -> bool:
-    """Whether `a` can be told to be better than `b`: higher by a metric of quality, lower by a cost.
+    """Whether `a` is significantly better than `b`: higher by a metric of quality, lower by a cost.
 
     The pair's value must say so at a corrected p under 0.05, and the figures that are shown must not say otherwise.
     Faster is besides only who is DRIFT times as fast, by the pair's value and by p50: methods that do not fit into
@@ -53,7 +53,7 @@ def _shown_too(a: MethodResult, b: MethodResult, metric: str, value: float) -> b
 
 
 def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
-    """The method with the highest mean and those that cannot be told apart from it, best first.
+    """The method with the highest mean and those not significantly different from it, best first.
 
     For `latency_ms` the one with the lowest p50. Empty where nothing was measured.
     """
@@ -63,7 +63,7 @@ def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
 
 def sentence(comparison: Comparison) -> str:
     """What a person can act on: who leads at the smallest k, by how much, and what is faster; and who failed."""
-    return " ".join(filter(None, (_sentence(comparison), said_of_failed(comparison.failed))))
+    return " ".join(filter(None, (_sentence(comparison), describe_failed(comparison.failed))))
 
 
 def _sentence(comparison: Comparison) -> str:
@@ -122,22 +122,23 @@ def _alone(comparison: Comparison, best: str, metric: str) -> str:
         for label in _faster(comparison, best):
             if not differ(comparison, best, label, f"R@{k}"):
                 times = _times(comparison, label, best)
-                return f"{said}; {label} is {times} faster {_HOW} and cannot be told apart from it at R@{k}"
+                return f"{said}; {label} is {times} faster {_HOW} and not significantly different at R@{k}"
     return said
 
 
 def _together(comparison: Comparison, ahead: Sequence[str], metric: str) -> str:
     """Several lead: who they are, and which of them is fastest."""
     judged = comparison.dataset.judged
-    asked = "one question" if judged == 1 else f"{judged:,} questions"
+    asked = f"n = {judged:,}"
     percents = f"{_percent(comparison.method(ahead[0]), metric)}"
     if not any(pair.metric == metric and pair.p_holm < LEVEL for pair in comparison.pairs):
         equal = len({method.metrics[metric] for method in comparison.methods}) == 1
         lowest = _percent(comparison.method(_ranked(comparison, metric)[-1]), metric)
         told = f"all {len(ahead)} score {percents}" if equal else f"they score {lowest} to {percents}"
-        said = f"No method can be told to be better than another at {metric} on {asked}: {told}"
+        said = f"No significant difference in {metric} ({asked}): {told}"
     else:
-        others = f"{_listed(ahead[1:])} cannot be told apart from it on {asked}"
+        are = "is" if len(ahead) == 2 else "are"
+        others = f"{_listed(ahead[1:])} {are} not significantly different ({asked})"
         said = f"{ahead[0]} leads at {metric} ({percents}), and {others}"
     fastest = next((label for label in ahead if _fastest(comparison, label, ahead)), None)
     if fastest is None:

@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Interval: TypeAlias = tuple[float, float]
+from ragindex_eval.results.model import Interval
+
 Floats: TypeAlias = NDArray[np.float64]
 
 RESAMPLES = 10_000

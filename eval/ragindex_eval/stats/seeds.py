@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.results.model import SCHEMA, Comparison, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +60,12 @@ def _spreads(group: Sequence[Comparison]) -> Iterator[Spread]:
             values = [metrics[metric] for metrics in same if metric in metrics]
             if len(values) > 1:
                 yield Spread(first.label, metric, fmean(values), stdev(values), min(values), max(values))
+
+
+def study_to_json(study: Study) -> dict[str, Any]:
+    """What `--json` writes: the comparison where there is one, else all, with the spread over seeds."""
+    if len(study.comparisons) == 1:
+        return study.comparisons[0].to_json()
+    comparisons = [comparison.to_json() for comparison in study.comparisons]
+    spread = [one.to_json() for one in repeated(study)]
+    return {"schema": SCHEMA, "name": study.name, "comparisons": comparisons, "spread": spread}

@@ -13,11 +13,11 @@ from itertools import combinations
 import numpy as np
 import regex
 
-from ragindex_eval.data.datasets import Gold
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
-from ragindex_eval.results.model import COSTS, LATENCY, Breakdown, MethodResult, Pair
+from ragindex_eval.results.model import COSTS, LATENCY, Breakdown, Interval, MethodResult, Pair
 from ragindex_eval.stats import resampling
-from ragindex_eval.stats.resampling import Floats, Interval
+from ragindex_eval.stats.resampling import Floats
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MOST_GROUPS = 20  # more kinds than a person can look at are no breakdown

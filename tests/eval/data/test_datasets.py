@@ -11,7 +11,8 @@ import pytest
 
 from ragindex.corpus import content_id
 from ragindex.types import Query
-from ragindex_eval.data.datasets import Dataset, Gold, load
+from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.data.gold import Gold
 
 
 def write(path: Path, value: Any) -> Path:

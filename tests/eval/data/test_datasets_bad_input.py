@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparing import compare
 
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.data.datasets import load
-from ragindex_eval.run.compare import compare
 
 GOOD: dict[str, Any] = {
     "question": "Good?",
@@ -186,7 +186,7 @@ def test_a_question_whose_grades_are_all_0_is_left_out_and_counted(tmp_path: Pat
     for dataset in (load(folder), load(folder, skip_bad=True)):
         assert [query.text for query in dataset.queries] == ["zero?"]
         assert dataset.notes == ("left out: 1 question for which no document is graded above 0",)
-    result = compare(folder, ["bm25"], workspace=tmp_path / "w", tracking=False)
+    result = compare(folder, ["bm25"], index=tmp_path / "w")
     assert result.dataset.questions == result.dataset.judged == 1
     assert dataset.notes[0] in result.notes
     with pytest.raises(DataError, match="a question for which a document is graded above 0"):

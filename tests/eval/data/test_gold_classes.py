@@ -11,6 +11,7 @@ from typing import Any
 import ir_measures
 import pytest
 from command_line import write
+from comparing import compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_comparisons import answered, went
@@ -20,13 +21,13 @@ from ragindex.errors import DataError
 from ragindex.types import Document, Query
 from ragindex_eval.cli.questions import questions
 from ragindex_eval.data import gold_classes
-from ragindex_eval.data.datasets import Dataset, Gold, load
-from ragindex_eval.files import read
+from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.tree_coverage import counted
 from ragindex_eval.report.sections import questions as questions_section
+from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Answer, Comparison, Ranked
-from ragindex_eval.run.compare import compare
 from ragindex_eval.run.read_answers import GoldPassages
 from ragindex_eval.stats import by_iteration
 
@@ -211,9 +212,7 @@ FORMATS = {"folder": as_folder, "hipporag": as_hipporag, "beir": as_beir}
 def test_a_copy_found_first_is_the_gold_in_every_format(made: Any, tmp_path: Path) -> None:
     data, asked = made(tmp_path / "data")
     methods = ["bm25", "raptor"] if asked is None else ["bm25"]
-    comparison = compare(
-        data, methods, questions=asked, ks=(1, 3), workspace=tmp_path / "w", out=tmp_path / "out", tracking=False
-    )
+    comparison = compare(data, methods, questions=asked, k=(1, 3), index=tmp_path / "w", out=tmp_path / "out")
     method = comparison.method("bm25")
     copies = len({document for answer in method.final for hit in answer.hits[:3] for document in hit.doc_ids}) - 1
     assert copies >= 2
@@ -226,7 +225,7 @@ def test_a_copy_found_first_is_the_gold_in_every_format(made: Any, tmp_path: Pat
     names = [ir_measures.parse_measure(name) for name in method.metrics if not name.startswith(("full_R", "one_doc"))]
     by_others = {str(name): value for name, value in ir_measures.calc_aggregate(names, qrels, run).items()}
     assert by_others == pytest.approx({name: method.metrics[name] for name in by_others}, abs=1e-9)
-    (again,) = read.read(tmp_path / "out").comparisons
+    (again,) = load_results(tmp_path / "out").comparisons
     assert again.gold == comparison.gold
     assert again.to_json() == comparison.to_json()
     lines = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
@@ -247,11 +246,11 @@ def test_a_dataset_that_a_program_made_is_measured_alike(tmp_path: Path) -> None
     corpus = Corpus("made", "jsonl", documents, 0, (), True)
     gold = {"q1": Gold(frozenset({"b"}))}
     dataset = Dataset("made", corpus, (Query("q1", "harbour office"),), gold, "0" * 16)
-    found = compare(dataset, ["bm25"], ks=(1,), workspace=tmp_path / "w", tracking=False)
+    found = compare(dataset, ["bm25"], k=(1,), index=tmp_path / "w")
     assert found.methods[0].final[0].hits[0].doc_ids == ("a",)
     assert found.methods[0].metrics["R@1"] == 1.0
     asked = write(tmp_path, {"q.csv": "question,documents\nharbour office,b"}) or tmp_path / "q.csv"
-    held = compare(questions=asked, methods=["bm25"], ks=(1,), workspace=tmp_path / "w", tracking=False)
+    held = compare(questions=asked, methods=["bm25"], k=(1,), index=tmp_path / "w")
     assert held.methods[0].metrics["R@1"] == 1.0
 
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R, Success, nDCG
 
-from ragindex_eval.metrics.retrieval import gains, means, measure, names, ranking
+from ragindex_eval.data.gold import gains
+from ragindex_eval.metrics.retrieval import means, measure, names, ranking
 
 DOCUMENTS = [f"d{number}" for number in range(12)]
 HITS = st.lists(st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3, unique=True), max_size=12)

@@ -81,7 +81,7 @@ def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 def seen(study: Study, folder: Path, scheme: int) -> tuple[list[dict[str, Any]], list[str]]:
     """What the browser found at each width, and what it asked the server for."""
-    (folder / "report.html").write_text(page.html(study), encoding="utf-8")
+    (folder / "report.html").write_text(page.render_report(study), encoding="utf-8")
     (folder / "wrapper.html").write_text(WRAPPER % json.dumps(WIDTHS), encoding="utf-8")
     with served(folder) as (address, asked):
         done = subprocess.run(

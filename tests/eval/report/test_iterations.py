@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup
+from comparing import compare
 from hypothesis import given
 from hypothesis import strategies as st
 from made_comparisons import answered, made, went
@@ -17,15 +18,15 @@ from ragindex.corpus import Corpus
 from ragindex.corpus.chunking import Chunking, chunk
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Document, Query, Retrieval, Step, Usage
-from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.files import read as results
-from ragindex_eval.files.write import write
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import hops, iterations
 from ragindex_eval.report.sections.table import Cell
+from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Answer, Comparison, Ranked, Study
+from ragindex_eval.results.save import save_results
 from ragindex_eval.run.ask import answer_all
-from ragindex_eval.run.compare import compare
 from ragindex_eval.stats import by_iteration as analysis
 
 UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
@@ -284,7 +285,7 @@ def rows(soup: BeautifulSoup, selector: str) -> list[list[str]]:
 
 
 def test_the_page_shows_both() -> None:
-    soup = BeautifulSoup(page.html(Study("s", (four_questions(),))), "html.parser")
+    soup = BeautifulSoup(page.render_report(Study("s", (four_questions(),))), "html.parser")
     by_iteration = rows(soup, "#c1-iterations")
     assert by_iteration[0][:4] == ["gear", "1", "3", "25.0 0.0 – 75.0"]
     assert [row[0] for row in by_iteration[1:]] == ["2", "3", "flat"]
@@ -299,7 +300,7 @@ def test_text_from_data_is_never_markup(text: str) -> None:
     gold = {f"q{at}": Gold(frozenset({text}), kind=f"{text}{at % 2}") for at in range(4)}
     answers = [went(id, [[text], [text, "b"]], [(1, 5, 5)]) for id in gold]
     comparison = answered({f"{text}1": answers, f"{text}2": answers}, gold, (1,))
-    html = page.html(Study("s", (comparison,)))
+    html = page.render_report(Study("s", (comparison,)))
     soup = BeautifulSoup(html, "html.parser")
     assert soup.select("script, img") == []
     assert len(html.encode()) < 600_000
@@ -311,8 +312,8 @@ def test_text_from_data_is_never_markup(text: str) -> None:
 
 def test_it_is_the_same_when_read_back(tmp_path: Path) -> None:
     study = Study("s", (four_questions(),))
-    write(study, tmp_path)
-    back = results.read(tmp_path).comparisons[0]
+    save_results(study, tmp_path)
+    back = load_results(tmp_path).comparisons[0]
     assert (iterations.section(back), hops.section(back)) == (
         iterations.section(study.comparisons[0]),
         hops.section(study.comparisons[0]),
@@ -328,7 +329,7 @@ def test_what_gear_leaves_is_what_is_read(tmp_path: Path) -> None:
     queries = (Query("q1", "Where was the founder of the museum that Anna Bell works for born?"), Query("q2", "Who?"))
     gold = {"q1": Gold(frozenset({"anna", "quill", "jon"}), kind="3hop"), "q2": Gold(frozenset({"jon"}), kind="2hop")}
     data = Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), queries, gold, "0123456789abcdef")
-    comparison = compare(data, ["gear", "bm25"], ks=(1, 2), workspace=tmp_path, tracking=False)
+    comparison = compare(data, ["gear", "bm25"], k=(1, 2), index=tmp_path)
     (course,) = analysis.courses(comparison)
     assert (course.method.label, course.left_out) == ("gear", 0)
     values, _ = analysis.recalls(course, comparison, (1, 2))

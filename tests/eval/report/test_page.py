@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup, Tag
 from made_comparisons import made
 
 from ragindex.types import Query, Step, Triple
-from ragindex_eval.data.datasets import Gold
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
 from ragindex_eval.results.model import Answer, Comparison, MethodResult, Ranked, Study
 from ragindex_eval.stats import conclusions
@@ -43,7 +43,7 @@ def study(*comparisons: Comparison, command: str = "ragindex compare notes/") ->
 
 
 def page(value: Study) -> BeautifulSoup:
-    return BeautifulSoup(report.html(value), "html.parser")
+    return BeautifulSoup(report.render_report(value), "html.parser")
 
 
 def one(soup: BeautifulSoup | Tag, selector: str) -> Tag:
@@ -141,12 +141,12 @@ def test_pairs_are_worded_by_the_corrected_test() -> None:
     assert times.value == pytest.approx((4.0 * 6.0) ** 0.5 / (1.0 * 1.5) ** 0.5)
     assert rows(latency)[0][3].startswith(f"slower × {times.value:.2f} × ")
     summaries = [words(summary) for summary in page(study(comparison)).select("#c1-pairs summary")]
-    assert summaries[0] == "R@5, percentage points 2 of 3 pairs told apart"
+    assert summaries[0] == "R@5, percentage points 2 of 3 pairs significantly different"
 
 
 def test_plots_are_svg_with_names_and_descriptions() -> None:
     comparison = made(FAR, TIMES, kinds=["2hop"] * 30 + ["3hop"] * 10)
-    drawings = re.findall(r'<svg class="plot".*?</svg>', report.html(study(comparison)))
+    drawings = re.findall(r'<svg class="plot".*?</svg>', report.render_report(study(comparison)))
     named = [ElementTree.fromstring(drawing) for drawing in drawings]
     space = "{http://www.w3.org/2000/svg}"
     assert [one.findtext(f"{space}title") for one in named] == [
@@ -166,7 +166,7 @@ def test_recall_over_k_is_drawn_where_there_are_several() -> None:
 
 def test_small_groups_have_no_intervals() -> None:
     comparison = made(FAR, TIMES, kinds=["2hop"] * 31 + ["3hop"] * 9)
-    html = report.html(study(comparison))
+    html = report.render_report(study(comparison))
     assert "3 hops · 9 questions, too few for an interval" in html
     assert "2 hops · 31 questions</text>" in html
 
@@ -261,7 +261,7 @@ def test_without_gold_fifty_questions_are_shown_and_the_rest_counted() -> None:
     ],
 )
 def test_little_makes_a_page_too(comparison: Comparison) -> None:
-    html = report.html(study(comparison))
+    html = report.render_report(study(comparison))
     assert not unbalanced(html)
     assert "nan" not in words(one(BeautifulSoup(html, "html.parser"), "main")).split()
 
@@ -305,7 +305,7 @@ def test_how_to_make_it_again() -> None:
 
 
 def test_the_same_study_makes_the_same_page() -> None:
-    assert report.html(study()) == report.html(study())
+    assert report.render_report(study()) == report.render_report(study())
 
 
 # ---------------------------------------------------------------- text that is not ours
@@ -341,7 +341,7 @@ def hostile(text: str) -> Study:
 
 
 def test_text_from_data_is_never_markup() -> None:
-    html = report.html(hostile(UGLY))
+    html = report.render_report(hostile(UGLY))
     soup = BeautifulSoup(html, "html.parser")
     assert {tag.name for tag in soup.find_all(True)} <= ELEMENTS
     assert {name.lower() for tag in soup.find_all(True) for name in tag.attrs} <= ATTRIBUTES
@@ -354,18 +354,18 @@ def test_text_from_data_is_never_markup() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "é " * 500_000, "<" * 1_000_000])
 def test_a_megabyte_in_every_text_is_no_megabyte_of_page(text: str) -> None:
-    assert len(report.html(hostile(text)).encode()) < 600_000
+    assert len(report.render_report(hostile(text)).encode()) < 600_000
 
 
 def test_what_a_page_cannot_hold_is_replaced() -> None:
-    html = report.html(hostile("a\x00b\x1b[31mc\ud800d\ufffee\u202ef\u2066g"))
+    html = report.render_report(hostile("a\x00b\x1b[31mc\ud800d\ufffee\u202ef\u2066g"))
     assert html.encode("utf-8").decode("utf-8") == html
     assert not set(html) & set("\x00\x1b\ud800\ufffe\u202e\u2066")
     assert one(BeautifulSoup(html, "html.parser"), "h1").get_text() == "a�b�[31mc�d�e�f�g"
 
 
 def test_no_request_can_be_made_and_no_script_run() -> None:
-    html = report.html(study())
+    html = report.render_report(study())
     policy = one(BeautifulSoup(html, "html.parser"), 'meta[http-equiv="Content-Security-Policy"]')
     assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert "url(" not in html
@@ -374,7 +374,7 @@ def test_no_request_can_be_made_and_no_script_run() -> None:
 
 
 def test_every_drawing_is_xml() -> None:
-    drawings = re.findall(r"<svg.*?</svg>", report.html(hostile(UGLY)))
+    drawings = re.findall(r"<svg.*?</svg>", report.render_report(hostile(UGLY)))
     assert len(drawings) > 5
     for drawing in drawings:
         ElementTree.fromstring(drawing)
@@ -407,7 +407,7 @@ def unbalanced(html: str) -> list[str]:
 
 
 def test_tags_close_what_they_open() -> None:
-    assert unbalanced(report.html(study())) == []
+    assert unbalanced(report.render_report(study())) == []
     assert unbalanced("<p><b></p>") == ["p", "p"]
 
 
@@ -428,7 +428,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1])
 def test_text_and_marks_stand_out_from_the_page(scheme: int) -> None:
-    html = report.html(study())
+    html = report.render_report(study())
     blocks = [dict(re.findall(r"--([\w-]+): (#\w{6});", block)) for block in re.findall(r":root \{(.*?)\}", html, re.S)]
     colours = blocks[scheme]
     assert len(blocks) == 3

@@ -4,16 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
+from comparing import compare
 
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError
 from ragindex.types import Document, Query
-from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.files import read as results
-from ragindex_eval.files import write
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
+from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.run.compare import compare
+from ragindex_eval.results.save import save_results
+from ragindex_eval.stats.seeds import study_to_json
 
 DOCUMENTS = (
     Document("anna", "Grey Anna", "Grey Anna is the highest hill of the north."),
@@ -29,16 +31,16 @@ GOLD = {
 
 def compared(folder: Path, gold: dict[str, Gold] | None, seed: int = 0) -> Comparison:
     data = Dataset("tiny", Corpus("tiny", "jsonl", DOCUMENTS, 0, (), True), QUERIES, gold, "0123456789abcdef")
-    return compare(data, ["bm25", "hybrid"], ks=(1, 2), workspace=folder, seed=seed, tracking=False)
+    return compare(data, ["bm25", "hybrid"], k=(1, 2), index=folder, seed=seed)
 
 
 @pytest.mark.parametrize("gold", [GOLD, None])
 def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, Gold] | None) -> None:
     comparison = compared(tmp_path / "w", gold)
     study = Study("tiny", (comparison,), "ragindex compare tiny")
-    write.write(study, tmp_path / "out")
-    back = results.read(tmp_path / "out")
-    assert write.as_json(back) == write.as_json(study)
+    save_results(study, tmp_path / "out")
+    back = load_results(tmp_path / "out")
+    assert study_to_json(back) == study_to_json(study)
     assert (back.name, back.command) == ("tiny", "ragindex compare tiny")
     for name in ("dataset", "queries", "gold", "pairs", "ks", "encoder_id", "language", "fingerprint"):
         assert getattr(back.comparisons[0], name) == getattr(comparison, name), name
@@ -47,39 +49,39 @@ def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, G
         assert (read.per_query, read.latency, read.ci95) == (method.per_query, method.latency, method.ci95)
         assert read.breakdown == method.breakdown
     assert comparison.methods[1].final[0].trace[1].index == back.comparisons[0].methods[1].final[0].trace[1].index
-    assert page.html(back) == page.html(study)
+    assert page.render_report(back) == page.render_report(study)
 
 
 def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
     study = Study("seeds", tuple(compared(tmp_path / "w", GOLD, seed) for seed in (0, 1)))
-    write.write(study, tmp_path / "out")
+    save_results(study, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "01-tiny",
         "02-tiny",
         "report.html",
         "study.json",
     ]
-    back = results.read(tmp_path / "out")
+    back = load_results(tmp_path / "out")
     assert [comparison.seed for comparison in back.comparisons] == [0, 1]
-    assert write.as_json(back) == write.as_json(study)
-    assert set(write.as_json(back)) == {"schema", "name", "comparisons", "spread"}
+    assert study_to_json(back) == study_to_json(study)
+    assert set(study_to_json(back)) == {"schema", "name", "comparisons", "spread"}
 
 
 def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"study.json: expected a folder that ragindex compare --out wrote"):
-        results.read(tmp_path)
-    write.write(Study("tiny", (compared(tmp_path / "w", GOLD),)), tmp_path / "out")
+        load_results(tmp_path)
+    save_results(Study("tiny", (compared(tmp_path / "w", GOLD),)), tmp_path / "out")
     lines = (tmp_path / "out" / "per_query.jsonl").read_text().strip().split("\n")
     (tmp_path / "out" / "per_query.jsonl").write_text(lines[0] + "\n" + lines[1][:50])
     with pytest.raises(DataError, match=r"per_query.jsonl, line 2: expected a JSON object a line"):
-        results.read(tmp_path / "out")
+        load_results(tmp_path / "out")
     (tmp_path / "out" / "per_query.jsonl").write_text("\n".join(lines[:-1]))
     with pytest.raises(DataError, match=r"expected a line for each of 3 questions and hybrid; found 2, or others"):
-        results.read(tmp_path / "out")
+        load_results(tmp_path / "out")
     whole = (tmp_path / "out" / "comparison.json").read_text()
     (tmp_path / "out" / "comparison.json").write_text(whole.replace('"R@1": ', '"R@1": NaN, "R@3": ', 1))
     with pytest.raises(DataError, match=r"comparison.json: expected JSON; found NaN is no number"):
-        results.read(tmp_path / "out")
+        load_results(tmp_path / "out")
     (tmp_path / "out" / "comparison.json").write_text(whole)
     value = json.loads((tmp_path / "out" / "comparison.json").read_text())
     del value["pairs"]
@@ -88,7 +90,7 @@ def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"expected the files that ragindex compare --out writes; found none under the key"
     ):
-        results.read(tmp_path / "out")
+        load_results(tmp_path / "out")
     (tmp_path / "out" / "study.json").write_text('{"schema": 1}')
     with pytest.raises(DataError, match=r"study.json: expected results of schema 2; found 1"):
-        results.read(tmp_path / "out")
+        load_results(tmp_path / "out")

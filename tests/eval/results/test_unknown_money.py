@@ -26,15 +26,17 @@ from ragindex.types import Usage
 from ragindex.workspace.coverage import Coverage
 from ragindex.workspace.journal import Journal
 from ragindex_eval import mlflow_tracking
-from ragindex_eval.cli.terminal import table
-from ragindex_eval.files import read as results
-from ragindex_eval.files import write
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import figures
+from ragindex_eval.report.terminal import render_comparison
+from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.results.reader_results import Reading, costs
+from ragindex_eval.results.save import save_results
+from ragindex_eval.run import answers_file
 from ragindex_eval.run import ask as asking
 from ragindex_eval.stats.conclusions import differ
+from ragindex_eval.stats.seeds import study_to_json
 
 COUNT = 40
 
@@ -53,13 +55,13 @@ def study() -> Study:
 
 def terminal(folder: Path) -> list[str]:
     console = Console(width=250, record=True, file=io.StringIO())
-    console.print(table(comparison()))
+    console.print(render_comparison(comparison()))
     row = next(line for line in console.export_text().splitlines() if line.startswith("unknown"))
     return [row.split()[at] for at in (7, 8, 10)]
 
 
 def page(folder: Path) -> list[str]:
-    soup = BeautifulSoup(report.html(study()), "html.parser")
+    soup = BeautifulSoup(report.render_report(study()), "html.parser")
     heads = [cell.get_text() for cell in soup.select("#c1-table thead th")]
     cells = [cell.get_text() for cell in soup.select("#c1-table tbody tr")[0].select("th, td")]
     row = dict(zip(heads, cells, strict=True))
@@ -67,12 +69,12 @@ def page(folder: Path) -> list[str]:
 
 
 def command(folder: Path) -> list[str]:
-    usage = write.as_json(study())["methods"][0]["usage"]
+    usage = study_to_json(study())["methods"][0]["usage"]
     return [usage[phase]["money"] for phase in ("index", "spent", "query")]
 
 
 def files(folder: Path) -> list[str]:
-    write.write(study(), folder)
+    save_results(study(), folder)
     value = json.loads((folder / "comparison.json").read_text())["methods"][0]
     last = [json.loads(line) for line in (folder / "per_query.jsonl").read_text().splitlines()][COUNT - 1]
     assert (last["method"], last["query"]) == ("unknown", f"q{COUNT}")
@@ -80,8 +82,8 @@ def files(folder: Path) -> list[str]:
 
 
 def read_back(folder: Path) -> list[float | None]:
-    write.write(study(), folder)
-    method = results.read(folder).comparisons[0].method("unknown")
+    save_results(study(), folder)
+    method = load_results(folder).comparisons[0].method("unknown")
     assert method.final[0].usage.money == 0.25
     return [method.index_usage.money, method.spent.money, method.query_usage.money]
 
@@ -94,8 +96,8 @@ def tracker(folder: Path) -> list[float | None]:
 
 
 def questions(folder: Path) -> list[float | None]:
-    asking.append(folder / "answers.jsonl", comparison().method("unknown").final)
-    return [asking.read(folder / "answers.jsonl")[f"q{COUNT}"].usage.money]
+    answers_file.append_answers(folder / "answers.jsonl", comparison().method("unknown").final)
+    return [answers_file.load_answers(folder / "answers.jsonl")[f"q{COUNT}"].usage.money]
 
 
 OUTPUTS: list[Callable[[Path], list[object]]] = [
@@ -131,7 +133,7 @@ def test_it_has_no_pair_no_interval_and_no_place_in_a_plot() -> None:
 def test_a_column_of_money_is_shown_where_it_is_unknown_of_one_and_0_of_the_others() -> None:
     unknown = made({"a": [1.0], "b": [1.0]}, paid={"a": [Usage(0.0, 1, 1, None)]})
     console = Console(width=250, record=True, file=io.StringIO())
-    console.print(table(unknown))
+    console.print(render_comparison(unknown))
     rows = console.export_text().splitlines()
     assert "$" in rows[1]
     assert [line.count("–") for line in rows[2:4]] == [5, 2]  # a's money three times; neither was timed

@@ -13,6 +13,7 @@ import pytest
 from bs4 import BeautifulSoup
 from built_retriever import built_retriever
 from command_line import write
+from comparing import compare
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -35,13 +36,14 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.cli.terminal import table
-from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.files import read as results
-from ragindex_eval.files import write as outputs
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
+from ragindex_eval.report.terminal import render_comparison
+from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, MethodResult, Percentiles, Ranked, Study
+from ragindex_eval.results.save import file_name, save_results
 from ragindex_eval.run import ask, latency
-from ragindex_eval.run.compare import compare
+from ragindex_eval.run.answers_file import append_answers, load_answers
 from ragindex_eval.stats import conclusions
 
 TEXTS = {
@@ -132,17 +134,17 @@ class CarelessRetriever(ScriptedRetriever):
 
 
 def run(folder: Path, *methods: Any, data: Dataset | None = None, **options: Any) -> Comparison:
-    return compare(data or dataset(), methods, workspace=folder, tracking=False, **options)
+    return compare(data or dataset(), methods, index=folder, **options)
 
 
 def shown(comparison: Comparison) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(table(comparison))
+    console.print(render_comparison(comparison))
     return console.export_text()
 
 
 def test_metrics_of_a_scripted_ranking_by_hand(tmp_path: Path) -> None:
-    method = run(tmp_path, Scripted(), ks=(1, 3)).methods[0]  # documents: anna sarn orla quill
+    method = run(tmp_path, Scripted(), k=(1, 3)).methods[0]  # documents: anna sarn orla quill
     assert method.per_query["q1"]["R@1"] == 1
     assert method.per_query["q2"] == {
         **{"R@1": 0, "R@3": 0.5, "full_R@1": 0, "full_R@3": 0, "Success@1": 0, "Success@3": 1},
@@ -154,7 +156,7 @@ def test_metrics_of_a_scripted_ranking_by_hand(tmp_path: Path) -> None:
 
 
 def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: Path) -> None:
-    comparison = run(tmp_path / "w", "bm25", "dense", "hybrid", ks=(1, 3, 5), out=tmp_path / "out")
+    comparison = run(tmp_path / "w", "bm25", "dense", "hybrid", k=(1, 3, 5), out=tmp_path / "out")
     assert json.loads((tmp_path / "out" / "comparison.json").read_text()) == comparison.to_json()
     qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "out" / "qrels.trec")))
     for method in comparison.methods:
@@ -177,7 +179,7 @@ def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: P
 
 
 def test_json_is_the_published_schema(tmp_path: Path) -> None:
-    value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", ks=(5,), seed=3).to_json()
+    value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", k=(5,), seed=3).to_json()
     assert list(value)[:9] == ["schema", "dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs"]
     assert list(value)[9:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
     assert value["schema"] == 2
@@ -221,7 +223,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
 
 
 def test_a_method_that_fails_on_one_question_scores_zero_there_and_is_counted(tmp_path: Path) -> None:
-    comparison = run(tmp_path, Scripted(fails_on=(QUESTIONS[0],)), ks=(3,))
+    comparison = run(tmp_path, Scripted(fails_on=(QUESTIONS[0],)), k=(3,))
     method = comparison.methods[0]
     assert method.failures == {"q1": f"ValueError: nothing is known of [bold]{QUESTIONS[0]}"}
     assert method.to_json()["unanswered"] == 1
@@ -234,7 +236,7 @@ def test_a_method_that_fails_on_one_question_scores_zero_there_and_is_counted(tm
 
 
 def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
-    comparison = run(tmp_path, Scripted(fails_on=QUESTIONS), "bm25", ks=(3,), out=tmp_path / "o")
+    comparison = run(tmp_path, Scripted(fails_on=QUESTIONS), "bm25", k=(3,), out=tmp_path / "o")
     (failed,) = comparison.failed
     assert [method.label for method in comparison.methods] == ["bm25"]
     assert comparison.pairs == ()
@@ -245,14 +247,14 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert "failed on every question, and is not compared: ValueError: nothing is known" in sentence
     value = json.loads((tmp_path / "o" / "comparison.json").read_text())
     assert [one["label"] for one in value["failed"]] == [failed.label]
-    assert results.read(tmp_path / "o").comparisons[0].failed[0].failures == failed.failures
+    assert load_results(tmp_path / "o").comparisons[0].failed[0].failures == failed.failures
     assert "failed on every question, and is not compared" in (tmp_path / "o" / "report.html").read_text()
 
 
 def test_failing_on_every_question_with_gold_is_no_score_either(tmp_path: Path) -> None:
     """The one question that is answered counts for nothing: the mean would be of failures alone."""
     scheme = Scripted(fails_on=(QUESTIONS[1],))
-    comparison = run(tmp_path, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), ks=(3,))
+    comparison = run(tmp_path, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
     assert [method.label for method in comparison.methods] == ["bm25"]
     assert "failed on every question with gold, and is not compared" in conclusions.sentence(comparison)
 
@@ -281,12 +283,12 @@ def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) 
     assert (len(step.query), len(step.ids), len(step.triples), len(step.paths)) == (500, 20, 20, 20)
     assert step.paths[0][19] == Triple("a", "b", "c")
     assert asked[0].notes == ("note",)
-    assert ask.read(kept) == {"q1": asked[0]}
+    assert load_answers(kept) == {"q1": asked[0]}
 
 
 def test_more_than_k_hits_are_a_failure(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="it gives 6 hits and was asked for at most 2"):
-        run(tmp_path, Careless(), ks=(2,))
+        run(tmp_path, Careless(), k=(2,))
 
 
 def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
@@ -358,19 +360,19 @@ def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: i
     again = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
     assert again == whole
     assert journal.read_text() == "5 q3\n"
-    assert ask.read(kept) == {answer.query_id: answer for answer in whole}
+    assert load_answers(kept) == {answer.query_id: answer for answer in whole}
 
 
 def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
     answer = Answer("q\n1", (Ranked("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
-    ask.append(tmp_path / "runs" / "a.jsonl", [answer, Answer("q2", ())])
-    assert ask.read(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": Answer("q2", ())}
+    append_answers(tmp_path / "runs" / "a.jsonl", [answer, Answer("q2", ())])
+    assert load_answers(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": Answer("q2", ())}
 
 
 def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     with pytest.raises(StoreError, match="a.jsonl could not be written"):
-        ask.append(tmp_path / "runs" / "a.jsonl", [Answer("q", ())])
+        append_answers(tmp_path / "runs" / "a.jsonl", [Answer("q", ())])
 
 
 def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
@@ -383,11 +385,11 @@ def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
 def test_a_scheme_that_depends_on_k_is_asked_once_for_each(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     scheme = ReadsK(journal=str(journal))
-    method = run(tmp_path / "w", scheme, ks=(1, 2)).methods[0]
+    method = run(tmp_path / "w", scheme, k=(1, 2)).methods[0]
     assert set(method.answers) == {1, 2}
     assert method.per_query["q1"]["R@1"] == 0
     assert method.per_query["q1"]["R@2"] == 1
-    other = run(tmp_path / "w", Scripted(journal=str(tmp_path / "other")), ks=(1, 2)).methods[0]
+    other = run(tmp_path / "w", Scripted(journal=str(tmp_path / "other")), k=(1, 2)).methods[0]
     assert set(other.answers) == {2}
     assert "1 q1" not in (tmp_path / "other").read_text()
 
@@ -399,20 +401,20 @@ def test_without_gold_no_quality_is_claimed(tmp_path: Path) -> None:
     text = shown(comparison)
     assert "No quality was measured: the questions have no gold documents" in text
     assert "R" not in text.splitlines()[0].split()
-    outputs.write(Study("tiny", (comparison,)), tmp_path / "out")
+    save_results(Study("tiny", (comparison,)), tmp_path / "out")
     assert not (tmp_path / "out" / "qrels.trec").exists()
 
 
 def test_questions_without_gold_documents_are_left_out_of_means_and_said(tmp_path: Path) -> None:
-    comparison = run(tmp_path, Scripted(), data=dataset(gold={"q2": GOLD["q2"]}), ks=(3,))
+    comparison = run(tmp_path, Scripted(), data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
     assert comparison.methods[0].metrics["R@3"] == 0.5
     assert comparison.to_json()["dataset"]["judged"] == 1
     assert "3 questions (1 with gold)" in shown(comparison)
 
 
 def test_one_document_recall_is_shown_where_it_differs(tmp_path: Path) -> None:
-    same = shown(run(tmp_path / "a", "bm25", ks=(3,)))
-    other = shown(run(tmp_path / "b", Scripted(ranking=(("sarn", "anna"), ("quill",))), ks=(3,)))
+    same = shown(run(tmp_path / "a", "bm25", k=(3,)))
+    other = shown(run(tmp_path / "b", Scripted(ranking=(("sarn", "anna"), ("quill",))), k=(3,)))
     assert "one-doc" not in same
     assert "one-doc R" in other
 
@@ -449,18 +451,18 @@ def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_registered_method_is_the_default(tmp_path: Path) -> None:
-    comparison = compare(dataset(), workspace=tmp_path, tracking=False)
+    comparison = compare(dataset(), index=tmp_path)
     assert {"bm25", "composed", "dense", "hybrid"} <= {method.label for method in comparison.methods}
 
 
 @pytest.mark.parametrize("ks", [(), (0,), (5, -1), (2.5,), (True,)])
 def test_cutoffs_are_checked(tmp_path: Path, ks: tuple[Any, ...]) -> None:
-    with pytest.raises(UsageError, match="'ks' of compare must"):
-        run(tmp_path, "bm25", ks=ks)
+    with pytest.raises(UsageError, match="compare: 'k': Input should be"):
+        run(tmp_path, "bm25", k=ks)
 
 
 def test_cutoffs_are_sorted_once_each_and_may_exceed_the_corpus(tmp_path: Path) -> None:
-    comparison = run(tmp_path, "bm25", ks=(50, 2, 50))
+    comparison = run(tmp_path, "bm25", k=(50, 2, 50))
     assert comparison.ks == (2, 50)
     assert comparison.methods[0].metrics["R@50"] >= comparison.methods[0].metrics["R@2"]
 
@@ -468,10 +470,10 @@ def test_cutoffs_are_sorted_once_each_and_may_exceed_the_corpus(tmp_path: Path) 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no questions"):
         run(tmp_path, "bm25", data=dataset(questions=()))
-    with pytest.raises(UsageError, match="'limit' with a path"):
+    with pytest.raises(UsageError, match="'limit' describes a path"):
         run(tmp_path, "bm25", limit=3)
     with pytest.raises(UsageError, match="compare needs DATA"):
-        compare(methods=["bm25"], tracking=False)
+        compare(methods=["bm25"])
     run(tmp_path / "w", "bm25")
     other = Dataset("other", replace(dataset().corpus, name="other"), dataset().queries, GOLD, "f")
     with pytest.raises(WorkspaceError, match="'anna' of the documents .* as 'other' is taken by"):
@@ -480,23 +482,23 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
 
 def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "notes", {"a.md": "slate", "questions.txt": "Slate?"})
-    asked = {"questions": tmp_path / "notes" / "questions.txt", "tracking": False}
+    asked = {"questions": tmp_path / "notes" / "questions.txt"}
     inside, notes = tmp_path / "notes" / "w", tmp_path / "notes"
     with pytest.raises(UsageError, match="The workspace .*w lies in the folder of its documents, .*notes: they must"):
-        compare(notes, ["bm25"], workspace=inside, **asked)
+        compare(notes, ["bm25"], index=inside, **asked)
     with pytest.raises(UsageError, match="The workspace .*notes lies in the folder of its documents"):
-        compare(notes, ["bm25"], workspace=notes, **asked)
+        compare(notes, ["bm25"], index=notes, **asked)
     with pytest.raises(UsageError, match="The documents .*notes lie in the folder of their workspace, .*: they must"):
-        compare(notes, ["bm25"], workspace=tmp_path, **asked)
+        compare(notes, ["bm25"], index=tmp_path, **asked)
     assert {path.name for path in tmp_path.rglob("*")} == {"notes", "a.md", "questions.txt"}
     with Workspace.open(inside) as workspace, pytest.raises(UsageError, match="lies in the folder of its documents"):
-        compare(notes, ["bm25"], workspace=workspace, **asked)
-    compare(notes / "a.md", ["bm25"], workspace=notes / "w", **asked)  # one file, and nothing beside it
+        compare(notes, ["bm25"], index=workspace, **asked)
+    compare(notes / "a.md", ["bm25"], index=notes / "w", **asked)  # one file, and nothing beside it
 
 
 def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path) -> None:
     with Workspace.open(tmp_path, chunking=None, seed=9) as workspace:
-        comparison = compare(dataset(), ["bm25"], workspace=workspace, tracking=False)
+        comparison = compare(dataset(), ["bm25"], index=workspace)
         assert comparison.seed == 9
         assert built_retriever(workspace, "bm25").retrieve([Query("1", "slate river")], 1)[0].hits[0].doc_ids == (
             "sarn",
@@ -556,7 +558,7 @@ def test_methods_take_turns_at_being_timed(tmp_path: Path, monkeypatch: pytest.M
     first, second = (Scripted(journal=str(journal), mark=mark) for mark in ("a-", "b-"))
     asked = dataset([*QUESTIONS, "What is slate?", "Who printed cheap books?"], None)
     failing = second.model_copy(update={"fails_on": (QUESTIONS[1],)})
-    comparison = run(tmp_path / "w", first, failing, data=asked, ks=(5,))
+    comparison = run(tmp_path / "w", first, failing, data=asked, k=(5,))
     lines = journal.read_text().replace("5 ", "").split()
     in_turns = ["a-q1", "a-q2", "b-q1", "b-q3", "b-q4", "a-q3", "a-q4", "a-q5", "b-q5"]
     assert lines[-len(in_turns) :] == in_turns
@@ -573,21 +575,19 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
 ) -> None:
     timing, groups = latency._in_turns, list[list[str]]()
 
-    def watched(timings: Sequence[latency.Timing], *rest: Any) -> Any:
-        groups.append([one.label for one in timings])
-        rows = timing(timings, *rest)
-        assert all(one.retriever.searches() == one.alone for one in timings)
+    def watched(metered: Sequence[Any], *rest: Any) -> Any:
+        groups.append([one.timing.label for one in metered])
+        rows = timing(metered, *rest)
+        assert all(tuple(one.timing.retriever.searches()) == one.timing.alone for one in metered)
         return rows
 
     monkeypatch.setattr(latency, "_in_turns", watched)
     with Workspace.open(tmp_path / "large", chunking=None) as workspace:
-        roomy = compare(dataset(), ["bm25", "dense"], workspace=workspace, tracking=False)
+        roomy = compare(dataset(), ["bm25", "dense"], index=workspace)
         sizes = [workspace.open_part(part).inner.estimate() for part in (Passages(), Vectors())]
     assert groups == [["bm25", "dense"]]
     room = (max(sizes) + sum(sizes)) / 2 / 2**30
-    tight = compare(
-        dataset(), ["bm25", "dense"], store=f"lancedb(memory_gib={room:.12f})", workspace=tmp_path / "w", tracking=False
-    )
+    tight = compare(dataset(), ["bm25", "dense"], store=f"lancedb(memory_gib={room:.12f})", index=tmp_path / "w")
     assert groups[1:] == [["bm25"], ["dense"]]
     for comparison in (roomy, tight):
         bm25, dense = (method.parts for method in comparison.methods)
@@ -595,15 +595,13 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
     assert [rankings(method) for method in tight.methods] == [rankings(method) for method in roomy.methods]
 
 
-def test_latency_percentiles_are_numpys(tmp_path: Path) -> None:
-    kept = tmp_path / "latency.json"
-    with Workspace.open(tmp_path / "w") as workspace:
-        timing = latency.Timing("kept", latency.OpenedLater(Scripted(), workspace), kept)
-    assert timing.latency == NOT_TIMED
+def test_latency_percentiles_are_numpys() -> None:
+    assert latency.MethodTimes().latency == NOT_TIMED
     seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000] for n in range(1, 101)}
-    timing.timed = latency.Timed("run", "2025-01-01T00:00:00+00:00", tuple(seconds), seconds)
-    assert timing.latency.total.p50 == pytest.approx(50.5)
-    assert timing.latency.total.p95 == pytest.approx(95.05)
+    times = latency.Times("run", "2025-01-01T00:00:00+00:00", tuple(seconds), seconds)
+    measured = latency.MethodTimes(times).latency
+    assert measured.total.p50 == pytest.approx(50.5)
+    assert measured.total.p95 == pytest.approx(95.05)
 
 
 def test_latency_sample_is_drawn_by_the_seed() -> None:
@@ -621,10 +619,10 @@ def test_trec_files_keep_ids_with_white_space_apart(tmp_path: Path) -> None:
     corpus = Corpus("tiny", "folder", documents, 0, (), True)
     data = Dataset("spaces", corpus, (Query("q1", "slate wool"),), gold, "f")
     label = {"name": "bm25", "label": "a/b c"}
-    comparison = run(tmp_path / "w", label, data=data, ks=(2,), out=tmp_path / "out")
-    name = outputs.file_name("a/b c")
+    comparison = run(tmp_path / "w", label, data=data, k=(2,), out=tmp_path / "out")
+    name = file_name("a/b c")
     assert "/" not in name
-    assert name != outputs.file_name("a_b_c")
+    assert name != file_name("a_b_c")
     lines = [line.split(" ") for line in (tmp_path / "out" / "runs" / f"{name}.trec").read_text().splitlines()]
     assert {line[2] for line in lines} == {"my%20notes.md", "100%25"}
     assert [line[4] for line in lines] == ["2", "1"]
@@ -648,7 +646,7 @@ def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
 
 
 def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
-    result = compare(dataset(), ["bm25"], store="lancedb(memory_gib=0)", workspace=tmp_path / "w", tracking=False)
+    result = compare(dataset(), ["bm25"], store="lancedb(memory_gib=0)", index=tmp_path / "w")
     assert result.notes == ("bm25: passages is searched approximate, LanceDB indexes (over 0 GiB)",)
     assert result.methods[0].to_json()["index"]["parts"]["passages"]["search"].startswith("approximate")
 
@@ -659,7 +657,7 @@ def test_the_best_comes_first_everywhere(tmp_path: Path, names: tuple[str, ...])
     nothing = (("penn",), ("orla",))
     last = Scripted(ranking=nothing)
     schemes = {"worse": last, "same": {"name": "bm25", "label": "same"}, "bm25": "bm25"}
-    comparison = run(tmp_path / "w", *(schemes[name] for name in names), ks=(1, 3), out=tmp_path / "out")
+    comparison = run(tmp_path / "w", *(schemes[name] for name in names), k=(1, 3), out=tmp_path / "out")
     names = tuple(registry.label(last) if name == "worse" else name for name in names)
     best_first = [*(name for name in names if name in schemes), registry.label(last)]
     assert [method.label for method in comparison.methods] == best_first
@@ -671,7 +669,7 @@ def test_the_best_comes_first_everywhere(tmp_path: Path, names: tuple[str, ...])
     assert [pair["a"] for pair in value["pairs"] if pair["metric"] == "R@1"] == [best_first[0]] * 2 + [best_first[1]]
     lines = (tmp_path / "out" / "per_query.jsonl").read_text().splitlines()
     assert list(dict.fromkeys(json.loads(line)["method"] for line in lines)) == best_first
-    back = results.read(tmp_path / "out").comparisons[0]
+    back = load_results(tmp_path / "out").comparisons[0]
     assert ([method.label for method in back.methods], back.asked) == (best_first, names)
     page = BeautifulSoup((tmp_path / "out" / "report.html").read_text(), "html.parser")
     assert [cell.get_text() for cell in page.select("#c1-table tbody th")] == best_first

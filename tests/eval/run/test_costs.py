@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import openai_server
 import pytest
+from comparing import compare
 from made_language import ECHO
 from openai_server import OpenAIServer
 
@@ -19,11 +20,13 @@ from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.files import read, write
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
+from ragindex_eval.mlflow_tracking import track
 from ragindex_eval.report import page as report
+from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.run.compare import compare
+from ragindex_eval.results.save import save_results
 
 PLANTED = "sk-planted/0123456789+abcdef"
 TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
@@ -102,7 +105,7 @@ def compared(folder: Path, **options: Any) -> Comparison:
     documents = tuple(Document(id, id.title(), text) for id, text in TEXTS.items())
     data = Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), QUERIES, GOLD, "0123456789abcdef")
     methods = ["bm25", AskingScheme()]
-    given = {"llm": "openai:small", "ks": (1, 2), "tracking": False, "workspace": folder / "w", **options}
+    given = {"llm": "openai:small", "k": (1, 2), "index": folder / "w", **options}
     return compare(data, methods, **given)
 
 
@@ -170,15 +173,16 @@ def test_the_key_is_in_no_file_and_costs_are_in_the_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
-    comparison = compared(tmp_path, tracking=True)
-    assert (tmp_path / "runs.db").is_file()
+    comparison = compared(tmp_path)
     study = Study("tiny", (comparison,), "ragindex compare tiny")
-    write.write(study, tmp_path / "out")
-    page = report.html(study)
+    track(study)
+    assert (tmp_path / "runs.db").is_file()
+    save_results(study, tmp_path / "out")
+    page = report.render_report(study)
     assert "tokens a question" in page
     assert "$ a question" in page
     assert "R@1 against money" in page
-    back = read.read(tmp_path / "out").comparisons[0].methods[1]
+    back = load_results(tmp_path / "out").comparisons[0].methods[1]
     assert (back.index_usage, back.calls) == (comparison.methods[1].index_usage, 1.0)
     assert back.query_usage.money == comparison.methods[1].query_usage.money
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -197,8 +201,8 @@ def test_money_that_is_not_known_is_not_zero(
     assert (free["usage"]["index"]["money"], asking["usage"]["index"]["money"]) == (0.0, None)
     assert asking["usage"]["query"]["input_tokens"] > 0
     assert not [pair for pair in comparison.pairs if pair.metric == "money"]
-    write.write(Study("tiny", (comparison,)), tmp_path / "out")
-    assert read.read(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
+    save_results(Study("tiny", (comparison,)), tmp_path / "out")
+    assert load_results(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
 
 
 def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:
@@ -206,4 +210,4 @@ def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:
     assert comparison.llm == "offline"
     method = comparison.methods[1]
     assert (method.calls, method.index_usage.input_tokens, method.query_usage.money) == (0.0, 0, 0.0)
-    assert "rules (no model)" in report.html(Study("tiny", (comparison,)))
+    assert "rules (no model)" in report.render_report(Study("tiny", (comparison,)))

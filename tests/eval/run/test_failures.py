@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from command_line import failed, make_desk, ragindex
+from comparing import compare
 from made_language import ECHO, answering
 from openai_server import KEY, Fault, OpenAIServer, chat, drop, says, status
 from rerank_server import reranking
@@ -22,9 +23,9 @@ from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.run.compare import compare
 from ragindex_eval.stats.conclusions import sentence
 
 TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
@@ -129,7 +130,7 @@ WHO: dict[str, tuple[Any, dict[str, Any]]] = {
 def compared(folder: Path, *methods: Any, **options: Any) -> Comparison:
     documents = tuple(Document(id, id.title(), text) for id, text in TEXTS.items())
     data = Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), QUERIES, GOLD, "0123456789abcdef")
-    return compare(data, methods, workspace=folder / "w", **{"ks": (1, 2), "tracking": False, **options})
+    return compare(data, methods, index=folder / "w", **{"k": (1, 2), **options})
 
 
 def of_questions(fault: Fault, *questions: str) -> Any:
@@ -288,7 +289,7 @@ def test_a_method_that_failed_on_every_question_is_no_loser_and_comes_back(
     assert [method.label for method in comparison.methods] == ["bm25"]
     assert comparison.pairs == ()
     assert "is best" not in sentence(comparison)
-    assert f"{broken.label} failed on every question, and is not compared: LanguageError" in sentence(comparison)
+    assert f"{broken.label} failed on every question, and is not compared: LLMError" in sentence(comparison)
     server.choose = lambda received, earlier: None
     mended = compared(tmp_path, "bm25", Asking(), llm=LLM)
     assert mended.failed == ()
@@ -307,7 +308,7 @@ def test_the_command_ends_with_a_code_after_the_others_are_shown(
     assert done.code == 7
     assert "bm25 reaches 100.0 at R@5; there is nothing to compare it with." in " ".join(done.out.split())
     assert "failed on every question and is not compared" in " ".join(done.out.split())
-    assert "failed on every question, and is not compared: LanguageError" in done.err
+    assert "failed on every question, and is not compared: LLMError" in done.err
     value = json.loads((tmp_path / "ragindex-results" / "notes" / "comparison.json").read_text())
     assert [len(value[name]) for name in ("methods", "failed", "pairs")] == [1, 1, 0]
     assert "No method answered any question." in failed(7, *asked, "--methods", "self-ask(base=bm25)")

@@ -6,12 +6,12 @@ from made_comparisons import made
 from ragindex.errors import BelowThresholdError, UsageError
 from ragindex_baselines.hybrid import Hybrid
 from ragindex_eval.results.model import Study
-from ragindex_eval.run.grid import Threshold, require_methods, require_reached, threshold, variants
-from ragindex_eval.run.methods import chosen
+from ragindex_eval.run.grid import Threshold, expand_grid, parse_threshold, require_methods, require_reached
+from ragindex_eval.run.methods import choose_methods
 
 
 def varied(methods: list[object], *grids: str) -> dict[str, object]:
-    return {method.label: method.scheme for method in variants(chosen(methods)[0], grids)}  # type: ignore[arg-type]
+    return {method.label: method.scheme for method in expand_grid(choose_methods(methods)[0], grids)}  # type: ignore[arg-type]
 
 
 def test_every_value_makes_a_variant_in_place() -> None:
@@ -52,7 +52,7 @@ def test_values_may_be_methods() -> None:
         ("hybrid", "must be LABEL:parameter=value"),
         ("hybrid:rrf_k", "must be LABEL:parameter=value"),
         ("hybrid:rrf_k=", "must be LABEL:parameter=value"),
-        ("gear:beam_width=5", "names 'gear', which is not compared. There are: hybrid, bm25."),
+        ("gear:beam_width=5", "names 'gear', which is not in this comparison. Available: hybrid, bm25."),
         ("hybrid:rrf=5", "hybrid has no parameter 'rrf'"),
         ("hybrid:depth=0,5", "'depth' parameter of hybrid must be greater than or equal to 1"),
         ("hybrid:depth=5,", r"expected"),
@@ -64,8 +64,8 @@ def test_grids_that_cannot_be(grid: str, match: str) -> None:
 
 
 def test_thresholds_as_they_are_written() -> None:
-    assert threshold("dense:R@5=0.60", (5, 10)) == Threshold("dense", "R@5", 0.6)
-    assert threshold("a: b:nDCG@10=1", (5, 10)) == Threshold("a: b", "nDCG@10", 1.0)
+    assert parse_threshold("dense:R@5=0.60", (5, 10)) == Threshold("dense", "R@5", 0.6)
+    assert parse_threshold("a: b:nDCG@10=1", (5, 10)) == Threshold("a: b", "nDCG@10", 1.0)
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,18 @@ def test_thresholds_as_they_are_written() -> None:
         ("dense:R@5", "must be LABEL:METRIC=VALUE"),
         ("dense:R@5=60", "value from 0 to 1"),
         ("dense:R@5=nan", "value from 0 to 1"),
-        ("dense:R@7=0.5", "names the metric 'R@7', which is not measured. There are: R@5, "),
+        ("dense:R@7=0.5", "names the metric 'R@7', which is not measured. Available: R@5, "),
     ],
 )
 def test_thresholds_that_cannot_be(written: str, match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        threshold(written, (5,))
+        parse_threshold(written, (5,))
 
 
 def test_a_threshold_for_a_method_that_is_not_compared() -> None:
-    with pytest.raises(UsageError, match="names the method 'gear', which is not compared. There are: bm25, dense."):
+    with pytest.raises(
+        UsageError, match="names the method 'gear', which is not in this comparison. Available: bm25, dense."
+    ):
         require_methods([Threshold("gear", "R@5", 0.5)], ["bm25", "dense"])
 
 
@@ -92,8 +94,8 @@ def test_what_is_too_low_is_named() -> None:
     study = Study("two", (made({"a": [1, 0], "b": [1, 1]}, name="one"), made({"a": [1, 1], "b": [1, 0]}, name="other")))
     require_reached(study, [Threshold("a", "R@5", 0.5), Threshold("b", "R@5", 0.5)])
     with pytest.raises(
-        BelowThresholdError, match=r"^a was to reach R@5 = 0.6 on one \(encoder lsa, seed 0\), and reached 0.5000\.$"
+        BelowThresholdError, match=r"^R@5 of a on one \(encoder lsa, seed 0\) is 0\.5000, below the required 0\.6\.$"
     ):
         require_reached(study, [Threshold("a", "R@5", 0.6)])
-    with pytest.raises(BelowThresholdError, match="on made, and no quality was measured"):
+    with pytest.raises(BelowThresholdError, match="on made was not measured: the questions have no gold"):
         require_reached(Study("none", (made({"a": []}, {"a": [1.0]}),)), [Threshold("a", "R@5", 0.0)])

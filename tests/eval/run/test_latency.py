@@ -16,7 +16,7 @@ from ragindex.interfaces import Part, Scheme
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.run import environment, latency
-from ragindex_eval.run.latency import OpenedLater, Timing
+from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 
 QUERIES = [Query(f"q{number}", f"What is {number}?") for number in range(4)]
 
@@ -59,7 +59,7 @@ def timings(workspace: Workspace, names: str, *, failed: Sequence[str] = (), rai
     root = workspace.folder
     schemes = [Named(name=name, journal=str(root / "journal"), raises=name in raises) for name in names]
     return [
-        Timing(scheme.name, OpenedLater(scheme, workspace), root / scheme.name / latency.file_name(5), failed)
+        Timing(scheme.name, LazyRetriever(scheme, workspace), root / scheme.name / latency.file_name(5), failed)
         for scheme in schemes
     ]
 
@@ -72,21 +72,18 @@ def asked(workspace: Workspace) -> str:
     return "".join(dict.fromkeys(lines))
 
 
-def runs(timed: Sequence[Timing]) -> set[str]:
-    return {one.timed.run for one in timed if one.timed}
+def runs(timed: Sequence[MethodTimes]) -> set[str]:
+    return {one.times.run for one in timed if one.times}
 
 
 def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Workspace) -> None:
-    first = timings(workspace, "ab")
-    latency.measure(first, QUERIES, 5)
+    first = latency.measure(timings(workspace, "ab"), QUERIES, 5)
     assert asked(workspace) == "ab"
-    joined = timings(workspace, "abc")
-    latency.measure(joined, QUERIES, 5)
+    joined = latency.measure(timings(workspace, "abc"), QUERIES, 5)
     assert asked(workspace) == "abc"
     assert len(runs(joined)) == 1
     assert runs(joined) != runs(first)
-    fewer = timings(workspace, "ca")  # two of one run: nothing is asked again
-    latency.measure(fewer, QUERIES, 5)
+    fewer = latency.measure(timings(workspace, "ca"), QUERIES, 5)  # two of one run: nothing is asked again
     assert asked(workspace) == ""
     assert [one.latency for one in fewer] == [joined[2].latency, joined[0].latency]
 
@@ -99,8 +96,7 @@ def test_times_of_another_machine_or_of_other_versions_are_not_used(
     asked(workspace)
     for name, value in (("processor", "another model"), ("processors", "96"), ("numpy", "0.1"), ("system", "Plan 9")):
         monkeypatch.setattr(latency, "environment", lambda name=name, value=value: {**here, name: value})
-        other = timings(workspace, "ab")
-        latency.measure(other, QUERIES, 5)
+        latency.measure(timings(workspace, "ab"), QUERIES, 5)
         assert asked(workspace) == "ab"
     monkeypatch.setattr(latency, "environment", lambda: here)
     latency.measure(timings(workspace, "ab"), QUERIES, 5)
@@ -112,8 +108,7 @@ def test_other_questions_are_timed_again(workspace: Workspace) -> None:
     """Of another sample, and of a method that failed before."""
     latency.measure(timings(workspace, "ab", failed=["q0"]), QUERIES, 5)
     asked(workspace)
-    healed = timings(workspace, "ab")
-    latency.measure(healed, QUERIES, 5)
+    healed = latency.measure(timings(workspace, "ab"), QUERIES, 5)
     assert asked(workspace) == "ab"
     assert [one.latency.questions for one in healed] == [4, 4]
     latency.measure(timings(workspace, "ab"), QUERIES[:3], 5)
@@ -122,16 +117,15 @@ def test_other_questions_are_timed_again(workspace: Workspace) -> None:
 
 def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(workspace: Workspace) -> None:
     """Once the empty file was kept, and the method had no latency ever after."""
-    broken = timings(workspace, "ab", raises="b")
-    latency.measure(broken, QUERIES, 5)
+    broken = latency.measure(timings(workspace, "ab", raises="b"), QUERIES, 5)
     assert [one.latency.questions for one in broken] == [4, 0]
-    assert not broken[1].kept.exists()
-    never = timings(workspace, "a") + timings(workspace, "b", failed=[query.id for query in QUERIES])
-    latency.measure(never, QUERIES, 5)
+    assert not timings(workspace, "b")[0].kept.exists()
+    never = latency.measure(
+        timings(workspace, "a") + timings(workspace, "b", failed=[query.id for query in QUERIES]), QUERIES, 5
+    )
     assert [one.latency.questions for one in never] == [4, 0]
     asked(workspace)
-    mended = timings(workspace, "ab")
-    latency.measure(mended, QUERIES, 5)
+    mended = latency.measure(timings(workspace, "ab"), QUERIES, 5)
     assert asked(workspace) == "ab"
     assert [one.latency.questions for one in mended] == [4, 4]
 
@@ -143,8 +137,8 @@ def test_a_file_that_says_nothing_is_not_read(workspace: Workspace, content: str
     (one,) = timings(workspace, "a")
     one.kept.parent.mkdir(parents=True)
     one.kept.write_text(content)
-    latency.measure([one], QUERIES, 5)
-    assert one.latency.questions == 4
+    (measured,) = latency.measure([one], QUERIES, 5)
+    assert measured.latency.questions == 4
 
 
 def test_what_ends_a_comparison_ends_its_timing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,10 +167,10 @@ def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[s
             timed = timings(opened, "".join(sorted(names)))
             if stops:
                 timed[-1].kept.unlink(missing_ok=True)  # as if it had died before this one was written
-            latency.measure(timed, QUERIES, 5)
-            assert len(runs(timed)) == 1
-            assert all(one.latency.questions == 4 for one in timed)
-            for one in timed:
+            measured = latency.measure(timed, QUERIES, 5)
+            assert len(runs(measured)) == 1
+            assert all(times.latency.questions == 4 for times in measured)
+            for one, times in zip(timed, measured, strict=True):
                 kept = json.loads((opened.folder / one.label / latency.file_name(5)).read_text())
-                assert {kept["run"]} == runs(timed)
-                assert {id: row[0] * 1e3 for id, row in kept["seconds"].items()} == one.latency.per_query
+                assert {kept["run"]} == runs(measured)
+                assert {id: row[0] * 1e3 for id, row in kept["seconds"].items()} == times.latency.per_query

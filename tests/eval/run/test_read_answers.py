@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import make_desk, ragindex
+from comparing import compare
 from made_language import PRICES, QUICK
 from openai_server import KEY, OpenAIServer
 from rich.console import Console
@@ -22,18 +23,18 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.cli.terminal import table
-from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.files import read as results
-from ragindex_eval.files import write
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.mlflow_tracking import metric_name
 from ragindex_eval.report import page as report
+from ragindex_eval.report.terminal import render_comparison
+from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Answer, Comparison, Study
 from ragindex_eval.results.reader_results import Reading
-from ragindex_eval.run import read_answers
-from ragindex_eval.run.compare import compare
-from ragindex_eval.run.grid import require_reached, threshold
+from ragindex_eval.run import score
+from ragindex_eval.run.grid import parse_threshold, require_reached
 from ragindex_eval.run.read_answers import GoldPassages, Reader
+from ragindex_eval.stats.seeds import study_to_json
 
 TEXTS = {
     "anna": ("Grey Anna", "Grey Anna is the highest hill of the north."),
@@ -58,13 +59,13 @@ def dataset(gold: Mapping[str, Gold] | None = GOLD) -> Dataset:
 
 
 def run(folder: Path | Workspace, *methods: str, data: Dataset | None = None, **options: Any) -> Comparison:
-    given = {"ks": (1, 2), "read": True, "tracking": False, **options}
-    return compare(data or dataset(), methods or ["bm25", "dense"], workspace=folder, **given)
+    given = {"k": (1, 2), "read": True, **options}
+    return compare(data or dataset(), methods or ["bm25", "dense"], index=folder, **given)
 
 
 def shown(comparison: Comparison) -> list[str]:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(table(comparison))
+    console.print(render_comparison(comparison))
     return console.export_text().splitlines()
 
 
@@ -103,7 +104,7 @@ def read(id: str, answer: str, error: str | None = None) -> Answer:
 
 def test_measures_of_answers() -> None:
     answers = [read("q1", "grey anna!"), read("q2", "in 1871"), read("q3", "Ulla Brandt", "refused"), Answer("q4", ())]
-    assert read_answers.scores(answers, GOLD) == {
+    assert score.score_answers(answers, GOLD) == {
         "q1": {"EM": 1.0, "F1": 1.0, "string_EM": 1.0, "ROUGE-L": 1.0},
         "q2": {"EM": 0.0, "F1": pytest.approx(2 / 3), "string_EM": 1.0, "ROUGE-L": pytest.approx(2 / 3)},
         "q3": dict.fromkeys(NAMES, 0.0),
@@ -114,14 +115,15 @@ def test_measures_of_answers() -> None:
 def test_what_is_measured_depends_on_the_accepted_answers() -> None:
     one = {"q1": Gold(frozenset({"a"}), ("x",))}
     none = {"q2": Gold(frozenset({"a"}))}
-    assert read_answers.names(GOLD) == list(NAMES)
-    assert read_answers.names({**one, **none}) == ["EM", "F1"]
-    assert read_answers.names(none) == read_answers.names(None) == []
-    assert read_answers.scores([read("q1", "x"), read("q2", "x")], {**one, **none}) == {"q1": {"EM": 1.0, "F1": 1.0}}
-    assert read_answers.with_scores({"q2": {"R@5": 0.5}}, [read("q1", "x"), read("q2", "x")], {**one, **none}) == {
-        "q1": {"EM": 1.0, "F1": 1.0},
-        "q2": {"R@5": 0.5},
-    }
+    assert score.answer_metric_names(GOLD) == list(NAMES)
+    assert score.answer_metric_names({**one, **none}) == ["EM", "F1"]
+    assert score.answer_metric_names(none) == score.answer_metric_names(None) == []
+    assert score.score_answers([read("q1", "x"), read("q2", "x")], {**one, **none}) == {"q1": {"EM": 1.0, "F1": 1.0}}
+    answers = {5: [read("q1", "x"), read("q2", "x")]}
+    both = score.score(answers, {**one, **none}, (5,), read=True)
+    assert (both["q1"]["F1"], both["q1"]["R@5"]) == (1.0, 0.0)
+    assert "F1" not in both["q2"]
+    assert "F1" not in score.score(answers, {**one, **none}, (5,), read=False)["q1"]
 
 
 # ---------------------------------------------------------------- the bounds
@@ -141,7 +143,7 @@ def test_gold_documents_take_turns_nearest_passages_first() -> None:
 
 
 def test_methods_lie_between_the_bounds(tmp_path: Path, server: OpenAIServer) -> None:
-    comparison = run(tmp_path, "dense", llm="openai:small", ks=(1,))
+    comparison = run(tmp_path, "dense", llm="openai:small", k=(1,))
     (method,), (nothing, everything) = comparison.methods, comparison.bounds
     assert (nothing.label, everything.label) == ("no-passages", "gold-passages")
     assert method.metrics["R@1"] == 0.75  # not the gold of q4
@@ -159,7 +161,7 @@ def test_one_budget_for_all(tmp_path: Path, server: OpenAIServer) -> None:
     assert max(read.tokens for read in every if read) == 15
     scored = {method.label: method.metrics["EM"] for method in (*comparison.methods, *comparison.bounds)}
     assert scored == {"bm25": 0.5, "no-passages": 0.0, "gold-passages": 0.5}  # two passages have more tokens
-    with pytest.raises(UsageError, match="The 'tokens' of a reader must be"):
+    with pytest.raises(UsageError, match="'reader-tokens': Input should be greater than or equal to 1"):
         run(tmp_path, "bm25", reader_tokens=0)
 
 
@@ -197,21 +199,21 @@ def test_without_a_reader_nothing_of_it_is_there(tmp_path: Path) -> None:
 
 def test_what_is_read_back_is_what_was_written(tmp_path: Path) -> None:
     study = Study("tiny", (run(tmp_path / "w", out=tmp_path / "out"),), "")
-    back = results.read(tmp_path / "out")
-    assert write.as_json(back) == write.as_json(study)
+    back = load_results(tmp_path / "out")
+    assert study_to_json(back) == study_to_json(study)
     assert back.comparisons[0].bounds[1].final == study.comparisons[0].bounds[1].final
     assert back.comparisons[0].methods[0].final == study.comparisons[0].methods[0].final
-    assert report.html(back) == report.html(study)
+    assert report.render_report(back) == report.render_report(study)
 
 
 def test_what_a_person_sees(tmp_path: Path, server: OpenAIServer) -> None:
-    comparison = run(tmp_path, "bm25", "dense", llm="openai:small", ks=(1,))
+    comparison = run(tmp_path, "bm25", "dense", llm="openai:small", k=(1,))
     lines = shown(comparison)
     assert lines[0].split()[:5] == ["R", "full", "R", "nDCG", "p50"]
     assert lines[1].split()[4:6] == ["EM", "F1"]
     assert [line.split() for line in lines[4:6]] == [["no-passages", "0.0", "0.0"], ["gold-passages", "100.0", "100.0"]]
     assert any(line.startswith("answers read by openai:small, from 2,000 tokens (estimated) of") for line in lines)
-    page = report.html(Study("tiny", (comparison,)))
+    page = report.render_report(Study("tiny", (comparison,)))
     assert '<tr class="bound first"><th scope="row">no-passages</th>' in page
     assert "a river (not held by what was found; F1 0.0)" in page
     assert "F1 of each method" in page
@@ -240,10 +242,12 @@ def test_questions_without_accepted_answers_are_not_measured(tmp_path: Path) -> 
 
 def test_a_figure_that_must_be_reached(tmp_path: Path) -> None:
     comparison = run(tmp_path, "bm25")
-    require_reached(Study("tiny", (comparison,)), [threshold("bm25:F1=0.9", (1, 2))])
+    require_reached(Study("tiny", (comparison,)), [parse_threshold("bm25:F1=0.9", (1, 2))])
     unread = run(tmp_path, "bm25", read=False)
-    with pytest.raises(BelowThresholdError, match="reach EM = 0.5 on tiny, which needs --read and accepted answers"):
-        require_reached(Study("tiny", (unread,)), [threshold("bm25:EM=0.5", (1, 2))])
+    with pytest.raises(
+        BelowThresholdError, match="EM of bm25 on tiny was not measured: that needs --read and accepted answers"
+    ):
+        require_reached(Study("tiny", (unread,)), [parse_threshold("bm25:EM=0.5", (1, 2))])
 
 
 def test_the_flags_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +318,7 @@ def test_an_answer_that_cannot_be_used_scores_nothing_and_is_asked_for_again(
     with pytest.raises(QuestionError, match="bm25 failed on the question q2 .*: answer: small gave no usable answer"):
         run(tmp_path, "bm25", llm="openai:small", strict=True)
     server.write = knows
-    assert run(tmp_path, "bm25", llm="openai:small", keep_calls=False).methods[0].metrics["EM"] == 1.0
+    assert run(tmp_path, "bm25", llm="openai:small", no_cache=True).methods[0].metrics["EM"] == 1.0
 
 
 def test_a_budget_stops_reading_and_keeps_what_was_read(tmp_path: Path, server: OpenAIServer) -> None:

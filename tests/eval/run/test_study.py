@@ -11,8 +11,8 @@ from openai_server import KEY, OpenAIServer
 from ragindex.errors import BudgetError, UsageError
 from ragindex.llm import endpoint_features
 from ragindex_eval.results.model import Study
-from ragindex_eval.run import study as studies
-from ragindex_eval.run.settings import CorpusSettings, Settings
+from ragindex_eval.run.settings import CompareSettings, CorpusSettings
+from ragindex_eval.run.study import run_study
 from ragindex_eval.stats.seeds import repeated
 
 
@@ -28,13 +28,13 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def settings(**more: object) -> Settings:
-    return Settings.model_validate({"questions": "questions.csv", "methods": "bm25,dense", "k": "1,2", **more})
+def settings(**more: object) -> CompareSettings:
+    return CompareSettings.model_validate({"questions": "questions.csv", "methods": "bm25,dense", "k": "1,2", **more})
 
 
 def test_every_corpus_with_every_encoder_and_seed() -> None:
     corpora = ["notes", {"data": "other", "limit": 1}]
-    study = studies.run(
+    study = run_study(
         settings(corpora=corpora, encoders=["lsa", "lsa(dimensions=2)"], seeds=[0, 1], name="all"), "ragindex …"
     )
     told = [(one.dataset.name, one.encoder, one.seed, one.dataset.questions) for one in study.comparisons]
@@ -45,15 +45,15 @@ def test_every_corpus_with_every_encoder_and_seed() -> None:
     assert (study.name, study.command) == ("all", "ragindex …")
     asked = {one.queries for one in study.comparisons if one.dataset.name == "other"}
     assert len(asked) == 1  # every seed asks what the first one drew
-    alone = studies.run(settings(data="notes")).comparisons[0]
+    alone = run_study(settings(data="notes")).comparisons[0]
     assert study.comparisons[0].fingerprint == alone.fingerprint
     assert [method.metrics for method in study.comparisons[0].methods] == [method.metrics for method in alone.methods]
 
 
 def test_a_workspace_for_each_corpus(working_folder: Path) -> None:
-    studies.run(settings(corpora=["notes", "other"], workspace="all", methods="bm25"))
+    run_study(settings(corpora=["notes", "other"], index="all", methods="bm25"))
     assert sorted(path.name for path in (working_folder / "all").iterdir()) == ["notes", "other"]
-    studies.run(settings(data="notes", workspace="one", methods="bm25"))
+    run_study(settings(data="notes", index="one", methods="bm25"))
     assert (working_folder / "one" / "workspace.json").is_file()
 
 
@@ -68,7 +68,7 @@ def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pyte
         server.requests.clear()
         asked = {"data": "notes", "methods": "bm25", "llm": "openai:small", "read": True, "no_cache": True, **more}
         try:
-            studies.run(settings(**asked, workspace=workspace))
+            run_study(settings(**asked, index=workspace))
         finally:
             texts = [message["content"] for one in server.requests for message in one.body["messages"]]
             money.append(sum(len(text.split()) for text in texts) / 1000)
@@ -89,12 +89,12 @@ def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pyte
 def test_one_corpus_is_listed_once(working_folder: Path) -> None:
     said = "'corpora' must be different. Got 'notes' and 'other/../notes', which are the same documents with the same"
     with pytest.raises(UsageError, match=said):
-        studies.run(settings(corpora=["notes", {"data": "other/../notes", "limit": 1}]))
+        run_study(settings(corpora=["notes", {"data": "other/../notes", "limit": 1}]))
     with pytest.raises(UsageError, match="Got 'world:0060' and 'world:60:0', which are the same documents"):
-        studies.run(settings(corpora=["world:0060", "other", "world:60:0"]))
+        run_study(settings(corpora=["world:0060", "other", "world:60:0"]))
     assert not (working_folder / "ragindex-workspaces").exists()
     (working_folder / "others.csv").write_text(QUESTIONS.replace("Slate?", "Which town is made of slate?"))
-    study = studies.run(settings(corpora=["notes", {"data": "notes", "questions": "others.csv"}], methods="bm25"))
+    study = run_study(settings(corpora=["notes", {"data": "notes", "questions": "others.csv"}], methods="bm25"))
     assert [one.queries[1].text for one in study.comparisons] == ["Slate?", "Which town is made of slate?"]
 
 
@@ -113,9 +113,9 @@ def test_the_spread_over_seeds_by_hand() -> None:
 @pytest.mark.parametrize(
     ("more", "match"),
     [
-        ({"fail_below": ["hybrid:R@1=0.5"]}, "names the method 'hybrid', which is not compared"),
+        ({"fail_below": ["hybrid:R@1=0.5"]}, "names the method 'hybrid', which is not in this comparison"),
         ({"fail_below": ["bm25:R@5=0.5"]}, "names the metric 'R@5', which is not measured"),
-        ({"grid": ["hybrid:depth=5"]}, "names 'hybrid', which is not compared"),
+        ({"grid": ["hybrid:depth=5"]}, "names 'hybrid', which is not in this comparison"),
         ({"seeds": [1, 1]}, "'seeds' must be different"),
         ({"seeds": [0, -1]}, r"The seed must be an int in the range \[0, 2\*\*32\). Got -1 instead"),
         ({"seed": 2**32}, r"The seed must be an int in the range \[0, 2\*\*32\). Got 4294967296 instead"),
@@ -124,12 +124,12 @@ def test_the_spread_over_seeds_by_hand() -> None:
 )
 def test_what_cannot_be_is_said_before_any_work(working_folder: Path, more: dict[str, object], match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        studies.run(settings(data="notes", **more))
+        run_study(settings(data="notes", **more))
     assert not (working_folder / "ragindex-workspaces").exists()
 
 
 def test_flags_replace_what_a_file_says_of_the_same_thing() -> None:
-    file = Settings(corpora=["a", CorpusSettings(data="b")], encoders=["lsa"], seeds=[1, 2], methods="bm25")
-    both = Settings(data="c", seed=3).over(file)
+    file = CompareSettings(corpora=["a", CorpusSettings(data="b")], encoders=["lsa"], seeds=[1, 2], methods="bm25")
+    both = CompareSettings(data="c", seed=3).over(file)
     assert (both.data, both.corpora, both.seed, both.seeds) == ("c", None, 3, None)
     assert (both.encoders, both.methods) == (["lsa"], "bm25")

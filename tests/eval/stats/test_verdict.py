@@ -18,7 +18,7 @@ def test_the_best_and_those_not_told_apart_from_it() -> None:
     comparison = made({"a": FAIR, "b": BAD, "c": GOOD}, {"a": FAST, "b": FAST, "c": SLOW})
     assert leaders(comparison, "R@5") == ("c", "a")
     assert sentence(comparison) == (
-        "c leads at R@5 (100.0), and a cannot be told apart from it on 40 questions; "
+        "c leads at R@5 (100.0), and a is not significantly different (n = 40); "
         "a is the fastest of them, 3.9 times faster than c (geometric mean)."
     )
 
@@ -26,15 +26,13 @@ def test_the_best_and_those_not_told_apart_from_it() -> None:
 def test_nothing_is_better_inside_the_noise() -> None:
     comparison = made({"a": FAIR, "b": GOOD}, {"a": SLOW, "b": SLOW})
     assert leaders(comparison, "R@5") == ("b", "a")
-    assert sentence(comparison) == (
-        "No method can be told to be better than another at R@5 on 40 questions: they score 95.0 to 100.0."
-    )
+    assert sentence(comparison) == ("No significant difference in R@5 (n = 40): they score 95.0 to 100.0.")
 
 
 def test_all_equal() -> None:
     said = sentence(made({"a": FAIR, "b": FAIR}, {"a": SLOW, "b": FAST}))
     assert said == (
-        "No method can be told to be better than another at R@5 on 40 questions: all 2 score 95.0; "
+        "No significant difference in R@5 (n = 40): all 2 score 95.0; "
         "b is the fastest of them, 3.9 times faster than a (geometric mean)."
     )
     assert "best" not in said
@@ -42,7 +40,7 @@ def test_all_equal() -> None:
 
 def test_few_questions_are_a_hint() -> None:
     assert sentence(made({"a": [1], "b": [0]})) == (
-        "No method can be told to be better than another at R@5 on one question: they score 0.0 to 100.0. "
+        "No significant difference in R@5 (n = 1): they score 0.0 to 100.0. "
         "With one judged question this is a hint, no more."
     )
     assert sentence(made({"a": [1] * 8, "b": [0] * 8})) == (

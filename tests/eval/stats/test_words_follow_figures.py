@@ -13,9 +13,9 @@ from made_comparisons import made
 from rich.console import Console
 
 from ragindex.types import Usage
-from ragindex_eval.cli.terminal import shown
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import pairs, table
+from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison, Study
 from ragindex_eval.stats.conclusions import DRIFT, better, differ, leaders, sentence
 from ragindex_eval.stats.resampling import LEVEL
@@ -156,7 +156,7 @@ def words(comparison: Comparison, metric: str) -> list[str]:
 
 def test_the_matrix_of_latency_says_how_many_times_as_long() -> None:
     comparison = made(EQUAL, {"a": [2.0, 8.0] * 100, "b": [10.0, 40.0] * 100})
-    page = BeautifulSoup(report.html(Study("study", (comparison,))), "html.parser")
+    page = BeautifulSoup(report.render_report(Study("study", (comparison,))), "html.parser")
     matrix = page.select("#c1-pairs details")[1]
     assert matrix.summary is not None
     assert "how many times as long as, the geometric mean" in matrix.summary.get_text()
@@ -167,7 +167,7 @@ def test_the_matrix_of_latency_says_how_many_times_as_long() -> None:
 
 def lines(study: Study) -> Sequence[str]:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(shown(study))
+    console.print(render_study(study))
     return console.export_text().splitlines()
 
 
@@ -175,7 +175,7 @@ def test_times_of_different_comparisons_stand_in_no_common_table() -> None:
     """Each comparison of a study was timed at another moment."""
     one = made(EQUAL, {"a": [2.0] * 200, "b": [3.0] * 200})
     other = made(EQUAL, {"a": [9.0] * 200, "b": [8.0] * 200}, name="other")
-    page = BeautifulSoup(report.html(Study("study", (one, other))), "html.parser")
+    page = BeautifulSoup(report.render_report(Study("study", (one, other))), "html.parser")
     overview = [cell.get_text() for cell in page.select("#overview thead th")]
     assert overview == ["corpus", "encoder", "seed", "method", "R@5", "index s", "index MB"]
     assert "p50 ms" in [cell.get_text() for cell in page.select("#c1-table thead th")]

@@ -14,7 +14,7 @@ from ragindex import distribution
 from ragindex.cli import main
 from ragindex.cli.plugin_help import parameters
 from ragindex.plugins import registry
-from ragindex_eval.run import compare
+from ragindex_eval.run import pipeline
 
 OURS = distribution.installed().name
 COMMANDS = (
@@ -434,7 +434,7 @@ def test_the_place_for_results_is_looked_at_before_the_work(monkeypatch: pytest.
     def too_early(*arguments: object, **more: object) -> None:
         raise AssertionError("the comparison began")
 
-    monkeypatch.setattr(compare, "compare", too_early)
+    monkeypatch.setattr(pipeline, "evaluate", too_early)
     write(Path(), {"study.yaml": "json: nodir/x.json\ndata: notes\nquestions: questions.csv\n"})
     assert failed(5, "compare", "--config", "study.yaml").startswith("Cannot write JSON to nodir/x.json")
     assert failed(5, "compare", "notes", "--out", "questions.csv").startswith("Cannot write to")

@@ -22,7 +22,7 @@ from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.hybrid import Hybrid
-from ragindex_eval.run import compare
+from ragindex_eval.run import pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -131,14 +131,14 @@ def test_two_writers(built: Path) -> None:
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """Ctrl-C when the questions of the method `at` are about to be asked."""
-    asking = compare.answer_all
+    asking = pipeline.answer_all
 
     def stopping(retriever: Any, queries: Any, k: int, kept: Path, label: str, **more: Any) -> Any:
         if label == at:
             signal.raise_signal(signal.SIGINT)
         return asking(retriever, queries, k, kept, label, **more)
 
-    monkeypatch.setattr(compare, "answer_all", stopping)
+    monkeypatch.setattr(pipeline, "answer_all", stopping)
 
 
 def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index(
@@ -172,15 +172,15 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
 _KILLED = """
 import os, signal
 from ragindex.cli import main
-from ragindex_eval.run import compare
+from ragindex_eval.run import pipeline
 
-asking = compare.answer_all
+asking = pipeline.answer_all
 def killed(retriever, queries, k, kept, label, **more):
     if label == "hybrid":
         os.kill(os.getpid(), signal.SIGKILL)
     return asking(retriever, queries, k, kept, label, **more)
-compare.answer_all = killed
-main.run_cli()
+pipeline.answer_all = killed
+main.main()
 """
 
 

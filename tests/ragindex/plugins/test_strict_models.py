@@ -14,7 +14,7 @@ from ragindex.llm import prices
 from ragindex.plugins import registry
 from ragindex.plugins.specs import Spec, render
 from ragindex.plugins.strict_models import Strict
-from ragindex_eval.run import settings
+from ragindex_eval.run.settings import read_settings
 
 GROUPS: tuple[registry.Group, ...] = ("schemes", "parts", "encoders", "stores", "llms")
 
@@ -75,7 +75,7 @@ def test_every_field_of_every_plugin(group: registry.Group, name: str, field: st
 def test_the_file_of_a_comparison(line: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(f"methods: bm25\n{line}\n")
     with pytest.raises(UsageError, match=message):
-        settings.read(tmp_path / "c.yaml")
+        read_settings(tmp_path / "c.yaml")
 
 
 def test_the_file_of_prices(tmp_path: Path) -> None:

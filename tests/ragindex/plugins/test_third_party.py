@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from command_line import make_desk, ragindex
+from comparing import compare
 from letters import LettersEncoder
 from made_language import PROMPT, Echo, by_rule
 
@@ -31,10 +32,10 @@ from ragindex.workspace.encoder import Encoders
 from ragindex.workspace.part_keys import Means, part_key
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
-from ragindex_eval.data.datasets import Dataset, Gold
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run import methods
-from ragindex_eval.run.compare import compare
 
 QUERIES = tuple(Query(f"q{n}", text) for n, text in enumerate(testing.QUESTIONS))
 GOLD = {query.id: Gold(frozenset({"d06"})) for query in QUERIES}
@@ -42,7 +43,7 @@ DATA = Dataset("tiny", Corpus("tiny", "jsonl", testing.DOCUMENTS, 0, (), True), 
 
 
 def compared(folder: Path, wanted: Sequence[Any] | None, **options: Any) -> Comparison:
-    return compare(DATA, wanted, workspace=folder, ks=(1, 20), tracking=False, **options)
+    return compare(DATA, wanted, index=folder, k=(1, 20), **options)
 
 
 # ---------------------------------------------------------------- a folder of installed plugins
@@ -393,7 +394,7 @@ def test_what_needs_a_package_is_missing_and_not_broken(installed: Installed) ->
     )
     with pytest.raises(MissingExtraError, match="needs the package 'no_such_package'"):
         registry.scheme("needy")
-    assert any(one.startswith("needy: The method 'needy' needs the package") for one in methods.chosen(None)[1])
+    assert any(one.startswith("needy: The method 'needy' needs the package") for one in methods.choose_methods(None)[1])
 
 
 def test_a_workspace_goes_on_when_a_plugin_in_it_breaks(installed: Installed, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 from built_retriever import built_retriever
+from comparing import compare
 from pydantic import Field
 
 from ragindex import testing
@@ -16,8 +17,8 @@ from ragindex.plugins import registry
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Hit, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import Dataset, Gold
-from ragindex_eval.run.compare import compare
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 
 
 class Wrapper(Scheme):
@@ -112,7 +113,7 @@ def test_a_wrapper_over_a_base_that_depends_on_k_is_measured_once_for_each(tmp_p
     queries = tuple(Query(f"q{n}", text) for n, text in enumerate(testing.QUESTIONS))
     gold = {query.id: Gold(frozenset({"d06"})) for query in queries}
     data = Dataset("tiny", corpus, queries, gold, "0123456789abcdef")
-    result = compare(data, [scheme], ks=(2, 20), workspace=tmp_path, tracking=False).methods[0]
+    result = compare(data, [scheme], k=(2, 20), index=tmp_path).methods[0]
     assert set(result.answers) == {2, 20}
     with Workspace.open(tmp_path) as workspace:
         found = built_retriever(workspace, scheme).retrieve(queries, 2)

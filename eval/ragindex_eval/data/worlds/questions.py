@@ -9,7 +9,8 @@ one lies in regions that can be named, and is looked at.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ragindex_eval.data.questions import Asked, Gold
+from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.questions import Asked
 from ragindex_eval.data.worlds.draws import Draws, permutation
 from ragindex_eval.data.worlds.entities import Entity, Fact
 from ragindex_eval.data.worlds.facts import World

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ragindex_eval.format import many, shown, without_folders
-from ragindex_eval.results.model import Comparison, MethodResult, said_of_failed
+from ragindex_eval.results.model import Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW
 
 _MOST = 20
@@ -14,7 +14,7 @@ _REASONS = 5
 def section(comparison: Comparison) -> tuple[str, ...] | None:
     """One sentence each, the gravest first; None where there is nothing to warn of."""
     sentences = [
-        *(shown(without_folders(said_of_failed([method])), 500) for method in comparison.failed),
+        *(shown(without_folders(describe_failed([method])), 500) for method in comparison.failed),
         *(_unanswered(method, comparison.dataset.questions) for method in comparison.methods if method.failures),
         *_about_gold(comparison),
         *_bounded(f"left out: {reason}" for reason in comparison.left_out),

@@ -8,8 +8,7 @@ from markupsafe import Markup
 from ragindex_eval.format import many
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Dot, Figure, Group, Point
-from ragindex_eval.results.model import LATENCY, Breakdown, Comparison, MethodResult
-from ragindex_eval.stats.resampling import Interval
+from ragindex_eval.results.model import LATENCY, Breakdown, Comparison, Interval, MethodResult
 
 _FEW = 10  # questions of a group: drawn again with replacement, fewer hardly vary, and look surer than they are
 _MONEY = Axis("dollars a question (logarithmic)", log=True)

@@ -45,7 +45,7 @@ _TESTS = (
     ),
     (
         "bold",
-        "The best method of a column and those not told apart from it. Nothing is bold where no method is told apart.",
+        "The best of a column, and methods not significantly different from it. Nothing is bold where none differs.",
     ),
 )
 _UNANSWERED = (

@@ -13,8 +13,9 @@ from ragindex_eval.report.plots import Axis, Curve, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
 from ragindex_eval.report.sections.table import Cell, Column, meaning
 from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.stats import by_iteration
+from ragindex_eval.stats import by_iteration, resampling
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, Course
+from ragindex_eval.stats.resampling import Floats
 
 _MOST_CURVES = 7  # what one plot holds
 _THOUSANDS = 10_000  # from here on a tick of a plot is too wide
@@ -86,12 +87,28 @@ def section(comparison: Comparison) -> Iterations | None:
 
 def _measured(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Measured:
     values, too_short = by_iteration.recalls(course, comparison, ks)
-    recall, paid = by_iteration.figures(values, comparison.seed), by_iteration.spent(course)
+    recall, paid = _figures(values, comparison.seed), by_iteration.spent(course)
     by_k = {k: tuple(row[at] for row in recall) for at, k in enumerate(ks)} if recall else {}
-    costs = by_iteration.figures(paid[:, :, :MS], comparison.seed)
+    costs = _figures(paid[:, :, :MS], comparison.seed)
     read, written = paid[:, -1, TOKENS_READ].sum(), paid[:, -1, TOKENS_WRITTEN].sum()
     ms = np.median(paid[:, :, MS], axis=0).tolist()
     return _Measured(course, by_k, too_short, tuple(costs), tuple(ms), (float(read), float(written)))
+
+
+def _figures(values: Floats, seed: int) -> list[tuple[Figure, ...]]:
+    """Means over the questions with 95 % intervals, a row an iteration, for `values` of (questions, iterations, …).
+
+    [] where there are no questions; no intervals where there is but one.
+    """
+    questions, iterations, columns = values.shape
+    if not questions or not columns:
+        return []
+    flat = values.reshape(questions, -1)
+    several = questions > 1
+    bounds = [resampling.interval(one) for one in resampling.resampled_means(flat, seed).T] if several else []
+    means = flat.mean(axis=0).tolist()
+    found = [Figure(mean, bounds[at] if several else None) for at, mean in enumerate(means)]
+    return [tuple(found[n * columns : (n + 1) * columns]) for n in range(iterations)]
 
 
 def _others(comparison: Comparison, found: Sequence[Course], ks: Sequence[int]) -> list[tuple[int, MethodResult]]:

@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """All pairs by one metric, and how many of them can be told apart."""
+    """All pairs by one metric, and how many of them differ significantly."""
 
     title: str
     metric: str

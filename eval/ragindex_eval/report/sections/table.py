@@ -8,9 +8,8 @@ from markupsafe import Markup
 from ragindex_eval.format import percent, short
 from ragindex_eval.metrics.answers import SHOWN
 from ragindex_eval.report.plots import svg
-from ragindex_eval.results.model import LATENCY, Comparison, MethodResult
+from ragindex_eval.results.model import LATENCY, Comparison, Interval, MethodResult
 from ragindex_eval.stats.conclusions import leaders
-from ragindex_eval.stats.resampling import Interval
 
 _MEANING = {
     "R": "recall: the share of a question's gold documents among the first k",
@@ -113,7 +112,7 @@ def meaning(metric: str) -> str:
 
 
 def told_apart(comparison: Comparison, metric: str) -> frozenset[str]:
-    """The best methods by a metric, unless no method at all can be told apart from the best."""
+    """The best methods by a metric, unless no method differs significantly from the best."""
     ahead = frozenset(leaders(comparison, metric))
     return ahead if len(ahead) < len(comparison.methods) else frozenset()
 

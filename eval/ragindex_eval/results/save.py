@@ -1,6 +1,5 @@
-"""The files of a study, which others read: rankings and gold as TREC has them, figures as JSON, the report as HTML.
+"""The files of a study, which other programs read: rankings and gold in TREC's formats, figures as JSON.
 
-    report.html                   for a person
     comparison.json               the figures of all methods; the schema of --json
     questions.jsonl               a line a question: text, gold, kind
     per_query.jsonl               a line a method and question: what was found, step by step, and how it scored
@@ -8,12 +7,11 @@
     failed.jsonl                  the same of methods that failed on every question
     qrels.trec, runs/LABEL.trec   gold, and the document rankings at the largest k
 
-A study of several comparisons has study.json and report.html, and a folder with the other files for each of them.
+A study of several comparisons has study.json, and a folder with the other files for each of them.
 """
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,45 +19,27 @@ import regex
 
 from ragindex.canonical import digest
 from ragindex.errors import StoreError
-from ragindex.retrieval.steps import step_to_json
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
-from ragindex_eval.report import page
+from ragindex_eval.results.json_values import answer_to_json
 from ragindex_eval.results.model import SCHEMA, Answer, Comparison, MethodResult, Study
-from ragindex_eval.run.ask import ranked_as_json
-from ragindex_eval.stats.seeds import repeated
 
 
-def write(study: Study, folder: Path) -> None:
-    """All files of a study. Raises StoreError."""
+def save_results(study: Study, folder: Path) -> None:
+    """Write all files of a study. Raises StoreError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        folders = comparison_folders(study, folder)
+        folders = _comparison_folders(study, folder)
         for place, comparison in zip(folders, study.comparisons, strict=True):
-            _write_comparison(comparison, place)
+            _save_comparison(comparison, place)
         names = [place.relative_to(folder).as_posix() for place in folders]
         value = {"schema": SCHEMA, "name": study.name, "command": study.command, "comparisons": names}
         _write(folder / "study.json", [json.dumps(value, indent=2, ensure_ascii=False)])
-        write_report(study, folder)
     except OSError as error:
         raise StoreError(f"The results could not be written to {folder}: {error.strerror or error}.") from error
 
 
-def as_json(study: Study) -> dict[str, Any]:
-    """What `--json` writes: the comparison where there is one, else all, with the spread over seeds."""
-    if len(study.comparisons) == 1:
-        return study.comparisons[0].to_json()
-    comparisons = [comparison.to_json() for comparison in study.comparisons]
-    spread = [one.to_json() for one in repeated(study)]
-    return {"schema": SCHEMA, "name": study.name, "comparisons": comparisons, "spread": spread}
-
-
-def write_report(study: Study, folder: Path) -> None:
-    """report.html alone. Raises OSError."""
-    _write(folder / "report.html", [page.html(study)])
-
-
-def comparison_folders(study: Study, folder: Path) -> list[Path]:
+def _comparison_folders(study: Study, folder: Path) -> list[Path]:
     """Where the files of each comparison are: in the folder itself, where there is one comparison."""
     if len(study.comparisons) == 1:
         return [folder]
@@ -68,56 +48,56 @@ def comparison_folders(study: Study, folder: Path) -> list[Path]:
     ]
 
 
-def _write_comparison(comparison: Comparison, folder: Path) -> None:
+def _save_comparison(comparison: Comparison, folder: Path) -> None:
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     _write(folder / "comparison.json", [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)])
-    _write(folder / "questions.jsonl", questions(comparison))
-    _write(folder / "per_query.jsonl", per_query(comparison, comparison.methods))
+    _write(folder / "questions.jsonl", _question_lines(comparison))
+    _write(folder / "per_query.jsonl", _answer_lines(comparison, comparison.methods))
     if comparison.bounds:
-        _write(folder / "bounds.jsonl", per_query(comparison, comparison.bounds))
+        _write(folder / "bounds.jsonl", _answer_lines(comparison, comparison.bounds))
     if comparison.failed:
-        _write(folder / "failed.jsonl", per_query(comparison, comparison.failed))
-    write_qrels(comparison, folder)
+        _write(folder / "failed.jsonl", _answer_lines(comparison, comparison.failed))
+    _save_qrels(comparison, folder)
     for method in comparison.methods:
-        _write(folder / "runs" / f"{file_name(method.label)}.trec", run(comparison, method))
+        _write(folder / "runs" / f"{file_name(method.label)}.trec", _trec_run(comparison, method))
 
 
-def write_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
+def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
     """run.trec, qrels.trec and per_query.jsonl of one method. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "run.trec", run(comparison, method))
-    _write(folder / "per_query.jsonl", per_query(comparison, [method]))
-    write_qrels(comparison, folder)
+    _write(folder / "run.trec", _trec_run(comparison, method))
+    _write(folder / "per_query.jsonl", _answer_lines(comparison, [method]))
+    _save_qrels(comparison, folder)
 
 
-def write_qrels(comparison: Comparison, folder: Path) -> None:
+def _save_qrels(comparison: Comparison, folder: Path) -> None:
     """qrels.trec, where any question has gold documents."""
-    lines = list(qrels(comparison))
+    lines = list(_trec_qrels(comparison))
     if lines:
         _write(folder / "qrels.trec", lines)
 
 
-def run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
+def _trec_run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
     """The document rankings at the largest k as a TREC run; scores fall with the rank, so that no reader sees ties.
 
     Of documents of equal text the first stands as the gold one: so a tool that reads run and qrels, and knows no
     texts, measures what we do.
     """
     for answer in method.final:
-        ranked = standing(documents(answer), twins(comparison.gold, answer.query_id))
+        ranked = standing(_documents(answer), twins(comparison.gold, answer.query_id))
         query_id, label = _field(answer.query_id), _field(method.label)
         for rank, doc_id in enumerate(ranked, start=1):
             yield f"{query_id} Q0 {_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
 
 
-def qrels(comparison: Comparison) -> Iterable[str]:
+def _trec_qrels(comparison: Comparison) -> Iterable[str]:
     """The gold as TREC qrels."""
     for query in comparison.queries:
         for doc_id, grade in sorted(judgements(comparison.gold, query.id).items()):
             yield f"{_field(query.id)} 0 {_field(doc_id)} {grade}"
 
 
-def questions(comparison: Comparison) -> Iterable[str]:
+def _question_lines(comparison: Comparison) -> Iterable[str]:
     """One JSON object a question; `gold` are the grades of its documents, null where it has no gold.
 
     `twins` are other documents of the same text as a gold document, with that one.
@@ -138,7 +118,7 @@ def questions(comparison: Comparison) -> Iterable[str]:
         yield json.dumps(line, ensure_ascii=False)
 
 
-def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
+def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
     """One JSON object a method and question: what was asked, wanted and found, and how it scored."""
     asked = {query.id: query for query in comparison.queries}
     for method in methods:
@@ -153,27 +133,22 @@ def per_query(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterab
                 "question": query.text,
                 "gold": judgements(comparison.gold, query.id),
                 "twins": dict(twins(comparison.gold, query.id)),
-                "documents": documents(answer),
+                "documents": _documents(answer),
                 "metrics": method.per_query.get(query.id, {}),
                 "latency_ms": method.latency.per_query.get(query.id),
                 "error": method.failures.get(query.id),
-                "hits": [ranked_as_json(hit) for hit in answer.hits],
-                "trace": [step_to_json(step) for step in answer.trace],
-                "notes": list(answer.notes),
-                "usage": asdict(answer.usage),
-                "calls": answer.calls,
-                **({"reading": answer.reading.to_json()} if answer.reading else {}),
+                **{name: value for name, value in answer_to_json(answer).items() if name not in ("query_id", "error")},
             }
             yield json.dumps(line, ensure_ascii=False)
 
 
-def documents(answer: Answer) -> list[str]:
+def _documents(answer: Answer) -> list[str]:
     """The document ranking of an answer."""
     return ranking(hit.doc_ids for hit in answer.hits)
 
 
 def file_name(label: str) -> str:
-    """A label as the name of a file: as it stands where that is safe, else made safe and told apart by a hash."""
+    """A label as the name of a file: as it stands where that is safe, else made safe and unique by a hash."""
     safe = regex.sub(r"[^\w.()=,+-]", "_", label)[:80]
     return safe if safe == label and not label.startswith(".") else f"_{safe.lstrip('.')}-{digest(label)[:8]}"
 

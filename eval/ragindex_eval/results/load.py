@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ragindex.errors import DataError
-from ragindex.retrieval.steps import step_from_json
 from ragindex.types import Query, Usage
 from ragindex.workspace.workspace import PartFigures
-from ragindex_eval.data.datasets import Gold
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.results.json_values import answer_from_json
 from ragindex_eval.results.model import (
     COSTS,
     SCHEMA,
@@ -25,12 +26,11 @@ from ragindex_eval.results.model import (
     Percentiles,
     Study,
 )
-from ragindex_eval.results.reader_results import ReaderFacts, Reading
-from ragindex_eval.run.ask import ranked_from_json
+from ragindex_eval.results.reader_results import ReaderFacts
 
 
-def read(folder: Path) -> Study:
-    """The study whose files `outputs.write` left in a folder. Raises DataError where they are not, or not whole.
+def load_results(folder: Path) -> Study:
+    """The study whose files `save_results` wrote into a folder. Raises DataError where they are not, or not whole.
 
     Of a method that reads k, only the answers at the largest k are in the files.
     """
@@ -121,11 +121,8 @@ def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
 
 
 def _answer(line: Mapping[str, Any]) -> Answer:
-    hits = tuple(ranked_from_json(hit) for hit in line["hits"])
-    trace = tuple(step_from_json(step) for step in line["trace"])
-    usage = Usage(**line["usage"])
-    reading = Reading.from_json(line["reading"]) if line.get("reading") else None
-    return Answer(line["query"], hits, line["error"], trace, tuple(line["notes"]), usage, line["calls"], reading)
+    names = {field.name for field in fields(Answer)} & line.keys()
+    return answer_from_json({"query_id": line["query"]} | {name: line[name] for name in names})
 
 
 def _pair(value: Mapping[str, Any]) -> Pair:
@@ -153,7 +150,8 @@ def _object(path: Path) -> dict[str, Any]:
         raise DataError("JSON", str(error), path=path) from error
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         found = value.get("schema") if isinstance(value, dict) else type(value).__name__
-        raise DataError(f"results of schema {SCHEMA}", repr(found), path=path)
+        hint = "run the comparison again" if isinstance(found, int) and found < SCHEMA else "update ragindex"
+        raise DataError(f"results of schema {SCHEMA}", f"{found!r}; {hint}", path=path)
     return value
 
 

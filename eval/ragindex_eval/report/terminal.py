@@ -27,21 +27,21 @@ class _Column:
     metric: str | None = None
 
 
-def shown(study: Study) -> RenderableType:
+def render_study(study: Study) -> RenderableType:
     """Every comparison of a study, one below the other."""
     if len(study.comparisons) == 1:
-        return table(study.comparisons[0])
+        return render_comparison(study.comparisons[0])
     parts = []
     for comparison in study.comparisons:
         heading = f"{comparison.dataset.name}, encoder {comparison.encoder}, seed {comparison.seed}"
-        parts += [f"[bold underline]{escape_markup(heading)}[/]", table(comparison), ""]
+        parts += [f"[bold underline]{escape_markup(heading)}[/]", render_comparison(comparison), ""]
     return Group(*parts[:-1])
 
 
-def table(comparison: Comparison) -> RenderableType:
+def render_comparison(comparison: Comparison) -> RenderableType:
     """One line a method; below it, what the figures say, what they depend on, and what did not go as planned.
 
-    In bold: the best and those that cannot be told apart from it, where somebody can.
+    Bold: the best, and methods not significantly different from it; none where no method differs.
     """
     columns = _columns(comparison)
     made = Table(box=None, pad_edge=False, header_style="bold")

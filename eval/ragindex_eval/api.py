@@ -1,0 +1,71 @@
+"""The comparison as a function: `ragindex.compare` finds it by its entry point."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ragindex.corpus import Corpus
+from ragindex.errors import UsageError
+from ragindex.index import Index
+from ragindex.plugins.registry import Written
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import datasets, gold_classes
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.result import Result
+from ragindex_eval.run.pipeline import evaluate
+from ragindex_eval.run.settings import CompareSettings, make_settings
+from ragindex_eval.run.study import load_dataset
+
+_OF_THE_COMMAND = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
+
+
+def compare(
+    data: str | Path | Corpus | Dataset | None = None,
+    methods: str | Sequence[Written] | None = None,
+    *,
+    questions: str | Path | None = None,
+    index: str | Path | Index | Workspace | None = None,
+    **options: Any,
+) -> Result:
+    """Build `methods` over `data`, ask the questions and measure what each method finds, how fast and at what cost.
+
+    `data` is a path (a folder or file of documents, a benchmark in BEIR's or another known format), a name as
+    `world:1k`, a `Corpus`, or a `Dataset`; without it, the documents that the index holds are searched. `methods` are
+    written as on the command line (`"hybrid(rrf_k=20)"`) or schemes; by default every installed one. `questions` is a
+    `.csv` with gold or a `.txt`. `index` is the index's folder, kept for the next run (default:
+    ragindex-workspaces/NAME), or an open index, whose own encoder, store, language, seed and LLM count.
+
+    `options` are the flags of `ragindex compare` by their names: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
+    (`CompareSettings` has them all).
+
+    Raises UsageError for options that cannot be, and as `ragindex_eval.run.pipeline.evaluate` does.
+    """
+    given = {"methods": methods, "questions": questions, **options}
+    path = data if isinstance(data, str | Path) else None
+    opened = index.workspace if isinstance(index, Index) else index if isinstance(index, Workspace) else None
+    given |= {"data": None if path is None else str(path), "index": None if opened else index}
+    _refuse([name for name in options if name in _OF_THE_COMMAND], "is an option of the command alone")
+    settings = make_settings({name: value for name, value in given.items() if value is not None}, "compare: ")
+    return Result(evaluate(settings, _dataset(data, settings), index=opened))
+
+
+def _dataset(data: str | Path | Corpus | Dataset | None, settings: CompareSettings) -> Dataset | None:
+    if data is None:
+        return None
+    if isinstance(data, str | Path):
+        return load_dataset(settings)
+    if isinstance(data, Corpus):
+        _refuse(["format"] if settings.format else [], "describes a path, and the data is a Corpus")
+        if settings.questions is None:
+            raise UsageError("compare: a Corpus comes without questions. Give questions=FILE, a .csv or a .txt.")
+        asking = {"skip_bad": settings.skip_bad, "limit": settings.limit, "seed": settings.seed or 0}
+        return datasets.ask(data, settings.questions, **asking)  # type: ignore[arg-type]  # a flag and two numbers
+    given = [name for name in ("questions", "format", "limit") if getattr(settings, name) is not None]
+    _refuse(given, "describes a path, and the data is a Dataset, which is read already")
+    return data if data.gold is None else replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))
+
+
+def _refuse(names: Sequence[str], reason: str) -> None:
+    if names:
+        raise UsageError(f"compare: {names[0]!r} {reason}.")

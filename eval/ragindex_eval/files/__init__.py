@@ -1,1 +1,0 @@
-"""The files of a study: written, and read back."""

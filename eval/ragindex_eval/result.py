@@ -1,0 +1,136 @@
+"""The result of `ragindex.compare`: a comparison to print, to look into and to save."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from ragindex.errors import MissingExtraError, UnknownNameError
+from ragindex_eval.report.page import render_report, save_report
+from ragindex_eval.report.terminal import render_comparison
+from ragindex_eval.results.model import Comparison, MethodResult, Study
+from ragindex_eval.results.save import save_results
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_WIDTH = 160  # columns of the printed table
+
+
+class Figures(Mapping[str, float | None]):
+    """The figures of one method by name: metrics as `R@5`, `latency_ms_p50`, `index_bytes` …; None where not known."""
+
+    def __init__(self, method: MethodResult) -> None:
+        self.label, self.result = method.label, method
+        self._values = _figures(method)
+
+    def __getitem__(self, name: str) -> float | None:
+        """Raises UnknownNameError, which names the figures there are."""
+        value: float | None = _look_up(self._values, name, f"{self.label} has no figure")
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<figures of {self.label}: {', '.join(self._values)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """A comparison of methods over one corpus.
+
+    `print(result)` shows the table, `result["bm25"]["R@5"]` is one figure, `for method in result` iterates over the
+    methods, best first. `comparison` holds everything else: answers, rankings, intervals, paired tests.
+    """
+
+    comparison: Comparison
+
+    def __getitem__(self, label: str) -> Figures:
+        """The figures of a method. Raises UnknownNameError, which names the methods there are."""
+        by_label = {method.label: method for method in self.comparison.methods}
+        return Figures(_look_up(by_label, label, "There is no method"))
+
+    def __iter__(self) -> Iterator[Figures]:
+        return map(Figures, self.comparison.methods)
+
+    def __len__(self) -> int:
+        return len(self.comparison.methods)
+
+    def __contains__(self, label: object) -> bool:
+        return label in [method.label for method in self.comparison.methods]
+
+    def __repr__(self) -> str:
+        data, labels = self.comparison.dataset, [method.label for method in self.comparison.methods]
+        return f"<comparison of {', '.join(labels)} on {data.name}: {data.questions} questions>"
+
+    def __str__(self) -> str:
+        console = Console(file=StringIO(), width=_WIDTH, record=True, highlight=False, emoji=False)
+        console.print(render_comparison(self.comparison))
+        return "\n".join(line.rstrip() for line in console.export_text().splitlines())
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        console = Console(file=StringIO(), width=_WIDTH, record=True, highlight=False, emoji=False)
+        console.print(render_comparison(self.comparison))
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+    def to_frame(self) -> "DataFrame":
+        """One row a method, one column a figure, indexed by label. Raises MissingExtraError without pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise MissingExtraError("to_frame needs pandas. Run: pip install pandas") from error
+        rows = {figures.label: dict(figures) for figures in self}
+        return DataFrame.from_dict(rows, orient="index")
+
+    def save(self, folder: Path | str) -> None:
+        """Write rankings, figures and report into a folder, as the command `compare --out`. Raises StoreError."""
+        save_results(self.study, Path(folder))
+        self.report(Path(folder) / "report.html")
+
+    def report(self, path: Path | str) -> None:
+        """Write the report as one HTML file. Raises StoreError."""
+        save_report(self.study, Path(path))
+
+    def html(self) -> str:
+        """The report as HTML."""
+        return render_report(self.study)
+
+    @property
+    def study(self) -> Study:
+        """The comparison as a study of one."""
+        return Study(self.comparison.dataset.name, (self.comparison,))
+
+
+def _figures(method: MethodResult) -> dict[str, float | None]:
+    asked = method.query_usage
+    return {
+        **method.metrics,
+        "latency_ms_p50": method.latency.total.p50,
+        "latency_ms_p95": method.latency.total.p95,
+        "index_seconds": method.index_seconds,
+        "index_bytes": method.index_bytes,
+        "index_money": method.index_usage.money,
+        "query_input_tokens": asked.input_tokens,
+        "query_output_tokens": asked.output_tokens,
+        "query_money": asked.money,
+        "query_calls": method.calls,
+        "unanswered": len(method.failures),
+    }
+
+
+def _look_up(values: Mapping[str, Any], name: str, missing: str) -> Any:
+    if name not in values:
+        raise UnknownNameError(f"{missing} {name!r}. Available: {_list(values)}.")
+    return values[name]
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)

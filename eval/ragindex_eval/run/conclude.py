@@ -1,0 +1,158 @@
+"""The conclusions of a comparison: intervals, tests, and what a reader should know of the data and the figures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ragindex.canonical import digest
+from ragindex.errors import UsageError
+from ragindex.plugins import registry
+from ragindex.workspace.notes import said_of_parts
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import gold_classes
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.format import many
+from ragindex_eval.metrics import tree_coverage
+from ragindex_eval.metrics.score import judgements
+from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, best_first
+from ragindex_eval.results.reader_results import ReaderFacts
+from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
+from ragindex_eval.run.environment import environment
+from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.methods import Method
+from ragindex_eval.stats.tests import pairs, with_intervals
+
+
+def conclude(
+    experiment: Experiment,
+    methods: Sequence[Method],
+    results: Sequence[MethodResult],
+    failed: Sequence[MethodResult],
+    bounds: Sequence[MethodResult],
+    earlier: Mapping[str, EarlierAnswers],
+    left_out: Sequence[str],
+) -> Comparison:
+    """The comparison of `results`, with intervals and tests. Raises UsageError where there are none.
+
+    `methods` may hold more than could be made; `left_out` says why. `failed` failed on every question, `bounds` are the
+    reader's, and `earlier` are the answers of an earlier run, by label.
+    """
+    if not results:
+        raise UsageError("No method could be made. " + " ".join(left_out))
+    index, dataset, reader, ks = experiment.index, experiment.dataset, experiment.reader, experiment.ks
+    order = tuple(result.label for result in results)
+    asked = [method for method in methods if method.label in order]
+    asks = reader is not None or any(index.asks(method.scheme) for method in asked)
+    identity = digest([dataset.fingerprint, list(ks), *(result.fingerprint for result in results)])
+    ranked = with_intervals(best_first(results, ks), dataset.gold, index.seed)
+    bounds = with_intervals(bounds, dataset.gold, index.seed)
+    return Comparison(
+        dataset=_facts(index, dataset),
+        encoder=registry.label(index.encoders.plugin),
+        encoder_id=index.encoder_id,
+        llm=index.llm_name if asks else "none",
+        store=index.store_name,
+        language=index.language,
+        seed=index.seed,
+        ks=ks,
+        queries=dataset.queries,
+        gold=dataset.gold,
+        titles=_titles(dataset),
+        methods=tuple(ranked),
+        pairs=pairs(ranked, index.seed),
+        notes=(
+            *filter(None, [note_of_earlier(earlier)]),
+            *_unpriced(index, [*ranked, *failed], methods),
+            *_notes(dataset),
+            *_approximate(ranked),
+            *said_of_parts(index, [method.scheme for method in asked]),
+            *(_reading_notes(dataset, ranked, bounds) if reader else ()),
+        ),
+        left_out=tuple(left_out),
+        environment=environment(),
+        fingerprint=identity if reader is None else digest([identity, reader.id]),
+        asked=order,
+        failed=tuple(failed),
+        reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated),
+        bounds=tuple(bounds),
+        coverage=tree_coverage.measured(
+            index,
+            {method.label: method.scheme for method in asked},
+            (gold.doc_ids for gold in (dataset.gold or {}).values()),
+            gold_classes.same(dataset.gold),
+        ),
+    )
+
+
+def _facts(index: Workspace, dataset: Dataset) -> DatasetFacts:
+    counts = index.counts()
+    return DatasetFacts(
+        name=dataset.name,
+        format=dataset.corpus.format,
+        documents=counts.documents,
+        passages=counts.passages,
+        questions=len(dataset.queries),
+        judged=sum(bool(judgements(dataset.gold, query.id)) for query in dataset.queries),
+        fingerprint=dataset.fingerprint,
+    )
+
+
+def _titles(dataset: Dataset) -> Mapping[str, str]:
+    """Those of the gold documents."""
+    wanted = {id for gold in (dataset.gold or {}).values() for id in gold.doc_ids}
+    return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
+
+
+def _unpriced(index: Workspace, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
+    unknown = [result.label for result in results if _unknown(result)]
+    if not unknown:
+        return []
+    reads = any(answer.reading is not None for result in results for answer in result.final)
+    names = index.unpriced((method.scheme for method in methods if method.label in unknown), reads=reads)
+    who = " and ".join(names) or "a model that was asked"
+    has = "have" if len(names) > 1 else "has"
+    advice = "name one in a file, and it in RAGINDEX_PRICES; what was indexed without a price stays unknown"
+    return [f"{who} {has} no price, so money is not known of {', '.join(unknown)}: {advice}"]
+
+
+def _unknown(result: MethodResult) -> bool:
+    usages = [result.index_usage, result.query_usage, result.spent]
+    return any(usage.money is None for usage in usages)
+
+
+def _approximate(results: Sequence[MethodResult]) -> list[str]:
+    """Which rankings are not exact, and why."""
+    return [
+        f"{result.label}: {name} is searched {figures.search}"
+        for result in results
+        for name, figures in result.parts.items()
+        if figures.search.startswith("approximate")
+    ]
+
+
+def _notes(dataset: Dataset) -> tuple[str, ...]:
+    """What was not read, and why, and what the dataset has to say."""
+    corpus = dataset.corpus
+    ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
+    repeats = f"{corpus.repeats} repeated documents are kept once"
+    twins = gold_classes.note(dataset.gold)
+    return (
+        *(f"skipped: {sentence}" for sentence in dataset.skipped),
+        *dataset.notes,
+        *([repeats] if corpus.repeats else []),
+        *([twins] if twins else []),
+        *([f"files that no reader takes: {ignored}"] if ignored else []),
+    )
+
+
+def _reading_notes(dataset: Dataset, methods: Sequence[MethodResult], bounds: Sequence[MethodResult]) -> Iterator[str]:
+    """Which questions have no accepted answers, and which answers are missing."""
+    asked, answerable = len(dataset.queries), len(bounds[0].final) if bounds else 0
+    if not answerable:
+        yield "no question has accepted answers: answers were read, and not measured"
+    elif answerable < asked:
+        yield f"EM and F1 are over {answerable:,} of {many(asked, 'question')}: the others have no accepted answers"
+    for method in (*methods, *bounds):
+        reasons = [one.reading.error for one in method.final if one.reading and one.reading.error]
+        if reasons:
+            score = "scores" if len(reasons) == 1 else "score"
+            missing = f"{many(len(reasons), 'answer')} could not be read and {score} 0 at EM and F1"
+            yield f"{method.label}: {missing}: {reasons[0]}"

@@ -1,0 +1,369 @@
+"""One comparison, from its settings to its conclusions: load, build, ask, score, time, conclude.
+
+Every stage takes values and gives a value. Gold is read in the stages load, score and conclude, nowhere else. The
+figures of a method depend on what `Workspace.result_fingerprint` names and on the questions; answers and latency are
+kept under that name in the index's folder `runs`. Nothing else is written here.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import regex
+
+from ragindex import canonical
+from ragindex.accounting import ledger
+from ragindex.corpus import Corpus
+from ragindex.errors import ContractError, MissingExtraError, QuestionError, RagindexError, UsageError
+from ragindex.interfaces import Scheme
+from ragindex.llm.budget import Budget, parse_budget
+from ragindex.llm.settings import LLMSettings
+from ragindex.mlflow_tracing import traced_where_on
+from ragindex.plugins import code_fingerprint, registry
+from ragindex.types import Query
+from ragindex.workspace import imported_files
+from ragindex.workspace.part_keys import broken, tasks_of
+from ragindex.workspace.settings import require_apart
+from ragindex.workspace.workspace import PartFigures, Workspace
+from ragindex_eval.data import datasets
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.metrics import retrieval
+from ragindex_eval.results.model import NO_USAGE, Answer, Comparison, MethodResult, describe_failed
+from ragindex_eval.run import latency, read_answers
+from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
+from ragindex_eval.run.ask import BATCH, MISTAKES, answer_all, failure
+from ragindex_eval.run.conclude import conclude
+from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.grid import expand_grid
+from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
+from ragindex_eval.run.methods import Method, add_reranked, choose_methods
+from ragindex_eval.run.score import Metrics, score
+from ragindex_eval.run.settings import CompareSettings
+
+
+def evaluate(
+    settings: CompareSettings,
+    data: Dataset | None = None,
+    *,
+    index: Workspace | None = None,
+    budget: Budget | None = None,
+) -> Comparison:
+    """Build the methods over `data`, ask its questions and measure. `settings` are those of one comparison.
+
+    Without `data`, the documents that the index holds are searched. `index` is an open index, whose own encoder,
+    store, language, seed, LLM, budget and call cache count, not those of the settings. `budget` is shared by several
+    comparisons.
+
+    Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError, BudgetError: what is wrong with settings, a
+    service or the engine says nothing of a method. An answer that no retriever may give raises ContractError. A
+    question on which a method raises anything else is counted as unanswered and scores 0; with `strict` it raises
+    QuestionError. A method that fails on every question is not compared: it stands in `failed`; where that is every
+    method, QuestionError is raised. A method that was not asked for by name, and is broken, is left out.
+    """
+    plan = make_plan(settings)
+    with _open_index(settings, data, index, budget) as opened:
+        experiment = _load(settings, data, plan, opened)
+        answered = _answer_all_methods(experiment, plan)
+        scored = [(one, _score(experiment, one)) for one in answered.methods]
+        failed = _failed_results(scored)
+        measured = [(one, metrics) for one, metrics in scored if not _fails(one, metrics)]
+        times = _measure_latency(experiment, [one for one, _ in measured])
+        results = [_result(one, metrics, time) for (one, metrics), time in zip(measured, times, strict=True)]
+        bounds = _read_bounds(experiment)
+        earlier = {one.label: one.earlier for one in answered.methods if one.earlier}
+        return conclude(
+            experiment, plan.methods, results, failed, bounds, earlier, [*plan.left_out, *answered.left_out]
+        )
+
+
+# ---------------------------------------------------------------- plan
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The methods to compare, and why others cannot be."""
+
+    methods: tuple[Method, ...]
+    left_out: tuple[str, ...]
+
+
+def make_plan(settings: CompareSettings) -> Plan:
+    """The methods, with the variants of the grid and reranked twins. Raises UsageError."""
+    methods, left_out = choose_methods(settings.written_methods())
+    methods = add_reranked(expand_grid(methods, settings.grid), settings.rerank_with())
+    if settings.triples is not None:
+        imported_files.require_reader(method.scheme for method in methods)
+    return Plan(tuple(methods), tuple(left_out))
+
+
+# ---------------------------------------------------------------- load
+
+
+@contextmanager
+def _open_index(
+    settings: CompareSettings, data: Dataset | None, index: Workspace | None, budget: Budget | None
+) -> Iterator[Workspace]:
+    if index is None and settings.index is None and data is None:
+        raise UsageError("compare needs DATA, or --index with documents and --questions FILE.")
+    folder = index.folder if index is not None else settings.index or default_index(data.name if data else "")
+    if data is not None:
+        require_apart(folder, data.source, data.corpus)
+    if index is not None:
+        yield index
+        return
+    with Workspace.open(
+        folder,
+        encoder=settings.encoder,
+        llm=settings.llm,
+        store=settings.store,
+        language=settings.language,
+        chunking="default" if data is None else data.corpus.chunking,
+        seed=settings.seed if data is None else settings.seed or 0,
+        asking=LLMSettings(budget=budget or parse_budget(settings.budget)),
+        keep_calls=not settings.no_cache,
+    ) as opened:
+        yield opened
+
+
+def default_index(dataset: str) -> Path:
+    """The folder of a dataset's index where none is named: ragindex-workspaces/NAME."""
+    return Path("ragindex-workspaces", folder_name(dataset))
+
+
+def folder_name(name: str) -> str:
+    """A name as that of a folder."""
+    return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
+
+
+def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Workspace) -> Experiment:
+    """The documents go into the index; the dataset is as the index holds it."""
+    if data is None:
+        dataset = _indexed_documents(index, settings)
+    else:
+        index.replace(data.corpus)
+        dataset = datasets.held(data, index)
+    if not dataset.queries:
+        raise UsageError(
+            f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
+            "or FILE.txt (one a line)."
+        )
+    if settings.triples is not None:
+        index.import_part(imported_files.TRIPLES, settings.triples)
+    index.require_prices([method.scheme for method in plan.methods], reads=settings.read)
+    reader = read_answers.make_reader(index, settings.reader_tokens) if settings.read else None
+    return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh)
+
+
+def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
+    """The documents of the index with questions from a file."""
+    if settings.questions is None:
+        raise UsageError("compare needs DATA, or --questions FILE beside --index.")
+    documents = tuple(sorted(index.documents, key=lambda document: document.id))
+    corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
+    return datasets.ask(corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed)
+
+
+# ---------------------------------------------------------------- build and ask
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredMethod:
+    """A method that was built, with its answers by k: at the largest alone, unless its first hits depend on k.
+
+    `folder` is where its answers and times are kept, `files` those with answers, `earlier` what of them an earlier run
+    gave, `searches` how its parts are searched while nothing else is in memory, `paid` what all of it cost.
+    """
+
+    label: str
+    scheme: Scheme
+    fingerprint: str
+    folder: Path
+    answers: Mapping[int, tuple[Answer, ...]]
+    parts: Mapping[str, PartFigures]
+    files: frozenset[Path]
+    earlier: EarlierAnswers | None
+    searches: tuple[str, ...]
+    paid: ledger.Tally
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredMethods:
+    """The methods that were built and asked, and why others were left out."""
+
+    methods: tuple[AnsweredMethod, ...]
+    left_out: tuple[str, ...]
+
+
+def _answer_all_methods(experiment: Experiment, plan: Plan) -> AnsweredMethods:
+    """Each method is built and asked with the whole memory budget.
+
+    One that nobody asked for by name is left out where an extra is missing or the plugin is broken.
+    """
+    found, left_out = list[AnsweredMethod](), list[str]()
+    for method in plan.methods:
+        try:
+            done = frozenset(path for one in found for path in one.files)
+            found.append(_answer_method(experiment, method, done))
+        except (MissingExtraError, ContractError) as error:
+            left_out.append(_leave_out(method, error))
+        except MISTAKES as error:
+            if code_fingerprint.of(type(method.scheme)) is None or isinstance(error, OSError):
+                raise
+            left_out.append(_leave_out(method, broken(method.label, error)))
+        finally:
+            experiment.index.close()
+    return AnsweredMethods(tuple(found), tuple(left_out))
+
+
+def _leave_out(method: Method, reason: RagindexError) -> str:
+    """Why a method is left out. Raises the reason for one that was asked for by name."""
+    if method.asked_for:
+        raise reason
+    return f"{method.label}: {reason}"
+
+
+def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> AnsweredMethod:
+    """Build a method and ask it all questions; files in `done` were filled by an equal method of this comparison."""
+    index, scheme, queries, ks = experiment.index, method.scheme, experiment.dataset.queries, experiment.ks
+    with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
+        index.sync([scheme])
+        fingerprint = canonical.digest([index.result_fingerprint(scheme), questions_fingerprint(queries)])
+        folder = index.folder / "runs" / fingerprint
+        files = {k: _answers_file(folder, k, experiment) for k in (ks if scheme.depends_on_k(ks[-1]) else ks[-1:])}
+        again = {k for k, path in files.items() if experiment.fresh and path not in done}
+        earlier = [earlier_answers(path, queries) for k, path in files.items() if k not in again and path not in done]
+        retriever = LazyRetriever(scheme, index)
+        answers = {k: _ask(experiment, method, retriever, k, path, fresh=k in again) for k, path in files.items()}
+    return AnsweredMethod(
+        method.label,
+        scheme,
+        fingerprint if experiment.reader is None else canonical.digest([fingerprint, experiment.reader.id]),
+        folder,
+        answers,
+        _part_figures(index, scheme),
+        frozenset(files.values()),
+        next((one for one in reversed(earlier) if one), None),
+        tuple(retriever.searches()),
+        paid,
+    )
+
+
+def _answers_file(folder: Path, k: int, experiment: Experiment) -> Path:
+    """What is found at the largest k is read: then the answers depend on the reader too."""
+    reads = experiment.reader if k == experiment.ks[-1] else None
+    return folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl")
+
+
+def _ask(
+    experiment: Experiment, method: Method, retriever: LazyRetriever, k: int, kept: Path, *, fresh: bool
+) -> tuple[Answer, ...]:
+    """The answers to all questions at k; with `fresh`, neither answers nor times of an earlier run are used."""
+    reads = experiment.reader if k == experiment.ks[-1] else None
+    if fresh:
+        (kept.parent / latency.file_name(k)).unlink(missing_ok=True)
+    return answer_all(
+        traced_where_on(retriever, method.label),  # what is timed is without it
+        experiment.dataset.queries,
+        k,
+        kept,
+        method.label,
+        strict=experiment.strict,
+        size=1 if tasks_of(method.scheme) else BATCH,
+        reader=None if reads is None else reads.read,
+        known={document.id for document in experiment.dataset.corpus.documents},
+        fresh=fresh,
+    )
+
+
+def questions_fingerprint(queries: Sequence[Query]) -> str:
+    """A hash of the questions, in order, with their ids and filters."""
+    return canonical.digest([[query.id, query.text, repr(query.filter)] for query in queries])
+
+
+def _part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:
+    """The figures of all parts by name (by their full description where two share one), and of the encoder's fit."""
+    parts = index.all_parts(scheme)
+    figures = [index.figures(part) for part in parts]
+    names = [one.name for one in figures]
+    labels = [registry.label(part) if names.count(name) > 1 else name for part, name in zip(parts, names, strict=True)]
+    fit = index.fit_figures() if any("encoder" in part.uses for part in parts) else None
+    return dict(zip(labels, figures, strict=True)) | ({fit.name: fit} if fit else {})
+
+
+# ---------------------------------------------------------------- score and time
+
+
+def _score(experiment: Experiment, one: AnsweredMethod) -> Metrics:
+    return score(one.answers, experiment.dataset.gold, experiment.ks, read=experiment.reader is not None)
+
+
+def _fails(one: AnsweredMethod, metrics: Metrics) -> bool:
+    """Whether a method failed on every question that counts, at some k: its figures say nothing of what it finds."""
+    counting = [
+        [each for each in answers if not metrics or each.query_id in metrics] for answers in one.answers.values()
+    ]
+    return any(all(failure(each) is not None for each in answers) for answers in counting)
+
+
+def _measure_latency(experiment: Experiment, methods: Sequence[AnsweredMethod]) -> list[MethodTimes]:
+    k = experiment.ks[-1]
+    timings = [
+        Timing(
+            one.label,
+            LazyRetriever(one.scheme, experiment.index),
+            one.folder / latency.file_name(k),
+            {answer.query_id for answer in one.answers[k] if answer.error is not None},
+            one.searches,
+        )
+        for one in methods
+    ]
+    return latency.measure(timings, latency.sample(experiment.dataset.queries, experiment.index.seed), k)
+
+
+# ---------------------------------------------------------------- the results of methods
+
+
+def _failed_results(scored: Sequence[tuple[AnsweredMethod, Metrics]]) -> list[MethodResult]:
+    """The methods that failed on every question, without metrics. Raises QuestionError where these are all."""
+    failed = [_result(one, {}, MethodTimes()) for one, metrics in scored if _fails(one, metrics)]
+    if failed and len(failed) == len(scored):
+        raise QuestionError(f"No method answered any question. {describe_failed(failed)}")
+    return failed
+
+
+def _result(one: AnsweredMethod, metrics: Metrics, times: MethodTimes) -> MethodResult:
+    described = registry.describe(one.scheme)
+    tallies = [one.paid, *times.paid]
+    return MethodResult(
+        name=described["name"],
+        label=one.label,
+        params=described["params"],
+        fingerprint=one.fingerprint,
+        answers=one.answers,
+        per_query=metrics,
+        metrics=retrieval.means(list(metrics.values())),
+        latency=times.latency,
+        parts=one.parts,
+        spent=sum((tally.spent for tally in tallies), NO_USAGE),
+        stages=_add_stages(tallies),
+    )
+
+
+def _add_stages(tallies: Sequence[ledger.Tally]) -> dict[str, Counter[str]]:
+    """How the answers of LLMs were read, by task, over all tallies."""
+    added: dict[str, Counter[str]] = {}
+    for tally in tallies:
+        for task, counts in tally.stages.items():
+            added.setdefault(task, Counter()).update(counts)
+    return added
+
+
+def _read_bounds(experiment: Experiment) -> list[MethodResult]:
+    """What the reader answers without passages and from the gold documents; nothing where nothing is read."""
+    index, reader, k = experiment.index, experiment.reader, experiment.ks[-1]
+    if reader is None:
+        return []
+    runs = index.folder / "runs"
+    return read_answers.bounds(reader, experiment.dataset, index.chunking, k, runs, fresh=experiment.fresh)
