@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
-from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.coverage import PartCoverage
 from ragindex.workspace.journal import Journal
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -26,8 +26,8 @@ def measured(size: int, folder: Path) -> dict[str, float]:
     store, journal = LanceDB().open(folder / "store"), Journal.of(folder, "part")
     ids = [f"document{number:07d}#0" for number in range(size)]
 
-    def passes(revision: str | None, neighbours: bool) -> Callable[[Coverage], None]:
-        def work(coverage: Coverage) -> None:
+    def passes(revision: str | None, neighbours: bool) -> Callable[[PartCoverage], None]:
+        def work(coverage: PartCoverage) -> None:
             for start in range(0, size, BATCH):
                 batch = ids[start : start + BATCH]
                 coverage.begin(batch)
@@ -50,7 +50,7 @@ def measured(size: int, folder: Path) -> dict[str, float]:
     found = {}
     for name, work in works.items():
         start = time.perf_counter()
-        coverage = Coverage.open(store, "part", journal, shares=True)
+        coverage = PartCoverage.open(store, "part", journal, shares=True)
         work(coverage)
         coverage.cost()
         found[name] = (time.perf_counter() - start) / size * 1e6

@@ -26,7 +26,7 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM, Output, Task, render
 from ragindex.types import Document, Query
-from ragindex.workspace.part_keys import in_order
+from ragindex.workspace.part_keys import topological_order
 from ragindex.workspace.workspace import Workspace
 
 
@@ -152,7 +152,7 @@ def _named(llm: LLMPlugin) -> str:
 
 def _asking(schemes: Sequence[Scheme]) -> list[Part[Any]]:
     """The parts that ask a language model, with what they are made from; nothing that is made of them."""
-    parts = in_order([part for scheme in schemes for part in scheme.parts()])
+    parts = topological_order([part for scheme in schemes for part in scheme.parts()])
     return [part for part in parts if "model" in part.uses]
 
 

@@ -31,7 +31,7 @@ from ragindex.plugins.base import Plugin
 from ragindex.retrieval.hits import breach
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.part_keys import in_order, tasks_of
+from ragindex.workspace.part_keys import tasks_of, topological_order
 from ragindex.workspace.workspace import Workspace
 
 TOLERANCE = 1e-5
@@ -250,7 +250,7 @@ def _check(run: Callable[[_Bench], None]) -> Check:
 def check_parameters(bench: _Bench) -> None:
     """Scheme and parts have a version and JSON parameters; the scheme can be made again from description and label."""
     scheme = bench.scheme
-    for plugin in (scheme, *in_order(scheme.parts())):
+    for plugin in (scheme, *topological_order(scheme.parts())):
         version = getattr(plugin, "version", None)
         _require(isinstance(version, int), plugin, "has no version. Add: version: ClassVar[int] = 1")
         _require_json(plugin)
@@ -425,11 +425,11 @@ def check_tasks(bench: _Bench) -> None:
     asked = llm.open().asked
     workspace = Workspace.open(bench.folder, encoder=bench.encoder, llm=llm, store=bench.store, chunking=None)
     workspace.add(DOCUMENTS)
-    for part in in_order(scheme.parts()):
+    for part in topological_order(scheme.parts()):
         asked.clear()
         workspace.sync([part])
         _require_declared(
-            part, asked, [task for made in in_order([part]) for task in made.tasks()]
+            part, asked, [task for made in topological_order([part]) for task in made.tasks()]
         )  # inputs finish too
     retriever = scheme.open(workspace)
     asked.clear()

@@ -47,7 +47,7 @@ def add(
             folder,
             encoder=encoder,
             store=store,
-            chunking=sources.chunking(manifest.read(folder), corpora[0], kept=True),
+            chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
             seed=resolve_seed(folder, None),
             asking=LLMSettings(budget=parse_budget(budget)),
         ) as workspace,

@@ -129,7 +129,7 @@ def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
 
 def require_index(folder: Path) -> Path:
     """Return `folder` if it holds an index, since reading must not create one. Raises WorkspaceError."""
-    if manifest.read(folder) is None:
+    if manifest.read_manifest(folder) is None:
         raise WorkspaceError(f"No index in {folder}. Run: ragindex index DATA --index {quote_argument(folder)}")
     return folder
 
@@ -138,7 +138,7 @@ def resolve_seed(folder: Path, seed: int | None) -> int:
     """Return the given seed, else the seed of the index in `folder`, else 0."""
     if seed is not None:
         return seed
-    built = manifest.read(folder)
+    built = manifest.read_manifest(folder)
     return 0 if built is None else built.seed
 
 

@@ -10,7 +10,7 @@ from ragindex.cli.console import stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
 from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError, RagindexError, UsageError
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import checked
+from ragindex.workspace.part_keys import require_working
 
 _EXTRAS = {  # the module that an extra installs, and what needs it
     "neural": ("sentence_transformers", "encoder sentence-transformers"),
@@ -91,7 +91,7 @@ def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
 def _create(name: str) -> None:
     """Raises BrokenPluginError where a method cannot be created; one that needs a parameter is not tried."""
     try:
-        checked(registry.scheme(name))
+        require_working(registry.scheme(name))
     except (BrokenPluginError, NameTakenError):
         raise
     except UsageError:

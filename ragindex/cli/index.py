@@ -39,7 +39,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.workspace import imported_files, manifest, sources
-from ragindex.workspace.notes import require_records, said_of_parts
+from ragindex.workspace.notes import format_part_notes, require_records
 from ragindex.workspace.rebuild import move_aside
 from ragindex.workspace.workspace import PartFigures, Workspace
 
@@ -88,7 +88,7 @@ def index(
         llm=llm,
         store=store,
         language=language,
-        chunking="default" if corpus is None else sources.chunking(manifest.read(folder), corpus),
+        chunking="default" if corpus is None else sources.choose_chunking(manifest.read_manifest(folder), corpus),
         seed=resolve_seed(folder, seed),
         asking=LLMSettings(budget=parse_budget(budget)),
         keep_calls=not no_cache,
@@ -99,7 +99,7 @@ def index(
         with ledger.record_calls() as paid:
             workspace.sync(schemes)
         parts, counts = _figures(workspace, schemes), workspace.counts()
-        notes = said_of_parts(workspace, schemes)
+        notes = format_part_notes(workspace, schemes)
         require_records(workspace, schemes)
     value = {
         "index": str(folder),

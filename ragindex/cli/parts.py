@@ -14,7 +14,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse
 from ragindex.workspace.disk_usage import Disk
 from ragindex.workspace.manifest import PartRecord
-from ragindex.workspace.part_keys import checked, in_order
+from ragindex.workspace.part_keys import require_working, topological_order
 from ragindex.workspace.workspace import Workspace
 
 _DEFAULT_LIMIT = 50
@@ -164,7 +164,7 @@ def _methods_with(wanted: Callable[[Part[Any]], bool]) -> list[str]:
     methods = []
     for method in registry.names("schemes"):
         try:
-            parts = in_order(checked(registry.scheme(method)).parts())
+            parts = topological_order(require_working(registry.scheme(method)).parts())
         except RagindexError:  # a broken method builds nothing
             continue
         if any(map(wanted, parts)):

@@ -13,7 +13,7 @@ from ragindex.types import Document
 from ragindex.workspace import sources
 from ragindex.workspace.documents import Changed, Documents
 from ragindex.workspace.session import INDEXING, Session
-from ragindex.workspace.sources import Asking, Placed
+from ragindex.workspace.sources import Placed, SourceRequest
 
 _SAMPLE = 200
 
@@ -46,9 +46,7 @@ def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
         if unknown:
             id = sources.id_of(session.manifest.sources, unknown[0])
             meant = f" The id of that file is {id!r}." if id in corpus.sources([id or ""]) else ""
-            raise UsageError(
-                f"The workspace {session.folder} holds no document {unknown[0]!r}. Nothing was removed.{meant}"
-            )
+            raise UsageError(f"The index {session.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
         return Changed(removed=corpus.remove(list(found)))
 
 
@@ -57,7 +55,7 @@ def remove_source(session: Session, name: str) -> Changed:
     with session.writing("ragindex remove") as corpus:
         if name not in session.manifest.sources:
             there = ", ".join(map(repr, session.manifest.sources)) or "none"
-            raise UsageError(f"The workspace {session.folder} has no source {name!r}. There are: {there}.")
+            raise UsageError(f"The index {session.folder} has no source {name!r}. Available: {there}.")
         removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == name])
         session.save(sources={one: held for one, held in session.manifest.sources.items() if one != name})
     return Changed(removed=removed)
@@ -84,7 +82,7 @@ def replace_source(session: Session, documents: Corpus | Iterable[Document], *, 
 
 def _place(session: Session, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
     """What is given with its ids here; its sources are remembered. Raises before anything is written."""
-    asking, earlier = Asking(session.folder, verb), session.manifest.sources
+    asking, earlier = SourceRequest(session.folder, verb), session.manifest.sources
     known, placed = sources.place_all(earlier, given, name, asking)
     for one in placed:
         owners = corpus.sources([document.id for document in one.documents])

@@ -21,8 +21,8 @@ from ragindex.types import Usage
 from ragindex.workspace import revisions
 from ragindex.workspace.journal import Journal, Kind
 
-COSTS = ("seconds", "input_tokens", "output_tokens", "money")
-_SCHEMA = Schema(stored=("revision", "output"), numbers=COSTS)
+COST_COLUMNS = ("seconds", "input_tokens", "output_tokens", "money")
+_SCHEMA = Schema(stored=("revision", "output"), numbers=COST_COLUMNS)
 _UNKNOWN = ""
 """The revision of a passage in doubt: no passage has it, so the passage is made again or forgotten."""
 _NOT_KNOWN = -1.0
@@ -43,7 +43,7 @@ class _Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Coverage:
+class PartCoverage:
     """The coverage of one part, as a writer sees it."""
 
     collection: Collection
@@ -57,7 +57,7 @@ class Coverage:
     _moment: str = field(default_factory=lambda: str(time.time_ns()))
 
     @classmethod
-    def open(cls, store: Store, key: str, journal: Journal, *, shares: bool) -> "Coverage":
+    def open(cls, store: Store, key: str, journal: Journal, *, shares: bool) -> "PartCoverage":
         """Made empty the first time. `shares`: whether the part's records belong to several passages.
 
         What an unfinished sync left in the journal is taken over. Raises DamagedJournalError.
@@ -71,17 +71,17 @@ class Coverage:
     @property
     def held(self) -> pa.Table:
         """The passages that the part may hold, with the revisions they were made at."""
-        rows = self._merged().select(revisions.SCHEMA.names)
+        rows = self._merged().select(revisions.REVISION_SCHEMA.names)
         if not self._in_doubt:
             return rows
         ids = sorted(self._in_doubt)
         known = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=pa.array(ids, pa.string()))))
-        return pa.concat_tables([known, revisions.table(ids, [_UNKNOWN] * len(ids))])
+        return pa.concat_tables([known, revisions.revision_table(ids, [_UNKNOWN] * len(ids))])
 
     @property
     def outputs(self) -> pa.Table:
         """The passages covered, with the revisions of what the part holds for them."""
-        return self._merged().select(["id", "output"]).rename_columns(revisions.SCHEMA.names)
+        return self._merged().select(["id", "output"]).rename_columns(revisions.REVISION_SCHEMA.names)
 
     def begin(self, ids: Iterable[str]) -> None:
         """A batch is about to be written: until it is covered or forgotten, these passages are in doubt."""
@@ -90,7 +90,7 @@ class Coverage:
 
     def cover(self, ids: Sequence[str], made_at: Sequence[str], cost: Usage) -> None:
         """A batch is in the data; each passage bears an equal share of its cost."""
-        share = [_number(getattr(cost, name), len(ids)) for name in COSTS]
+        share = [_number(getattr(cost, name), len(ids)) for name in COST_COLUMNS]
         outputs = self._outputs(ids, made_at)
         rows = zip(made_at, outputs, strict=True)
         self._change("cover", {id: _Row(*row, *share) for id, row in zip(ids, rows, strict=True)})
@@ -123,7 +123,7 @@ class Coverage:
     def cost(self) -> Usage:
         """The sum over the passages covered now: what the part would have cost if built alone."""
         rows = self._merged()
-        sums = {name: pc.sum(rows.column(name)).as_py() or 0.0 for name in COSTS}
+        sums = {name: pc.sum(rows.column(name)).as_py() or 0.0 for name in COST_COLUMNS}
         tokens = round(sums["input_tokens"]), round(sums["output_tokens"])
         unknown = pc.any(pc.equal(rows.column("money"), _NOT_KNOWN)).as_py()
         return Usage(sums["seconds"], *tokens, None if unknown else sums["money"])
@@ -194,5 +194,10 @@ def _table(changes: Mapping[str, _Row | None]) -> pa.Table:
 
 
 _ROWS = pa.schema(
-    [("id", pa.string()), ("revision", pa.string()), ("output", pa.string()), *((name, pa.float64()) for name in COSTS)]
+    [
+        ("id", pa.string()),
+        ("revision", pa.string()),
+        ("output", pa.string()),
+        *((name, pa.float64()) for name in COST_COLUMNS),
+    ]
 )

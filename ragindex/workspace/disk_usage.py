@@ -31,18 +31,21 @@ class Disk:
         return self.served + sum(self.apart.values())
 
 
-def taken(folder: Path, store: Store, manifest: Manifest) -> Disk:
+def measure_disk(folder: Path, store: Store, manifest: Manifest) -> Disk:
     """What the last finished sync left, and what the folder holds besides."""
     opened = _opened(store, manifest)
     parts = sum(_records(one) for key, one in opened if key in manifest.parts)
     corpus = sum(_records(one) for key, one in opened if key not in manifest.parts)
-    files = sum(versioned_files.size(folder / "parts" / key, versioned_files.holding(one)) for key, one in opened)
+    files = sum(
+        versioned_files.versions_size(folder / "parts" / key, versioned_files.recorded_versions(one))
+        for key, one in opened
+    )
     fits = sum(_size(folder / "encoders" / id) for id in set(manifest.encoders.values()))
     serving = {"parts": parts + files, "documents and coverage": corpus, "fits": fits}
     mapped = _size(folder / "store" / "mapped")
     apart = {
         "older versions": max(0, _size(folder / "store") - mapped - parts - corpus) + _size(folder / "parts") - files,
-        "vector cache": _size_of(encoder.vectors(folder)),
+        "vector cache": _size_of(encoder.vector_cache_path(folder)),
         "answers of language models": _size_of(folder / CALLS),
         "memory-mapped vectors": mapped,
         "older fits": _size(folder / "encoders") - fits,
@@ -57,7 +60,7 @@ def taken(folder: Path, store: Store, manifest: Manifest) -> Disk:
 def _opened(store: Store, manifest: Manifest) -> list[tuple[str, Collection]]:
     """The collections that readers are pinned to, by their parts' keys, and under "" the documents and coverages."""
     names = set(store.names())
-    pinned = reader_leases.state(manifest).collections
+    pinned = reader_leases.state_of(manifest).collections
     opened = [(name.rpartition(".")[0], store.open(name, version)) for name, version in pinned.items() if name in names]
     covers = [f"{key}.coverage" for key in manifest.parts if f"{key}.coverage" in names]
     return opened + [("", store.open(name, store.version(name) or 0)) for name in covers]

@@ -20,7 +20,7 @@ from ragindex.interfaces import Collection, Schema
 from ragindex.types import Document
 from ragindex.workspace import revisions
 
-SCHEMA = Schema(stored=("title", "text", "metadata", "revision", "source"), keywords=("passages",))
+DOCUMENT_SCHEMA = Schema(stored=("title", "text", "metadata", "revision", "source"), keywords=("passages",))
 _BATCH = 2000
 _FEW = 64
 PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata")])
@@ -89,7 +89,7 @@ class Documents:
         """The revision of every passage: what a part without inputs is made from."""
         read = pa.Table.from_batches(self.collection.scan(("passages",)), _SPANS)
         if not len(read):
-            return revisions.table([], [])
+            return revisions.revision_table([], [])
         spans = read.column("passages").combine_chunks()
         parents = pc.list_parent_indices(spans)
         ids = read.column("id").combine_chunks().take(parents)
@@ -97,7 +97,7 @@ class Documents:
             numbers = np.arange(len(parents)) - spans.offsets.to_numpy()[parents.to_numpy()] + spans.offsets[0].as_py()
             ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), "#")
         revision = pc.utf8_slice_codeunits(spans.flatten(), 0, 16)
-        return pa.table([ids, revision], schema=revisions.SCHEMA)
+        return pa.table([ids, revision], schema=revisions.REVISION_SCHEMA)
 
     def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
         """Those of the passages `ids` that exist, in the order asked; columns as PASSAGES."""
@@ -116,7 +116,11 @@ class Documents:
 
 
 _ROWS = pa.schema(
-    [("id", pa.string()), *((name, pa.string()) for name in SCHEMA.stored), ("passages", pa.list_(pa.string()))]
+    [
+        ("id", pa.string()),
+        *((name, pa.string()) for name in DOCUMENT_SCHEMA.stored),
+        ("passages", pa.list_(pa.string())),
+    ]
 )
 _SPANS = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
 

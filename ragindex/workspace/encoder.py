@@ -124,7 +124,7 @@ class Encoders:
         key = id if fitted and id else ""
         if key not in self._opened:
             encoder = self._load(key)
-            self._opened[key] = CachedEncoder(encoder, vectors(self.folder), sourced(self.plugin, encoder.id))
+            self._opened[key] = CachedEncoder(encoder, vector_cache_path(self.folder), sourced(self.plugin, encoder.id))
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:
@@ -154,12 +154,12 @@ class Encoders:
         return None if value is None else Fit(**value)
 
 
-def vectors(folder: Path) -> Path:
+def vector_cache_path(folder: Path) -> Path:
     """The file of the vector cache of the workspace `folder`."""
     return folder / "caches" / "vectors.sqlite"
 
 
-def remove_all_but(folder: Path, ids: Set[str]) -> None:
+def keep_fits(folder: Path, ids: Set[str]) -> None:
     """Remove the fits of the workspace `folder` that are neither among `ids` nor those that builds use."""
     root = folder / "encoders"
     if not root.is_dir():

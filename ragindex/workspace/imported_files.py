@@ -9,7 +9,7 @@ from ragindex import durable_files
 from ragindex.errors import DamagedError, DataError, StoreError, UsageError
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import in_order
+from ragindex.workspace.part_keys import topological_order
 
 TRIPLES = "extractions"
 """The name of the part that --triples fills."""
@@ -17,18 +17,18 @@ TRIPLES = "extractions"
 
 def require_reader(schemes: Iterable[Scheme]) -> None:
     """Raises UsageError where no part of `schemes` is made from what --triples gives: before any work."""
-    parts = in_order([part for scheme in schemes for part in scheme.parts()])
+    parts = topological_order([part for scheme in schemes for part in scheme.parts()])
     if TRIPLES not in [registry.name_of(part) for part in parts]:
         raise UsageError("--triples is given, and no method reads triples: 'bm25(over=triples)' would.")
 
 
-def taken(file: Path, folder: Path) -> str:
+def store_import(file: Path, folder: Path) -> str:
     """Copy `file` into the workspace `folder`; 16 hexadecimal digits of the hash of its bytes. Raises DataError."""
     try:
         digest = durable_files.hash_file(file)
     except OSError as error:
         raise DataError("a file to import", error.strerror or str(error), path=file) from error
-    kept = place(folder, digest)
+    kept = imported_path(folder, digest)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         if durable_files.find_file_damage(kept, digest) is not None:
@@ -41,9 +41,9 @@ def taken(file: Path, folder: Path) -> str:
     return digest
 
 
-def require(folder: Path, digest: str, source: str) -> Path:
+def require_import(folder: Path, digest: str, source: str) -> Path:
     """The workspace's copy of the file with this hash, which lay at `source`. Raises DamagedError."""
-    kept = place(folder, digest)
+    kept = imported_path(folder, digest)
     wrong = durable_files.find_file_damage(kept, digest)
     if wrong is not None:
         given = f"--triples {shlex.quote(source or 'FILE')}"
@@ -51,6 +51,6 @@ def require(folder: Path, digest: str, source: str) -> Path:
     return kept
 
 
-def place(folder: Path, digest: str) -> Path:
+def imported_path(folder: Path, digest: str) -> Path:
     """Where the workspace keeps the file with this hash."""
     return folder / "imports" / digest

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from ragindex import distribution, durable_files
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
-FORMAT = 3
+INDEX_FORMAT = 3
 _FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
     *("lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
@@ -28,7 +28,7 @@ _LIBRARIES = (
 )
 
 
-class Settings(BaseModel, frozen=True, extra="forbid"):
+class IndexSettings(BaseModel, frozen=True, extra="forbid"):
     """Fixed when the workspace is made. `size` and `overlap` are of the chunking, None for whole documents."""
 
     language: str
@@ -37,7 +37,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     store: dict[str, Any]
 
 
-class Source(BaseModel, frozen=True, extra="forbid"):
+class DocumentSource(BaseModel, frozen=True, extra="forbid"):
     """Where documents of a workspace come from: each of its documents belongs to one source.
 
     `root` is the folder that ids are relative to, the file of a data set, or the name of a made corpus, all in full;
@@ -89,10 +89,10 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     reads them. `leftover`: whether the last finished sync left something because somebody read it.
     """
 
-    format: int = FORMAT
-    settings: Settings
+    format: int = INDEX_FORMAT
+    settings: IndexSettings
     seed: int = 0
-    sources: dict[str, Source] = {}
+    sources: dict[str, DocumentSource] = {}
     corpus: str = ""
     documents_version: int = 0
     documents_identity: str = ""
@@ -110,7 +110,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     libraries: Mapping[str, str] = {}
 
 
-def read(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of `folder`, None where there is none. Raises NewerFormatError, WorkspaceError."""
     held = [_content(folder / name) for name in (_FILE, _COPY)]
     if held == [None, None]:
@@ -120,17 +120,17 @@ def read(folder: Path) -> Manifest | None:
     if value is None:
         _require_format(folder, _without_hash(held[0]))
         raise WorkspaceError(
-            f"{folder} is no readable workspace: {_FILE} is not as it was written, and neither is {_COPY}. "
+            f"{folder} is not a valid index: {_FILE} is damaged, and so is {_COPY}. "
             "Run: ragindex index DATA --index OTHER"
         )
     if whole[0] is None:
-        found = f"{folder / _FILE} is damaged or gone, and was read from its copy"
+        found = f"{folder / _FILE} is damaged or missing; its copy was read"
         warnings.warn(f"{found}. {durable_files.repair_hint(folder)}", durable_files.RepairWarning, stacklevel=2)
     _require_format(folder, value)
     try:
         return Manifest.model_validate(value)
     except ValidationError as error:
-        raise WorkspaceError(f"{folder} is no readable workspace: {_FILE}: {error.errors()[0]['msg']}") from error
+        raise WorkspaceError(f"{folder} is not a valid index: {_FILE}: {error.errors()[0]['msg']}") from error
 
 
 def _content(path: Path) -> bytes | None:
@@ -139,7 +139,7 @@ def _content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise WorkspaceError(f"{path.parent} is no readable workspace: {path.name}: {error}") from error
+        raise WorkspaceError(f"{path.parent} is not a valid index: {path.name}: {error}") from error
 
 
 def _without_hash(content: bytes | None) -> dict[str, Any]:
@@ -153,14 +153,14 @@ def _without_hash(content: bytes | None) -> dict[str, Any]:
 
 def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
     found = value.get("format")
-    if isinstance(found, int) and found > FORMAT:
+    if isinstance(found, int) and found > INDEX_FORMAT:
         raise NewerFormatError(
-            f"The workspace {folder} has format {found}; this ragindex reads up to {FORMAT}. "
+            f"The index {folder} has format {found}; this ragindex reads up to {INDEX_FORMAT}. "
             f"Run: {distribution.upgrade_line()}"
         )
-    if isinstance(found, int) and found < FORMAT:
+    if isinstance(found, int) and found < INDEX_FORMAT:
         raise WorkspaceError(
-            f"The index {folder} has format {found}, of an earlier ragindex; this one reads {FORMAT}. "
+            f"The index {folder} has format {found}, of an earlier ragindex; this one reads {INDEX_FORMAT}. "
             f"Build it again; cached answers and vectors are carried over. Run: {_rebuild_command(folder, value)}"
         )
 
@@ -170,7 +170,7 @@ def older_format(folder: Path) -> int | None:
     for name in (_FILE, _COPY):
         content = _content(folder / name)
         value = {} if content is None else durable_files.load_hashed_json(content) or _without_hash(content)
-        if isinstance(value.get("format"), int) and value["format"] < FORMAT:
+        if isinstance(value.get("format"), int) and value["format"] < INDEX_FORMAT:
             return int(value["format"])
     return None
 
@@ -189,7 +189,7 @@ def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def making(folder: Path) -> Iterator[None]:
+def creation_lock(folder: Path) -> Iterator[None]:
     """One process at a time makes the workspace in `folder`. Raises StoreError where the disk does not let it."""
     lock = FileLock(folder / f"{_FILE}.lock")
     try:
@@ -202,7 +202,7 @@ def making(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def write(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, durably, then its copy. Raises StoreError where the disk does not let it."""
     content = durable_files.dump_hashed_json(manifest.model_dump(mode="json"))
     try:
@@ -212,7 +212,7 @@ def write(folder: Path, manifest: Manifest) -> None:
         raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
 
 
-def settle(folder: Path) -> None:
+def update_copy(folder: Path) -> None:
     """Bring the copy up to the manifest: a crash between the two writes has left it a state behind.
 
     Raises StoreError where the disk does not let it, WorkspaceError where the manifest cannot be read.

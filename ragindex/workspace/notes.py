@@ -9,7 +9,7 @@ from ragindex.workspace.workspace import Workspace
 _SHOWN_REASONS = 3
 
 
-def said_of_parts(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
+def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
     """The notes of all parts, and how many records could not be made and why; each once."""
     said: dict[str, None] = {}
     for scheme in schemes:

@@ -12,7 +12,7 @@ from ragindex.interfaces import Collection, Encoder, Schema, Store
 from ragindex.llm.tasks import LLM
 from ragindex.stores.metered import MeteredCollection
 from ragindex.workspace.documents import Documents
-from ragindex.workspace.reader_leases import Lease
+from ragindex.workspace.reader_leases import ReaderLease
 
 _LONGEST_REASON = 300
 
@@ -65,7 +65,7 @@ class PartReadContext(_Context):
 
     version_of: Callable[[str], int | None]
     identities: Mapping[str, str] = field(default_factory=dict)
-    lease: Lease | None = None
+    lease: ReaderLease | None = None
 
     def collection(self, name: str) -> Collection:
         """A collection at its pinned version. Raises MissingPartError if no sync has finished it."""
@@ -130,7 +130,7 @@ def open_pinned(store: Store, name: str, version: int, identity: str | None) -> 
     collection = store.open(name, version)
     if identity is not None and collection.identity != identity:
         raise StoreError(
-            f"The collection {name} was damaged or lost, and has been made anew since this workspace was opened. "
-            "Open the workspace again; if that does not help, run: ragindex index"
+            f"The collection {name} was damaged or lost and has been rebuilt since this index was opened. "
+            "Open the index again; if that does not help, run: ragindex index"
         )
     return collection

@@ -62,19 +62,19 @@ def tasks_of(scheme: Scheme) -> tuple["Task[Any]", ...]:
     return tuple(dict.fromkeys((*scheme.tasks(), *(task for base in scheme.base_schemes() for task in tasks_of(base)))))
 
 
-def checked(scheme: Scheme) -> Scheme:
+def require_working(scheme: Scheme) -> Scheme:
     """The scheme, if it can say its parts and tasks. Raises BrokenPluginError where its own code fails."""
     try:
-        in_order(scheme.parts())
+        topological_order(scheme.parts())
         tasks_of(scheme)
     except RagindexError:
         raise
     except Exception as error:
-        raise broken(registry.name_of(scheme), error) from error
+        raise broken_plugin(registry.name_of(scheme), error) from error
     return scheme
 
 
-def broken(method: str, error: Exception) -> BrokenPluginError:
+def broken_plugin(method: str, error: Exception) -> BrokenPluginError:
     """What is said of a method whose own code failed."""
     return BrokenPluginError(
         f"The method {method} is broken: {registry.said_of(error)}. Mend or uninstall it, or leave it out."
@@ -99,7 +99,7 @@ def parts_of(plugin: Scheme | Part[Any]) -> tuple[Part[Any], ...]:
     return plugin.parts() if isinstance(plugin, Scheme) else (plugin,)
 
 
-def in_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
+def topological_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
     """Each part and its inputs once, inputs first."""
     ordered: dict[str, Part[Any]] = {}
 

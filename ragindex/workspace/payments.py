@@ -7,7 +7,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import Part, Scheme
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import in_order, paid_by, parts_of, tasks_of
+from ragindex.workspace.part_keys import paid_by, parts_of, tasks_of, topological_order
 from ragindex.workspace.session import Session
 
 
@@ -32,7 +32,7 @@ def require_prices(session: Session, plugins: Iterable[Scheme | Part[Any]], *, r
 
 
 def _paid_plugins(session: Session, plugins: Sequence[Scheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
-    parts = in_order(part for plugin in plugins for part in parts_of(plugin))
+    parts = topological_order(part for plugin in plugins for part in parts_of(plugin))
     yield from (one for plugin in (*plugins, *parts) for one in paid_by(plugin))
     asking = any("model" in part.uses and session.imported(part) is None for part in parts)
     asks = reads or asking or any(isinstance(one, Scheme) and tasks_of(one) for one in plugins)

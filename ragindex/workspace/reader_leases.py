@@ -29,7 +29,7 @@ _BEING_MADE = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ReaderState:
     """What a reader may open: versions by the collections' full names, parts by their keys, encoders by their ids."""
 
     collections: Mapping[str, int]
@@ -37,7 +37,7 @@ class State:
     encoders: frozenset[str] = frozenset()
 
 
-class Lease:
+class ReaderLease:
     """Holds until it is forgotten, or its process ends."""
 
     def __init__(self, descriptor: int | None, path: Path | None) -> None:
@@ -45,16 +45,18 @@ class Lease:
             weakref.finalize(self, _release, descriptor, path)
 
 
-def state(manifest: Manifest) -> State:
+def state_of(manifest: Manifest) -> ReaderState:
     """What the manifest names."""
     collections = {
         f"{key}.{kind}": version for key, part in manifest.parts.items() for kind, version in part.collections.items()
     }
     parts = frozenset(manifest.parts)
-    return State({**collections, "documents": manifest.documents_version}, parts, frozenset(manifest.encoders.values()))
+    return ReaderState(
+        {**collections, "documents": manifest.documents_version}, parts, frozenset(manifest.encoders.values())
+    )
 
 
-def take(folder: Path, read: State, *, write: bool = True) -> Lease:
+def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> ReaderLease:
     """A lease on what is read of the workspace `folder`. It never fails: see the head of this module.
 
     With `write` False it writes no file: the folder of leases is locked, shared.
@@ -63,7 +65,11 @@ def take(folder: Path, read: State, *, write: bool = True) -> Lease:
     if not write:
         return _of_all(leases)
     path = leases / f"{os.getpid()}-{uuid.uuid4().hex}.json"
-    told = {"collections": dict(read.collections), "parts": sorted(read.parts), "encoders": sorted(read.encoders)}
+    told = {
+        "collections": dict(read.collections),
+        "parts": sorted(read.parts),
+        "encoders": sorted(read.encoders),
+    }
     descriptor = None
     try:
         leases.mkdir(exist_ok=True)
@@ -76,10 +82,10 @@ def take(folder: Path, read: State, *, write: bool = True) -> Lease:
         if descriptor is not None:
             _release(descriptor, path.with_suffix(".partial"))
         return _of_all(leases)
-    return Lease(descriptor, path)
+    return ReaderLease(descriptor, path)
 
 
-def read(folder: Path) -> list[State] | None:
+def read_states(folder: Path) -> list[ReaderState] | None:
     """What living readers read; None where one of them could not say, and everything has to stay.
 
     The leases of readers that have died are removed.
@@ -103,22 +109,22 @@ def read(folder: Path) -> list[State] | None:
     return states
 
 
-def versions(states: Iterable[State], name: str) -> frozenset[int]:
+def versions_read(states: Iterable[ReaderState], name: str) -> frozenset[int]:
     """Those of the collection `name` that are read."""
     return frozenset(one.collections[name] for one in states if name in one.collections)
 
 
-def _state(told: Mapping[str, dict[str, int]]) -> State:
-    return State(dict(told["collections"]), frozenset(told["parts"]), frozenset(told["encoders"]))
+def _state(told: Mapping[str, dict[str, int]]) -> ReaderState:
+    return ReaderState(dict(told["collections"]), frozenset(told["parts"]), frozenset(told["encoders"]))
 
 
 # ---------------------------------------------------------------- locks
 
 
-def _of_all(leases: Path) -> Lease:
+def _of_all(leases: Path) -> ReaderLease:
     """A shared lock on the folder; where even that cannot be had, none: a state that is gone raises StoreError."""
     if sys.platform == "win32":
-        return Lease(None, None)
+        return ReaderLease(None, None)
     descriptor = None
     try:
         descriptor = os.open(leases, os.O_RDONLY)
@@ -126,8 +132,8 @@ def _of_all(leases: Path) -> Lease:
     except OSError:
         if descriptor is not None:
             os.close(descriptor)
-        return Lease(None, None)
-    return Lease(descriptor, None)
+        return ReaderLease(None, None)
+    return ReaderLease(descriptor, None)
 
 
 def _somebody_reads_all(leases: Path) -> bool:

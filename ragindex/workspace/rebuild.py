@@ -9,7 +9,7 @@ from pathlib import Path
 from ragindex import durable_files
 from ragindex.errors import StoreError, UsageError
 from ragindex.workspace import manifest
-from ragindex.workspace.encoder import vectors
+from ragindex.workspace.encoder import vector_cache_path
 from ragindex.workspace.llm import CALLS
 
 
@@ -28,7 +28,7 @@ def move_aside(folder: Path) -> None:
                 f"{aside} is in the way of the index {folder} of format {format}. Move it, then run again."
             )
         shutil.rmtree(new, ignore_errors=True)
-        for cache in (Path(CALLS), vectors(folder).relative_to(folder)):
+        for cache in (Path(CALLS), vector_cache_path(folder).relative_to(folder)):
             if (folder / cache).exists():
                 _copy_database(folder / cache, new / cache)
         new.mkdir(exist_ok=True)

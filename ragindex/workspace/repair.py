@@ -47,13 +47,13 @@ _W = TypeVar("_W", bound=_InFolder)
 # ---------------------------------------------------------------- an engine's failures
 
 
-def advised(error: EngineError, workspace: Path) -> EngineError:
+def with_repair_hint(error: EngineError, workspace: Path) -> EngineError:
     """The error with the command that helps where the engine's files are damaged."""
     command = durable_files.repair_hint(workspace)
     return error if command in str(error) else EngineError(f"{error} If its files are damaged: {command}")
 
 
-def advising(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concatenate[_W, _P], _R]:
+def adds_repair_hint(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concatenate[_W, _P], _R]:
     """A method of a workspace whose engine's failures name the command."""
 
     @wraps(work)
@@ -61,7 +61,7 @@ def advising(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concatenate[_W
         try:
             return work(self, *args, **kwargs)
         except EngineError as error:
-            raise advised(error, self.folder) from error
+            raise with_repair_hint(error, self.folder) from error
 
     return wrapped
 
@@ -96,7 +96,7 @@ class Findings:
     lost: list[str] = field(default_factory=list)
 
 
-def look(
+def find_damage(
     folder: Path, manifest: Manifest, store: Store, damaged_fit: str | None, drop: Callable[[str], None]
 ) -> Findings:
     """Look at everything in a workspace, and remove what is damaged; `drop` removes a part. Raises StoreError."""
@@ -112,7 +112,7 @@ def look(
             found.removed.append(wrong)
     for name, digest in manifest.imports.items():
         try:
-            imported_files.require(folder, digest, manifest.imported_from.get(name, ""))
+            imported_files.require_import(folder, digest, manifest.imported_from.get(name, ""))
         except DamagedError as error:
             found.lost.append(str(error))
     _databases(folder, found)

@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SCHEMA = pa.schema([("id", pa.string()), ("revision", pa.string())])
+REVISION_SCHEMA = pa.schema([("id", pa.string()), ("revision", pa.string())])
 
 
 def revision(*parts: str) -> str:
@@ -15,9 +15,9 @@ def revision(*parts: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def table(ids: list[str], revisions: list[str]) -> pa.Table:
+def revision_table(ids: list[str], revisions: list[str]) -> pa.Table:
     """A revision table of two equally long lists."""
-    return pa.table([pa.array(ids, pa.string()), pa.array(revisions, pa.string())], schema=SCHEMA)
+    return pa.table([pa.array(ids, pa.string()), pa.array(revisions, pa.string())], schema=REVISION_SCHEMA)
 
 
 def to_make(wanted: pa.Table, held: pa.Table) -> pa.Table:
@@ -32,16 +32,16 @@ def to_forget(wanted: pa.Table, held: pa.Table) -> list[str]:
     return sorted(held.column("id").filter(gone).to_pylist())
 
 
-def merged(tables: list[pa.Table]) -> pa.Table:
+def merge_revisions(tables: list[pa.Table]) -> pa.Table:
     """One revision an id over several inputs; ids that an input lacks are left out."""
     if len(tables) == 1:
         return tables[0]
     columns = [dict(zip(t.column("id").to_pylist(), t.column("revision").to_pylist(), strict=True)) for t in tables]
     common = sorted(set.intersection(*(set(column) for column in columns)))
-    return table(common, [revision(*(column[id] for column in columns)) for id in common])
+    return revision_table(common, [revision(*(column[id] for column in columns)) for id in common])
 
 
-def fingerprint(revisions: pa.Table) -> str:
+def corpus_fingerprint(revisions: pa.Table) -> str:
     """A hash of the whole table, whatever the order of its rows."""
     ordered = revisions.sort_by("id")
     text = "\n".join(_keys(ordered).to_pylist())

@@ -16,12 +16,12 @@ from ragindex.plugins import registry
 from ragindex.stores.metered import MeteredCollection
 from ragindex.workspace import imported_files, reader_leases
 from ragindex.workspace import manifest as manifests
-from ragindex.workspace.documents import SCHEMA, Documents
+from ragindex.workspace.documents import DOCUMENT_SCHEMA, Documents
 from ragindex.workspace.encoder import Encoders
 from ragindex.workspace.llm import Model
 from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.part_keys import Means, part_key, uses_encoder
-from ragindex.workspace.reader_leases import Lease, State
+from ragindex.workspace.reader_leases import ReaderLease, ReaderState
 
 INDEXING = "ragindex index or compare"
 """Who may make the collection of documents anew where it was lost."""
@@ -40,8 +40,8 @@ class Session:
     seed: int = 0
     read_only: bool = False
     opened: dict[str, Any] = field(default_factory=dict)
-    _lease: Lease | None = None
-    _pinned: State | None = None
+    _lease: ReaderLease | None = None
+    _pinned: ReaderState | None = None
 
     def __post_init__(self) -> None:
         self.pin()
@@ -62,7 +62,7 @@ class Session:
         """The documents as they are now, indexed or not; to be read, and there as long as somebody does."""
         lease, version = None, self.store.version("documents")
         while version is not None and lease is None:
-            held = reader_leases.take(self.folder, State({"documents": version}), write=not self.read_only)
+            held = reader_leases.take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
             newest = self.store.version("documents")
             lease, version = (held if newest == version else None), newest  # else a writer has gone on meanwhile
         if version is None:
@@ -104,7 +104,7 @@ class Session:
         if record is None:
             encoder = f" with the encoder {self.encoders.name}" if uses_encoder(part) else ""
             raise MissingPartError(
-                f"The part {registry.label(part)} has not been made{encoder} in {self.folder}. "
+                f"The part {registry.label(part)} is not built{encoder} in {self.folder}. "
                 f"Run: ragindex index --index {self.folder} --methods METHOD"
             )
         return record
@@ -112,7 +112,7 @@ class Session:
     def imported(self, part: Part[Any]) -> Path | None:
         """The file that the part is imported from, None where there is none."""
         digest = self.means(None).imported(part)
-        return None if digest is None else imported_files.place(self.folder, digest)
+        return None if digest is None else imported_files.imported_path(self.folder, digest)
 
     def corpus_moved(self) -> bool:
         """Whether documents were changed since the last finished sync."""
@@ -127,7 +127,7 @@ class Session:
                 if owner != INDEXING:  # an empty collection would be taken for a corpus without documents
                     raise self.lost()
                 self.save(documents_version=0)  # that of the collection to come may be the number of the lost one's
-            yield Documents(self.store.create("documents", SCHEMA), self.chunking)
+            yield Documents(self.store.create("documents", DOCUMENT_SCHEMA), self.chunking)
 
     def writer(self, owner: str) -> AbstractContextManager[None]:
         """The writer's lease. Raises UsageError where this workspace was opened to be read."""
@@ -146,24 +146,24 @@ class Session:
         """Replace fields of the manifest, durably, and pin readers to what it names."""
         changed = self.manifest.model_copy(update=changes)
         if changed != self.manifest:
-            manifests.write(self.folder, changed)
+            manifests.write_manifest(self.folder, changed)
             self.manifest = changed
             self.pin()
 
     def reload(self) -> None:
         """See what other processes have finished since: parts are then opened anew."""
-        fresh = manifests.read(self.folder) or self.manifest
+        fresh = manifests.read_manifest(self.folder) or self.manifest
         if fresh != self.manifest:
             self.opened.clear()
             self.manifest = fresh
             self.pin()
 
-    def pin(self) -> Lease:
+    def pin(self) -> ReaderLease:
         """Take the lease on what the manifest names, so that it stays as long as this workspace or a part is used."""
-        while self._lease is None or self._pinned != reader_leases.state(self.manifest):
-            self._pinned = reader_leases.state(self.manifest)
-            self._lease = reader_leases.take(self.folder, self._pinned, write=not self.read_only)
-            fresh = manifests.read(self.folder) or self.manifest
+        while self._lease is None or self._pinned != reader_leases.state_of(self.manifest):
+            self._pinned = reader_leases.state_of(self.manifest)
+            self._lease = reader_leases.take_lease(self.folder, self._pinned, write=not self.read_only)
+            fresh = manifests.read_manifest(self.folder) or self.manifest
             if fresh != self.manifest:  # a writer may have looked for leases before this one was there
                 self.opened.clear()
                 self.manifest = fresh

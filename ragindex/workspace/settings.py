@@ -8,10 +8,10 @@ from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex.text_analysis import analyse
-from ragindex.workspace.manifest import Manifest, Settings
+from ragindex.workspace.manifest import IndexSettings, Manifest
 
 
-def checked_seed(seed: int) -> int:
+def require_seed(seed: int) -> int:
     """`seed`, where everything random can be drawn by it. Raises UsageError."""
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise UsageError(f"The seed must be an int in the range [0, 2**32). Got {seed!r} instead.")
@@ -27,17 +27,17 @@ def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
         return
     workspace, documents = folder.resolve(), Path(source).resolve()
     if workspace.is_relative_to(documents) or documents.is_relative_to(workspace):
-        inside = f"The workspace {folder} lies in the folder of its documents, {source}"
-        around = f"The documents {source} lie in the folder of their workspace, {folder}"
+        inside = f"The index {folder} is inside the folder of its documents, {source}"
+        around = f"The documents {source} are inside the folder of their index, {folder}"
         raise UsageError(
-            f"{inside if workspace.is_relative_to(documents) else around}: they must lie apart. "
-            "Name another folder with --index."
+            f"{inside if workspace.is_relative_to(documents) else around}: keep them apart. "
+            "Choose another folder with --index."
         )
 
 
-def settled(
+def resolve_settings(
     folder: Path, held: Manifest | None, language: str | None, chunking: Chunking | str | None, store: Any
-) -> Settings:
+) -> IndexSettings:
     """The settings asked for; those that the workspace has, where it is there and nothing else is asked for."""
     if language is not None:
         analyse("", language)  # an unknown language is answered with near ones
@@ -45,7 +45,7 @@ def settled(
     described = registry.describe(store)
     if held is None:
         size, overlap = (cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None)
-        return Settings(language=language or "english", size=size, overlap=overlap, store=described)
+        return IndexSettings(language=language or "english", size=size, overlap=overlap, store=described)
     same_cut = chunking == "default" or (held.settings.size, held.settings.overlap) == (
         (cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None)
     )
@@ -58,7 +58,7 @@ def settled(
     for name, value, same in asked:
         if not same:
             raise UsageError(
-                f"The workspace {folder} was made with {value} as its {name}, which cannot change. "
-                "Name another folder with --index."
+                f"The index {folder} was created with {value} as its {name}, which cannot change. "
+                "Choose another folder with --index."
             )
     return held.settings

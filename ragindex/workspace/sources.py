@@ -17,7 +17,7 @@ import regex
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, UsageError, WorkspaceError
 from ragindex.types import Document
-from ragindex.workspace.manifest import Manifest, Source
+from ragindex.workspace.manifest import DocumentSource, Manifest
 
 PROGRAM = "program"
 _NAME = regex.compile(r"[\w.+-]+(?: [\w.+-]+)*")
@@ -41,7 +41,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SourceRequest:
     """Who asks, for the commands in errors: the workspace's folder, and the command that is to be run again."""
 
     folder: Path
@@ -57,7 +57,7 @@ class Asking:
         return f"ragindex remove --source {shlex.quote(name)} --index {shlex.quote(str(self.folder))}"
 
 
-Known = Mapping[str, Source]
+Known = Mapping[str, DocumentSource]
 
 
 def corpora(given: "Corpus | Iterable[Corpus] | Iterable[Document]", name: str) -> list[Corpus]:
@@ -72,7 +72,7 @@ def corpora(given: "Corpus | Iterable[Corpus] | Iterable[Document]", name: str) 
     return [Corpus(name or PROGRAM, PROGRAM, documents, 0, (), False)]
 
 
-def place(known: Known, corpus: Corpus, name: str, asking: Asking) -> tuple[Known, Placed]:
+def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> tuple[Known, Placed]:
     """The sources with that of `corpus` among them, and its documents with their ids there.
 
     Raises UsageError or WorkspaceError, with the next command, where the source needs a name or has another one.
@@ -84,7 +84,7 @@ def place(known: Known, corpus: Corpus, name: str, asking: Asking) -> tuple[Know
     if found is None:
         found = _moved(known, corpus, name) or _new(known, corpus, name, asking)
         prefix = known[found].prefix if found in known else f"{name}/" if name else ""
-        known = {**known, found: Source(root=corpus.root, format=corpus.format, prefix=prefix)}
+        known = {**known, found: DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix)}
     elif name not in ("", found):
         raise UsageError(
             f"{known[found].root} is remembered as the source {found!r}. Leave --as out, or, to name it anew, run: "
@@ -101,7 +101,7 @@ def lead(known: Known, corpus: Corpus) -> str:
     return "" if found is None else _lead(known[found], corpus)
 
 
-def place_all(known: Known, given: Iterable[Corpus], name: str, asking: Asking) -> tuple[Known, list[Placed]]:
+def place_all(known: Known, given: Iterable[Corpus], name: str, asking: SourceRequest) -> tuple[Known, list[Placed]]:
     """As `place`, for several corpora: those of one source together, each document once.
 
     Raises DataError where a corpus has an id twice, or two of them have other texts under one id.
@@ -109,13 +109,15 @@ def place_all(known: Known, given: Iterable[Corpus], name: str, asking: Asking) 
     together: dict[str, Placed] = {}
     for corpus in given:
         _require_distinct(corpus)
-        known, placed = place(known, corpus, name, asking)
+        known, placed = place_corpus(known, corpus, name, asking)
         earlier = together.get(placed.source)
         together[placed.source] = placed if earlier is None else _joined(earlier, placed)
     return known, list(together.values())
 
 
-def require_free(owners: Mapping[str, str], earlier: Known, known: Known, placed: Placed, asking: Asking) -> None:
+def require_free(
+    owners: Mapping[str, str], earlier: Known, known: Known, placed: Placed, asking: SourceRequest
+) -> None:
     """Raises WorkspaceError, with both paths, where an id is that of another source's document.
 
     `owners` are the sources of the documents that the workspace holds, by id; `earlier` those it remembered before.
@@ -130,7 +132,7 @@ def require_free(owners: Mapping[str, str], earlier: Known, known: Known, placed
             )
 
 
-def chunking(held: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
+def choose_chunking(held: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
     """How a workspace is opened for a corpus: a new one cuts as suits it, one that remembers it as it does.
 
     With `kept`, as every one does that is there.
@@ -140,7 +142,7 @@ def chunking(held: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Li
     return corpus.chunking
 
 
-def describe(known: Known, owners: Mapping[str, int]) -> list[dict[str, str | int]]:
+def describe_sources(known: Known, owners: Mapping[str, int]) -> list[dict[str, str | int]]:
     """A row a source: its name, root, format, what its ids begin with, and how many documents it has."""
     return [
         {"name": name, "root": one.root, "format": one.format, "prefix": one.prefix, "documents": owners.get(name, 0)}
@@ -155,7 +157,7 @@ def id_of(known: Known, path: str) -> str | None:
     return f"{lead(known, corpus)}{name}" if _remembered(known, corpus) is not None else None
 
 
-def file_of(source: Source, id: str) -> Path | None:
+def file_of(source: DocumentSource, id: str) -> Path | None:
     """The file that a document was read from, where it is one of a folder and still there."""
     if source.format != "folder":
         return None
@@ -186,7 +188,7 @@ def _of_program(known: Known, corpus: Corpus, name: str) -> tuple[Known, Placed]
     held = known.get(name)
     if held is not None and held.root:
         raise UsageError(f"The source {name!r} is {held.root}. Give a program's documents another name: source=…")
-    return {**known, name: held or Source(root="", format=PROGRAM)}, Placed(name, "", corpus.documents)
+    return {**known, name: held or DocumentSource(root="", format=PROGRAM)}, Placed(name, "", corpus.documents)
 
 
 def _remembered(known: Known, corpus: Corpus) -> str | None:
@@ -199,7 +201,7 @@ def _remembered(known: Known, corpus: Corpus) -> str | None:
     return max(around, key=lambda name: len(known[name].root), default=None)
 
 
-def _folders(source: Source, corpus: Corpus) -> bool:
+def _folders(source: DocumentSource, corpus: Corpus) -> bool:
     return source.format == corpus.format == "folder"
 
 
@@ -207,7 +209,7 @@ def _inside(inner: str, outer: str) -> bool:
     return inner != outer and PurePath(inner).is_relative_to(outer)
 
 
-def _lead(source: Source, corpus: Corpus) -> str:
+def _lead(source: DocumentSource, corpus: Corpus) -> str:
     below = PurePath(corpus.root).relative_to(source.root).as_posix() if corpus.format == "folder" else "."
     return source.prefix + ("" if below == "." else f"{below}/")
 
@@ -221,7 +223,7 @@ def _with_ids(corpus: Corpus, lead: str) -> Iterator[Document]:
         yield replace(document, id=id, metadata=metadata) if lead else document
 
 
-def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, asking: Asking) -> None:
+def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, asking: SourceRequest) -> None:
     """Raises WorkspaceError where files would come twice: by a source and by one whose folder lies around it."""
     if corpus.only or corpus.format != "folder":
         return
@@ -241,7 +243,7 @@ def _moved(known: Known, corpus: Corpus, name: str) -> str | None:
     return name if same and gone and os.path.isabs(corpus.root) else None
 
 
-def _new(known: Known, corpus: Corpus, name: str, asking: Asking) -> str:
+def _new(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> str:
     """The name of a new source. Raises WorkspaceError where it needs one, UsageError for one that cannot be."""
     if name in known:
         where = known[name].root or "a program's documents"
@@ -256,13 +258,13 @@ def _new(known: Known, corpus: Corpus, name: str, asking: Asking) -> str:
     moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(held) else ""
     lost = f", which is not there any more{moved}" if moved else ""
     raise WorkspaceError(
-        f"The workspace {asking.folder} holds the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
+        f"The index {asking.folder} holds the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
         f"which their ids begin with, or another --index. Nothing was written. "
         f"Run: {asking.command(corpus.root, free)}"
     )
 
 
-def _is_gone(source: Source) -> bool:
+def _is_gone(source: DocumentSource) -> bool:
     return os.path.isabs(source.root) and not os.path.exists(source.root)
 
 
@@ -283,7 +285,7 @@ def _place(known: Known, name: str, id: str) -> str:
     return str(Path(source.root, id.removeprefix(source.prefix))) if source.format == "folder" else source.root
 
 
-def _way_out(known: Known, ours: str, theirs: str, earlier: Known, asking: Asking) -> str:
+def _way_out(known: Known, ours: str, theirs: str, earlier: Known, asking: SourceRequest) -> str:
     """The commands that end a clash: a name for the source that is new, else another for one that is not."""
     if not known[ours].root:
         return "Give that document another id."

@@ -41,12 +41,12 @@ from ragindex.types import Usage
 from ragindex.workspace import cleaning, imported_files, journal, payments, revisions, versioned_files
 from ragindex.workspace import manifest as manifests
 from ragindex.workspace import repair as mending
-from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.coverage import PartCoverage
 from ragindex.workspace.documents import Documents
 from ragindex.workspace.journal import DamagedJournalError, Journal
 from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.part_context import PartBuildContext
-from ragindex.workspace.part_keys import Means, in_order, part_key, parts_of, uses_encoder
+from ragindex.workspace.part_keys import Means, part_key, parts_of, topological_order, uses_encoder
 from ragindex.workspace.session import Session
 
 _BATCH = 1024
@@ -64,7 +64,7 @@ class Building:
     context: PartBuildContext
     encoder: CachedEncoder | None
     encoder_name: str
-    coverage: Coverage
+    coverage: PartCoverage
     finished_before: float = 0.0
     """Seconds of all earlier finishes, where each makes only what has changed (`finishes_changes` of the part)."""
 
@@ -92,7 +92,7 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
     session.reload()
     if session.manifest.parts and session.manifest.finished_by != session.store_plugin.finishes_by:
         _finish_again(session)
-    parts = in_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(session))
+    parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(session))
     damaged = _damaged_files(session, parts)
     if _is_up_to_date(session, parts) and not damaged:
         _clean_leftover(session)
@@ -102,15 +102,15 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
         wanted = corpus.passage_revisions()
         if not len(wanted) and not session.manifest.parts:
             raise WorkspaceError(
-                f"The workspace {session.folder} has no documents. Run: ragindex add FILES --index {session.folder}"
+                f"The index {session.folder} has no documents. Run: ragindex add FILES --index {session.folder}"
             )
         if any("encoder" in part.uses for part in parts):
             ids = sorted(wanted.column("id").to_pylist())
             session.encoders.prepare(lambda: _texts(session, corpus, ids), len(ids))
-        records, synced = bring_up(_plan(session, parts, corpus), wanted)
+        records, synced = apply_changes(_plan(session, parts, corpus), wanted)
         _pin_readers(session, records, corpus, wanted)
     for sentence in damaged:
-        warnings.warn(f"{sentence}: it was made again.", durable_files.RepairWarning, stacklevel=2)
+        warnings.warn(f"{sentence}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
     return synced
 
 
@@ -122,10 +122,10 @@ def _is_up_to_date(session: Session, parts: Sequence[Part[Any]]) -> bool:
         return not parts and not session.corpus_moved()
     keys = [session.key(part, session.pinned_encoder(part)) for part in parts]
     records = [session.manifest.parts.get(key) for key in keys]
-    finished = journal.unfinished(session.folder).isdisjoint(keys) and all(
+    finish_collections = journal.unfinished(session.folder).isdisjoint(keys) and all(
         record is not None and record.corpus == session.manifest.corpus and not record.failed for record in records
     )
-    return finished and all((now or 0) >= pinned for key in keys for now, pinned in _versions(session, key))
+    return finish_collections and all((now or 0) >= pinned for key in keys for now, pinned in _versions(session, key))
 
 
 def _versions(session: Session, key: str) -> list[tuple[int | None, int]]:
@@ -165,7 +165,7 @@ def _plugin_of(record: PartRecord) -> Part[Any] | None:
     try:
         return registry.part(record.part)
     except (UnknownNameError, NameTakenError, MissingExtraError, BrokenPluginError) as error:
-        warnings.warn(f"The part {record.name} stays as it was. {error}", StaleWarning, stacklevel=2)
+        warnings.warn(f"The part {record.name} is not updated. {error}", StaleWarning, stacklevel=2)
         return None
 
 
@@ -178,25 +178,25 @@ def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents) -> li
         key = session.key(part, id)
         lost = any(now is None for now, _ in _versions(session, key))
         if lost or f"{key}.coverage" not in names:  # what is not covered may be left from a part half dropped
-            drop(session, key, names)
+            drop_part(session, key, names)
         inputs = tuple(tasks[session.key(source, id)] for source in part.inputs())
         used = encoder if "encoder" in part.uses else None
         context = _build_context(session, part, key, inputs, corpus, used)
         coverage = _open_coverage(session, part, key, names)
         earlier = session.manifest.parts.get(key) if part.finishes_changes else None
-        finished = earlier.finish_seconds if earlier else 0.0
-        tasks[key] = Building(key, part, inputs, context, used, session.encoders.name, coverage, finished)
+        finish_collections = earlier.finish_seconds if earlier else 0.0
+        tasks[key] = Building(key, part, inputs, context, used, session.encoders.name, coverage, finish_collections)
     return list(tasks.values())
 
 
-def _open_coverage(session: Session, part: Part[Any], key: str, names: Sequence[str]) -> Coverage:
+def _open_coverage(session: Session, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
     """A part whose journal cannot be read is made anew: nothing tells what it holds."""
     kept = Journal.of(session.folder, key)
     try:
-        return Coverage.open(session.store, key, kept, shares=part.shares_records)
+        return PartCoverage.open(session.store, key, kept, shares=part.shares_records)
     except DamagedJournalError:
-        drop(session, key, names)
-        return Coverage.open(session.store, key, kept, shares=part.shares_records)
+        drop_part(session, key, names)
+        return PartCoverage.open(session.store, key, kept, shares=part.shares_records)
 
 
 def _build_context(
@@ -212,17 +212,17 @@ def _build_context(
 
     def open_encoder() -> Encoder:
         if encoder is None:
-            raise UsageError(f"The part {key} asks for an encoder, but its `uses` does not name it.")
+            raise UsageError(f'The part {key} uses an encoder; add "encoder" to its `uses`.')
         return encoder
 
     def open_llm() -> LLM:
         if "model" not in part.uses:
-            raise UsageError(f"The part {key} asks for a language model, but its `uses` does not name it.")
+            raise UsageError(f'The part {key} uses an LLM; add "model" to its `uses`.')
         return session.llm
 
     root, file = session.folder, session.imported(part)
     if file is not None:
-        imported_files.require(root, file.name, session.manifest.imported_from.get(registry.name_of(part), ""))
+        imported_files.require_import(root, file.name, session.manifest.imported_from.get(registry.name_of(part), ""))
     return PartBuildContext(
         key=key,
         store=session.store,
@@ -246,23 +246,25 @@ def _texts(session: Session, corpus: Documents, ids: Sequence[str]) -> list[str]
     return texts
 
 
-def drop(session: Session, key: str, names: Sequence[str]) -> None:
+def drop_part(session: Session, key: str, names: Sequence[str]) -> None:
     """Remove a part with its collections; `names` are those of the store."""
     record = session.manifest.parts.get(key)
-    cleaning.drop(session.folder, session.store, key, names, ("coverage", *record.collections) if record else ())
+    cleaning.drop_collections(
+        session.folder, session.store, key, names, ("coverage", *record.collections) if record else ()
+    )
 
 
 # ---------------------------------------------------------------- apply and cover
 
 
-def bring_up(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
+def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
     """Bring `tasks` (inputs before what is made from them) up to the passage revisions of `corpus`.
 
     A part is finished before what is made from it begins. Returns the finished parts by key.
     """
     records, made, finish_seconds, start = {}, 0, 0.0, time.perf_counter()
     forgotten = sum(_forget(task, revisions.to_forget(corpus, task.coverage.held)) for task in reversed(tasks))
-    fingerprint = revisions.fingerprint(corpus)
+    fingerprint = revisions.corpus_fingerprint(corpus)
     for task in tasks:
         forgotten += _forget(task, revisions.to_forget(_wanted(task, corpus), task.coverage.held))  # an input failed
         made += _make(task, revisions.to_make(_wanted(task, corpus), task.coverage.held))
@@ -273,7 +275,7 @@ def bring_up(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, Par
 
 
 def _wanted(task: Building, corpus: pa.Table) -> pa.Table:
-    return revisions.merged([source.coverage.outputs for source in task.inputs]) if task.inputs else corpus
+    return revisions.merge_revisions([source.coverage.outputs for source in task.inputs]) if task.inputs else corpus
 
 
 def _forget(task: Building, ids: list[str]) -> int:
@@ -349,7 +351,7 @@ class Collections:
     bytes: int
 
 
-def finished(key: str, store: Store) -> Collections:
+def finish_collections(key: str, store: Store) -> Collections:
     """Finish the collections of the part `key`."""
     prefix, versions, identities, size = f"{key}.", dict[str, int](), dict[str, str](), 0
     for full in (name for name in store.names() if name.startswith(prefix)):
@@ -371,11 +373,14 @@ def _finish(task: Building, corpus: str) -> PartRecord:
     start = time.perf_counter()
     finish_seconds = task.finished_before + whole.seconds
     cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
-    collections = finished(task.key, store)
+    collections = finish_collections(task.key, store)
     seconds = time.perf_counter() - start
     states = (store.open(f"{task.key}.{kind}", version) for kind, version in collections.versions.items())
     holding = sorted(
-        name for one in states for name in versioned_files.holding(one) if (task.context.folder / name).is_dir()
+        name
+        for one in states
+        for name in versioned_files.recorded_versions(one)
+        if (task.context.folder / name).is_dir()
     )
     return PartRecord(
         name=task.name,
@@ -389,7 +394,7 @@ def _finish(task: Building, corpus: str) -> PartRecord:
         identities=collections.identities,
         seconds=cost.seconds + seconds,
         finish_seconds=finish_seconds,
-        bytes=collections.bytes + versioned_files.size(task.context.folder, holding),
+        bytes=collections.bytes + versioned_files.versions_size(task.context.folder, holding),
         input_tokens=cost.input_tokens,
         output_tokens=cost.output_tokens,
         money=cost.money,
@@ -422,7 +427,7 @@ def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Docum
     session.opened.clear()
     session.save(
         seed=session.seed,
-        corpus=revisions.fingerprint(wanted),
+        corpus=revisions.corpus_fingerprint(wanted),
         documents_version=corpus.collection.version,
         documents_identity=corpus.collection.identity,
         documents=corpus.collection.count(),
@@ -443,10 +448,10 @@ def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Docum
 def _clean(session: Session) -> None:
     """Remove what no reader needs any more. What was finished is finished, whether that goes well or not."""
     try:
-        manifests.settle(session.folder)  # what only an older copy names is removed
-        manifest, stays = cleaning.clean(session.folder, session.store, session.manifest)
+        manifests.update_copy(session.folder)  # what only an older copy names is removed
+        manifest, stays = cleaning.remove_unread(session.folder, session.store, session.manifest)
     except (StoreError, OSError) as error:
-        warnings.warn(f"What no reader needs stays in {session.folder}: {error}", LeftoverWarning, stacklevel=4)
+        warnings.warn(f"Unused files stay in {session.folder}: {error}", LeftoverWarning, stacklevel=4)
         return
     session.save(outdated=manifest.outdated, leftover=stays)
 
@@ -468,7 +473,9 @@ def _finish_again(session: Session) -> None:
     with session.writing("ragindex sync"):
         interrupted = journal.unfinished(session.folder)
         made = {
-            key: record.model_copy(update={"collections": record.collections | finished(key, session.store).versions})
+            key: record.model_copy(
+                update={"collections": record.collections | finish_collections(key, session.store).versions}
+            )
             if key not in interrupted
             else record
             for key, record in session.manifest.parts.items()

@@ -22,7 +22,7 @@ from ragindex import durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import BuildContext, Collection, Floats, Schema
 
-Numbers: TypeAlias = npt.NDArray[Any]
+NumberArray: TypeAlias = npt.NDArray[Any]
 STATES = Schema(numbers=("replaced",))
 """One record a folder, named like it; 0 for one that holds, else when another took its place, until it is removed."""
 
@@ -30,7 +30,7 @@ STATES = Schema(numbers=("replaced",))
 # ---------------------------------------------------------------- which folder holds
 
 
-def hold(names: Sequence[str], context: BuildContext, collection: str) -> None:
+def record_versions(names: Sequence[str], context: BuildContext, collection: str) -> None:
     """From now on the folders `names` of the part hold, and no others.
 
     Readers of any version of the collection see exactly the folders that held then: it changes in one write. The
@@ -46,29 +46,29 @@ def hold(names: Sequence[str], context: BuildContext, collection: str) -> None:
     states.delete(sorted({**known, **wanted}.keys() - set(names)))
 
 
-def holding(states: Collection) -> list[str]:
+def recorded_versions(states: Collection) -> list[str]:
     """The names of the folders that hold; none for a collection of something else."""
     if states.schema != STATES:
         return []
     return [name for name, replaced in _states(states).items() if not replaced]
 
 
-def size(folder: Path, names: Iterable[str]) -> int:
+def versions_size(folder: Path, names: Iterable[str]) -> int:
     """Bytes of the part's folders of these names."""
     files = (file for name in names for file in (folder / name).rglob("*"))
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def remove_all_but(folder: Path, names: Set[str]) -> None:
+def keep_versions(folder: Path, names: Set[str]) -> None:
     """Remove the part's other folders, also what a sync that was cut short left there."""
     for path in folder.iterdir():
         if path.name not in names:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def in_place(states: Collection) -> str:
+def current_version(states: Collection) -> str:
     """The name of the one folder that holds."""
-    (name,) = holding(states)
+    (name,) = recorded_versions(states)
     return name
 
 
@@ -79,7 +79,7 @@ def _states(states: Collection) -> dict[str, float]:
 # ---------------------------------------------------------------- writing and reading one
 
 
-def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
+def save_version(what: str, folder: Path, write: Callable[[Path], None]) -> str:
     """Let `write` fill a folder of `folder`, which is then named by what it holds; that name. Raises StoreError.
 
     Files that are there and whole are never changed, so readers of an earlier folder keep it.
@@ -97,7 +97,7 @@ def save(what: str, folder: Path, write: Callable[[Path], None]) -> str:
 
 
 @contextmanager
-def scratch(what: str, folder: Path, shape: tuple[int, int]) -> Iterator[Floats]:
+def scratch_array(what: str, folder: Path, shape: tuple[int, int]) -> Iterator[Floats]:
     """Zeros to write to, mapped from a file of `folder` that is gone afterwards. Raises StoreError.
 
     What a killed process leaves goes with the next `scratch`, or with `remove_all_but`.
@@ -131,7 +131,7 @@ def _writing(what: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading(what: str, folder: Path) -> Iterator[None]:
+def open_files(what: str, folder: Path) -> Iterator[None]:
     """Raises DamagedError where the files of `folder` are not as they were written, or cannot be read inside."""
     wrong = durable_files.find_named_folder_damage(folder)
     if wrong is not None:
@@ -146,7 +146,7 @@ def _damaged(what: str, folder: Path, wrong: str) -> DamagedError:
     return DamagedError(f"The {what} of a part: {wrong}. {durable_files.repair_hint(folder.parents[2])}")
 
 
-def write_numbers(path: Path, numbers: Numbers) -> None:
+def write_numbers(path: Path, numbers: NumberArray) -> None:
     """One npy file."""
     np.save(path, numbers, allow_pickle=False)
 
@@ -160,9 +160,9 @@ def write_rows(path: Path, shape: tuple[int, int], blocks: Iterable[Floats]) -> 
             file.write(np.ascontiguousarray(block, np.float32).data)
 
 
-def read_numbers(path: Path) -> Numbers:
+def read_numbers(path: Path) -> NumberArray:
     """Mapped into memory; never to be written to. A plain array: numpy's memmap is slow to slice."""
-    numbers: Numbers = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    numbers: NumberArray = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     return numbers
 
 

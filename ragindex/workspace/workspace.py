@@ -31,18 +31,18 @@ from ragindex.workspace import corpus_changes, disk_usage, imported_files, payme
 from ragindex.workspace import manifest as manifests
 from ragindex.workspace import repair as mending
 from ragindex.workspace.disk_usage import Disk
-from ragindex.workspace.documents import SCHEMA, Changed, Documents
+from ragindex.workspace.documents import DOCUMENT_SCHEMA, Changed, Documents
 from ragindex.workspace.encoder import Encoders
 from ragindex.workspace.llm import Model
-from ragindex.workspace.manifest import Manifest, PartRecord, Settings
+from ragindex.workspace.manifest import IndexSettings, Manifest, PartRecord
 from ragindex.workspace.part_context import PartReadContext, open_pinned
 from ragindex.workspace.part_keys import (
-    in_order,
     tasks_of,
+    topological_order,
 )
 from ragindex.workspace.session import Session
-from ragindex.workspace.settings import checked_seed, settled
-from ragindex.workspace.sync import Synced, current_keys, drop, sync
+from ragindex.workspace.settings import require_seed, resolve_settings
+from ragindex.workspace.sync import Synced, current_keys, drop_part, sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PartFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CorpusCounts:
     """The size of the corpus at the last finished sync."""
 
     documents: int
@@ -93,20 +93,22 @@ class Workspace(Session):
         answers of language models. Raises NewerFormatError, WorkspaceError, StoreError.
         """
         folder = Path(folder)
-        checked_seed(seed or 0)
-        held = manifests.read(folder)
+        require_seed(seed or 0)
+        held = manifests.read_manifest(folder)
         if held is None and (read_only or not create):
             raise WorkspaceError(
                 f"There is no index in {folder}. Run: ragindex index DATA --index {shlex.quote(str(folder))}"
             )
         plugin = registry.store(store or (held.settings.store if held else "lancedb"))
-        settings = settled(folder, held, language, chunking, plugin)
+        settings = resolve_settings(folder, held, language, chunking, plugin)
         if held is None:
             _make(folder)
         opened = plugin.open(folder / "store")
         if held is None:
             held = _first(folder, opened, settings, seed or 0)
-            settings = settled(folder, held, language, chunking, plugin)  # somebody else may have made it meanwhile
+            settings = resolve_settings(
+                folder, held, language, chunking, plugin
+            )  # somebody else may have made it meanwhile
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
         asked = replace(asking or LLMSettings(), seed=seed)
@@ -120,7 +122,7 @@ class Workspace(Session):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
         if isinstance(error, EngineError):
-            raise mending.advised(error, self.folder) from error
+            raise mending.with_repair_hint(error, self.folder) from error
 
     def close(self) -> None:
         """Let go of what is held in memory, and of the state that is read; retrievers keep theirs."""
@@ -129,7 +131,7 @@ class Workspace(Session):
 
     # ------------------------------------------------------------ documents
 
-    @mending.advising
+    @mending.adds_repair_hint
     def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
         """Add documents, replacing those with the same id. `sync` brings parts up to them.
 
@@ -140,7 +142,7 @@ class Workspace(Session):
         """
         return corpus_changes.add_documents(self, documents, source=source)
 
-    @mending.advising
+    @mending.adds_repair_hint
     def remove(self, ids: Sequence[str]) -> Changed:
         """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then.
 
@@ -148,12 +150,12 @@ class Workspace(Session):
         """
         return corpus_changes.remove_documents(self, ids)
 
-    @mending.advising
+    @mending.adds_repair_hint
     def remove_source(self, name: str) -> Changed:
         """Remove all documents of a source and forget it. Raises UsageError where there is none of that name."""
         return corpus_changes.remove_source(self, name)
 
-    @mending.advising
+    @mending.adds_repair_hint
     def replace(self, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
         """Make a source hold exactly these documents; those of other sources stay.
 
@@ -164,15 +166,15 @@ class Workspace(Session):
 
     def sources(self) -> list[dict[str, str | int]]:
         """Where the documents come from: name, root, format, prefix of the ids, and the number of documents."""
-        return sources.describe(self.manifest.sources, Counter(self.documents.sources().values()))
+        return sources.describe_sources(self.manifest.sources, Counter(self.documents.sources().values()))
 
-    def counts(self) -> Counts:
+    def counts(self) -> CorpusCounts:
         """Documents and passages of the last finished sync."""
-        return Counts(self.manifest.documents, self.manifest.passages)
+        return CorpusCounts(self.manifest.documents, self.manifest.passages)
 
     # ------------------------------------------------------------ building
 
-    @mending.advising
+    @mending.adds_repair_hint
     def sync(self, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced:
         """Bring the parts of `plugins` up to the corpus; without any, all parts that were ever finished.
 
@@ -183,13 +185,13 @@ class Workspace(Session):
     def import_part(self, part: Written, file: Path) -> None:
         """From now on a part's content comes from `file`, which is copied into the workspace.
 
-        Raises DataError where it cannot be read, UsageError for a part that is not made from files.
+        Raises DataError where it cannot be read, UsageError for a part that cannot be imported from a file.
         """
         made = registry.part(part)
         if "import" not in made.uses:
-            raise UsageError(f"The part {registry.label(made)} is not made from files.")
+            raise UsageError(f"The part {registry.label(made)} cannot be imported from a file.")
         made.check_import(file)
-        name, digest = registry.name_of(made), imported_files.taken(file, self.folder)
+        name, digest = registry.name_of(made), imported_files.store_import(file, self.folder)
         with self.writer("ragindex index"):
             self.reload()
             before = current_keys(self)
@@ -207,16 +209,18 @@ class Workspace(Session):
         """Look at everything that is kept and remove what is damaged; `sync` then makes it again."""
         with self.writer("ragindex repair"):
             self.reload()
-            manifests.write(self.folder, self.manifest)  # both copies of it are whole
+            manifests.write_manifest(self.folder, self.manifest)  # both copies of it are whole
             names = self.store.names()
             fit = self.encoders.damage(self.encoder_id)
-            found = mending.look(self.folder, self.manifest, self.store, fit, lambda key: drop(self, key, names))
+            found = mending.find_damage(
+                self.folder, self.manifest, self.store, fit, lambda key: drop_part(self, key, names)
+            )
         self.close()
         return found
 
     def disk(self) -> Disk:
         """What the folder holds: what serves the last finished sync's readers, and the rest, by name."""
-        return disk_usage.taken(self.folder, self.store, self.manifest)
+        return disk_usage.measure_disk(self.folder, self.store, self.manifest)
 
     # ------------------------------------------------------------ reading
 
@@ -225,7 +229,7 @@ class Workspace(Session):
         made = registry.scheme(scheme)
         return mlflow_tracing.traced_where_on(made.open(self), registry.label(made))
 
-    @mending.advising
+    @mending.adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:
         """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""
         self.pin()
@@ -262,7 +266,7 @@ class Workspace(Session):
 
     def all_parts(self, scheme: Scheme) -> tuple[Part[Any], ...]:
         """The parts of a scheme and their inputs, each once, inputs first."""
-        return tuple(in_order(scheme.parts()))
+        return tuple(topological_order(scheme.parts()))
 
     def figures(self, part: Part[Any]) -> PartFigures:
         """What a part took, its inputs not included. Raises MissingPartError."""
@@ -360,12 +364,12 @@ class Workspace(Session):
         return self.model.calls
 
 
-def _first(folder: Path, store: Store, settings: Settings, seed: int) -> Manifest:
+def _first(folder: Path, store: Store, settings: IndexSettings, seed: int) -> Manifest:
     """The first manifest, written after the collection of documents: nobody can write to that before."""
-    with manifests.making(folder):
-        held = manifests.read(folder)
+    with manifests.creation_lock(folder):
+        held = manifests.read_manifest(folder)
         if held is None:
-            documents = store.create("documents", SCHEMA)
+            documents = store.create("documents", DOCUMENT_SCHEMA)
             held = Manifest(
                 settings=settings,
                 seed=seed,
@@ -373,7 +377,7 @@ def _first(folder: Path, store: Store, settings: Settings, seed: int) -> Manifes
                 documents_identity=documents.identity,
                 libraries=manifests.libraries(),
             )
-            manifests.write(folder, held)
+            manifests.write_manifest(folder, held)
         return held
 
 
@@ -381,4 +385,4 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"The workspace {folder} cannot be made: {error.strerror or error}.") from error
+        raise StoreError(f"The index {folder} cannot be created: {error.strerror or error}.") from error

@@ -186,9 +186,7 @@ def test_a_part_that_does_not_declare_its_task(tmp_path: Path) -> None:
 def test_a_part_that_does_not_say_that_it_uses_a_model(tmp_path: Path) -> None:
     said = message(testing.check_tasks, WithUnallowed(), tmp_path)
     assert said.startswith("Unallowed (FILE): raised UsageError: The part ")
-    assert said.endswith(
-        "asks for a language model, but its `uses` does not name it. (test_testing.py, line N, in apply)"
-    )
+    assert said.endswith('uses an LLM; add "model" to its `uses`. (test_testing.py, line N, in apply)')
 
 
 def test_a_scheme_that_does_not_declare_its_task(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
-from ragindex.workspace.part_keys import checked
+from ragindex.workspace.part_keys import require_working
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], lis
         return _registered()
     if not methods:
         raise UsageError("compare needs at least one method. Run: ragindex methods")
-    made = [Method(_label(written), checked(registry.scheme(written)), True) for written in methods]
+    made = [Method(_label(written), require_working(registry.scheme(written)), True) for written in methods]
     _require_different([method.label for method in made])
     return made, []
 
@@ -66,7 +66,7 @@ def _registered() -> tuple[list[Method], list[str]]:
     made, left_out = [], []
     for name in registry.names("schemes"):
         try:
-            made.append(Method(name, checked(registry.scheme(name)), False))
+            made.append(Method(name, require_working(registry.scheme(name)), False))
         except UsageError as error:  # an extra is missing, a parameter has no default, a plugin is broken
             left_out.append(f"{name}: {error}")
     return made, left_out

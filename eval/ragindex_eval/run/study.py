@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ragindex.errors import UsageError
 from ragindex.llm.budget import Budget, parse_budget
-from ragindex.workspace.settings import checked_seed
+from ragindex.workspace.settings import require_seed
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics import answers
@@ -63,7 +63,7 @@ def _check(settings: CompareSettings) -> None:
             raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
     _require_different(settings)
     for seed in (*(settings.seeds or ()), settings.seed or 0):
-        checked_seed(seed)
+        require_seed(seed)
     if settings.seeds is not None and len(set(settings.seeds)) < len(settings.seeds):
         raise UsageError(f"'seeds' must be different. Got {settings.seeds}.")
 

@@ -153,12 +153,12 @@ def _rows(keys: pa.Array, key: Integers, triple: Integers) -> Rows:
 
 def save(graph: SparseGraph, folder: Path) -> str:
     """Write the graph into a folder of `folder` that is named by what it holds; that name. Raises StoreError."""
-    return versioned_files.save(_WHAT, folder, lambda partial: _write(graph, partial))
+    return versioned_files.save_version(_WHAT, folder, lambda partial: _write(graph, partial))
 
 
 def load(folder: Path) -> SparseGraph:
     """The graph in `folder`, memory-mapped. Raises StoreError."""
-    with versioned_files.reading(_WHAT, folder):
+    with versioned_files.open_files(_WHAT, folder):
         triples = versioned_files.read_texts(folder / "triples.arrow")
         sides, owners = (versioned_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS)
         entities, passages = (_read_rows(folder, name) for name in _ROWS)

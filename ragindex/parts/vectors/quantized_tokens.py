@@ -157,10 +157,10 @@ def save(folder: Path, pieces: Iterable[Rows], rows: int, dimensions: int) -> st
             at += len(piece)
         mapped.flush()
 
-    return versioned_files.save(_WHAT, folder, write)
+    return versioned_files.save_version(_WHAT, folder, write)
 
 
 def load(folder: Path) -> Rows:
     """What is in a folder, memory-mapped. Raises StoreError."""
-    with versioned_files.reading(_WHAT, folder):
+    with versioned_files.open_files(_WHAT, folder):
         return versioned_files.read_numbers(folder / _FILE)

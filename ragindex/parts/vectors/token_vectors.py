@@ -76,7 +76,7 @@ class TokenVectors(Part["TokenIndex"]):
         if doomed:
             records.upsert(_joined(held, doomed, context))
             held = _held(records)
-        versioned_files.hold([name for name in held.segments if name], context, "segments")
+        versioned_files.record_versions([name for name in held.segments if name], context, "segments")
         silent = int((held.places.counts == 0).sum())
         if silent:
             context.note(

@@ -88,7 +88,7 @@ class ElasticsearchStore:
             return ElasticsearchCollection(self, name, newest.schema)
         raise StoreError(
             f"The store at {self.server.where} has the collection {name} at version {_finished(held)}, no more at "
-            f"{version}. Open the workspace again; if that does not help, run: ragindex index"
+            f"{version}. Open the index again; if that does not help, run: ragindex index"
         )
 
     def names(self) -> list[str]:

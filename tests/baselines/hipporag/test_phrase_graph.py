@@ -288,6 +288,6 @@ def test_files_that_are_lost(lost: str, tmp_path: Path) -> None:
         opened(Workspace.open(tmp_path / "w", encoder=Letters()))
     shutil.rmtree(folder)
     workspace.add([B])
-    with pytest.warns(RepairWarning, match="it was made again"):
+    with pytest.warns(RepairWarning, match="rebuilt"):
         workspace.sync()
     assert opened(workspace).passages.to_pylist() == ["A", "B"]

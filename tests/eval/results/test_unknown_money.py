@@ -23,7 +23,7 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
-from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.coverage import PartCoverage
 from ragindex.workspace.journal import Journal
 from ragindex_eval import mlflow_tracking
 from ragindex_eval.report import page as report
@@ -157,7 +157,7 @@ def test_a_sum_is_known_where_every_part_is(parts: list[float | None]) -> None:
 
 def test_what_a_part_cost_stays_unknown_on_the_disk(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path / "store")
-    coverage = Coverage.open(store, "part", Journal.of(tmp_path, "part"), shares=True)
+    coverage = PartCoverage.open(store, "part", Journal.of(tmp_path, "part"), shares=True)
     coverage.cover(["a", "b"], ["1", "1"], Usage(1.0, 10, 4, 0.5))
     assert coverage.cost() == Usage(1.0, 10, 4, 0.5)
     coverage.cover(["c"], ["1"], Usage(1.0, 1, 1, None))
@@ -166,7 +166,7 @@ def test_what_a_part_cost_stays_unknown_on_the_disk(tmp_path: Path) -> None:
     for flush in (False, True):  # from the journal, and from the collection
         if flush:
             coverage.flush()
-        coverage = Coverage.open(store, "part", Journal.of(tmp_path, "part"), shares=True)
+        coverage = PartCoverage.open(store, "part", Journal.of(tmp_path, "part"), shares=True)
         assert coverage.cost() == Usage(2.0, 11, 5, None)
     coverage.forget(["c"])
     assert coverage.cost() == Usage(1.0, 10, 4, 0.5)

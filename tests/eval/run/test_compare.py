@@ -484,14 +484,14 @@ def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "notes", {"a.md": "slate", "questions.txt": "Slate?"})
     asked = {"questions": tmp_path / "notes" / "questions.txt"}
     inside, notes = tmp_path / "notes" / "w", tmp_path / "notes"
-    with pytest.raises(UsageError, match="The workspace .*w lies in the folder of its documents, .*notes: they must"):
+    with pytest.raises(UsageError, match="The index .*w is inside the folder of its documents, .*notes: keep them"):
         compare(notes, ["bm25"], index=inside, **asked)
-    with pytest.raises(UsageError, match="The workspace .*notes lies in the folder of its documents"):
+    with pytest.raises(UsageError, match="The index .*notes is inside the folder of its documents"):
         compare(notes, ["bm25"], index=notes, **asked)
-    with pytest.raises(UsageError, match="The documents .*notes lie in the folder of their workspace, .*: they must"):
+    with pytest.raises(UsageError, match="The documents .*notes are inside the folder of their index, .*: keep them"):
         compare(notes, ["bm25"], index=tmp_path, **asked)
     assert {path.name for path in tmp_path.rglob("*")} == {"notes", "a.md", "questions.txt"}
-    with Workspace.open(inside) as workspace, pytest.raises(UsageError, match="lies in the folder of its documents"):
+    with Workspace.open(inside) as workspace, pytest.raises(UsageError, match="is inside the folder of its documents"):
         compare(notes, ["bm25"], index=workspace, **asked)
     compare(notes / "a.md", ["bm25"], index=notes / "w", **asked)  # one file, and nothing beside it
 

@@ -184,15 +184,15 @@ def test_extractions_that_nothing_reads_are_refused() -> None:
 def test_a_workspace_among_its_documents_is_refused() -> None:
     for command in ("index", "add"):
         assert failed(2, command, "notes", "--index", "notes/w") == (
-            "The workspace notes/w lies in the folder of its documents, notes: they must lie apart. "
-            "Name another folder with --index."
+            "The index notes/w is inside the folder of its documents, notes: keep them apart. "
+            "Choose another folder with --index."
         )
         assert failed(2, command, "notes", "--index", ".") == (
-            "The documents notes lie in the folder of their workspace, .: they must lie apart. "
-            "Name another folder with --index."
+            "The documents notes are inside the folder of their index, .: keep them apart. "
+            "Choose another folder with --index."
         )
     estimated = ("--methods", "bm25", "--llm", "openai:small", "--index", "notes/w")
-    assert "lies in the folder of its documents" in failed(2, "estimate", "notes", *estimated)
+    assert "is inside the folder of its documents" in failed(2, "estimate", "notes", *estimated)
     assert not Path("notes/w").exists()
     write(Path("set"), {"corpus.jsonl": '{"_id": "a", "text": "slate"}\n'})
     assert ragindex("index", "set", "--index", "set/w", "--methods", "bm25").code == 0  # one file is read, by name
@@ -243,10 +243,10 @@ def test_add_and_remove() -> None:
     asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
     assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["new/mill.txt#0"]
     assert failed(2, "remove", "new/mill.txt", "hil.md", "--index", "w") == (
-        "The workspace w holds no document 'hil.md'. Nothing was removed."
+        "The index w has no document 'hil.md'. Nothing was removed."
     )
     assert failed(2, "remove", "notes/rivers/orla.md", "--index", "w") == (
-        "The workspace w holds no document 'notes/rivers/orla.md'. Nothing was removed. "
+        "The index w has no document 'notes/rivers/orla.md'. Nothing was removed. "
         "The id of that file is 'rivers/orla.md'."
     )
     assert ragindex("remove", "new/mill.txt", "--index", "w", "--json", "-").json["removed"] == 1
@@ -411,7 +411,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         (["notes", "--out", "questions.csv/deep"], 5, "Cannot write to questions.csv/deep: "),
         (["notes", "--json", "nodir/x.json"], 5, "Cannot write JSON to nodir/x.json: the folder"),
         (["notes", "--json", "notes"], 5, "Cannot write JSON to notes: it is a folder."),
-        (["notes", "--index", "questions.csv"], 4, "questions.csv is no readable workspace"),
+        (["notes", "--index", "questions.csv"], 4, "questions.csv is not a valid index"),
         (["notes", "--config", "none.yaml"], 3, "none.yaml: expected a YAML file; found No such file"),
     ],
 )
@@ -447,7 +447,7 @@ def test_a_read_only_folder(desk: Path) -> None:
     assert failed(5, *arguments, "--out", "sealed/o") == (
         f"Cannot write to sealed/o: you may not write in {desk / 'sealed'}. Name another place."
     )
-    assert failed(5, *arguments, "--index", "sealed/w") == "The workspace sealed/w cannot be made: Permission denied."
+    assert failed(5, *arguments, "--index", "sealed/w") == "The index sealed/w cannot be created: Permission denied."
 
 
 def test_skipping_what_is_bad() -> None:

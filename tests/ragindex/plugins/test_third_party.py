@@ -412,7 +412,7 @@ def test_a_workspace_goes_on_when_a_plugin_in_it_breaks(installed: Installed, tm
         installed.write("another_kept.py", "raise ValueError('no such luck')")
         installed.reload("another_kept")
         workspace.add(testing.ADDED)
-        with pytest.warns(StaleWarning, match=r"The part kept stays as it was\. .*ValueError: no such luck"):
+        with pytest.warns(StaleWarning, match=r"The part kept is not updated\. .*ValueError: no such luck"):
             workspace.sync()
         found = BM25().open(workspace).retrieve([Query("q", "emperor penguins")], 3)[0]
     assert "x2" in [hit.id for hit in found.hits]

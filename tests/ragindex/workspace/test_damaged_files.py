@@ -210,7 +210,7 @@ def test_the_manifest_has_a_copy(name: str, harm: str, kept: Kept) -> None:
     HARMS[harm](folder / name)
     first = tried(read, folder)
     assert first.answers == kept.before
-    assert all("workspace.json is damaged or gone, and was read from its copy" in one for one in first.said)
+    assert all("workspace.json is damaged or missing; its copy was read" in one for one in first.said)
     assert bool(first.said) == (name == "workspace.json")
     assert ragindex("repair", "--index", folder).code == 0
     assert (folder / name).read_bytes() == (kept.whole / "workspace.json").read_bytes()
@@ -224,7 +224,7 @@ def test_without_a_whole_manifest_there_is_one_clear_line(harm: str, kept: Kept,
         HARMS[harm](folder / name)
     error = tried(read, folder).error
     assert isinstance(error, WorkspaceError)
-    assert "workspace.json is not as it was written, and neither is workspace.copy.json" in str(error)
+    assert "workspace.json is damaged, and so is workspace.copy.json" in str(error)
     assert str(error).endswith("Run: ragindex index DATA --index OTHER")
     (folder / "workspace.json").write_bytes(durable_files.dump_hashed_json({"format": 1}))
     error = tried(read, folder).error
@@ -251,13 +251,13 @@ def test_an_imported_file_is_asked_for_where_it_is_needed(harm: str, kept: Kept)
 @pytest.mark.parametrize("harm", HARMS)
 def test_importing_again_does_not_trust_the_copy_that_is_there(harm: str, tmp_path: Path) -> None:
     file = openie(tmp_path / "f.json", DOCUMENTS)
-    name = imported_files.taken(file, tmp_path)
-    kept = imported_files.place(tmp_path, name)
+    name = imported_files.store_import(file, tmp_path)
+    kept = imported_files.imported_path(tmp_path, name)
     HARMS[harm](kept)
     with pytest.raises(DamagedError, match=f"{name} .* --triples /from/here"):
-        imported_files.require(tmp_path, name, "/from/here")
-    assert imported_files.taken(file, tmp_path) == name
-    assert imported_files.require(tmp_path, name, "").read_bytes() == file.read_bytes()
+        imported_files.require_import(tmp_path, name, "/from/here")
+    assert imported_files.store_import(file, tmp_path) == name
+    assert imported_files.require_import(tmp_path, name, "").read_bytes() == file.read_bytes()
 
 
 def test_a_fit_of_a_smaller_corpus_is_made_anew_and_all_with_it(kept: Kept) -> None:
@@ -539,7 +539,7 @@ def test_a_part_whose_plugin_is_gone_stays_and_stops_no_import(kept: Kept) -> No
         record = next(iter(workspace.manifest.parts.values()))
         gone = record.model_copy(update={"name": "gone", "part": {"name": "gone"}})
         workspace.save(parts={**workspace.manifest.parts, "gone-1": gone})
-        with pytest.warns(StaleWarning, match="The part gone stays as it was"):
+        with pytest.warns(StaleWarning, match="The part gone is not updated"):
             workspace.import_part("extractions", openie(kept.file.with_name("fewer.json"), DOCUMENTS))
         assert workspace.manifest.imports["extractions"] != ""
         assert workspace.manifest.parts["gone-1"] == gone

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import in_order
+from ragindex.workspace.part_keys import topological_order
 
 EXAMPLES = 12
 """Histories in memory and beyond it, each, in `make test`."""
@@ -153,7 +153,7 @@ _DATA = ("words", "vectors", "triples", "propositions", "passages")
 
 
 def _written(method: str) -> str:
-    held = {registry.name_of(part) for part in in_order(made.METHODS[method].parts())}
+    held = {registry.name_of(part) for part in topological_order(made.METHODS[method].parts())}
     return f"upsert {next(name for name in _DATA if name in held)}.records"
 
 

@@ -21,9 +21,9 @@ from ragindex.stores.lancedb.store import LanceCollection, LanceDB
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Usage
 from ragindex.workspace import journal
-from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.coverage import PartCoverage
 from ragindex.workspace.journal import Journal
-from ragindex.workspace.sync import _made_from, drop
+from ragindex.workspace.sync import _made_from, drop_part
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
@@ -173,20 +173,20 @@ def test_another_memory_budget_after_a_death_pins_no_half_applied_state(
     workspace.add(documents)
     workspace.sync([BM25()])
     workspace.add([Document(f"d{n}", "", f"new bread {n}") for n in range(6)])
-    real, batches = Coverage.cover, list[int]()
+    real, batches = PartCoverage.cover, list[int]()
 
-    def cover(self: Coverage, ids: Any, made_at: Any, cost: Usage) -> None:
+    def cover(self: PartCoverage, ids: Any, made_at: Any, cost: Usage) -> None:
         batches.append(len(ids))
         if len(batches) == 2:
             raise Death
         real(self, ids, made_at, cost)
 
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr(Coverage, "cover", cover)
+        patch.setattr(PartCoverage, "cover", cover)
         workspace.sync()
     smaller = Workspace.open(folder, store=LanceDB(memory_gib=0.5))
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr("ragindex.workspace.sync.bring_up", _dead)
+        patch.setattr("ragindex.workspace.sync.apply_changes", _dead)
         smaller.sync()
     with pytest.warns(match="older than the corpus"):
         hits = BM25().open(Workspace.open(folder)).retrieve([Query("q", "bread")], 10)[0].hits
@@ -248,7 +248,7 @@ def test_a_dropped_part_loses_its_coverage_first(tmp_path: Path, monkeypatch: py
     workspace = fresh(tmp_path, FIRST)
     dropped = list[str]()
     monkeypatch.setattr(type(workspace.store), "drop", lambda self, name: dropped.append(name))
-    drop(workspace, "KEY", ["KEY.aliases", "KEY.coverage", "KEY.records"])
+    drop_part(workspace, "KEY", ["KEY.aliases", "KEY.coverage", "KEY.records"])
     assert dropped == ["KEY.coverage", "KEY.aliases", "KEY.records"]
 
 
@@ -278,16 +278,16 @@ def test_reading_the_documents_writes_nothing(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- coverage
 
 
-def covered(tmp_path: Path, *, shares: bool) -> tuple[Coverage, Callable[[], Coverage]]:
+def covered(tmp_path: Path, *, shares: bool) -> tuple[PartCoverage, Callable[[], PartCoverage]]:
     store = LanceDB().open(tmp_path / "store")
 
-    def again() -> Coverage:
-        return Coverage.open(store, "part", Journal.of(tmp_path, "part"), shares=shares)
+    def again() -> PartCoverage:
+        return PartCoverage.open(store, "part", Journal.of(tmp_path, "part"), shares=shares)
 
     return again(), again
 
 
-def rows(coverage: Coverage) -> dict[str, str]:
+def rows(coverage: PartCoverage) -> dict[str, str]:
     table = coverage.held
     return dict(zip(table.column("id").to_pylist(), table.column("revision").to_pylist(), strict=True))
 
@@ -393,7 +393,7 @@ def test_dead_before_cleaning_the_next_sync_cleans(tmp_path: Path, monkeypatch: 
         raise Death
 
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr("ragindex.workspace.cleaning.clean", die)
+        patch.setattr("ragindex.workspace.cleaning.remove_unread", die)
         workspace.sync(ALL)
     workspace.close()
     del workspace
@@ -445,7 +445,7 @@ def test_a_reader_never_reads_a_collection_that_was_made_anew_under_its_version(
     while (workspace.store.version(name) or 0) < pinned:
         workspace.store.create(name, workspace.store.open(name, 1).schema).delete(["nobody"])
     for late in (reader, opened(tmp_path)):
-        with pytest.raises(StoreError, match="has been made anew since this workspace was opened"):
+        with pytest.raises(StoreError, match="has been rebuilt since this index was opened"):
             BM25().open(late).retrieve(ASKED, 10)
     opened(tmp_path).sync(ALL)
     require_like_fresh(tmp_path, [*FIRST, SECRET])

@@ -15,7 +15,7 @@ from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document, Query
 from ragindex.workspace import cleaning, reader_leases
-from ragindex.workspace.reader_leases import State
+from ragindex.workspace.reader_leases import ReaderState
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
@@ -117,16 +117,16 @@ def test_a_reader_that_a_writer_overtakes_reads_the_newer_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has read the manifest and has no lease yet when the state is removed: between the two, nothing is opened."""
-    writer, take = made(tmp_path), reader_leases.take
+    writer, take = made(tmp_path), reader_leases.take_lease
     overtaken: list[int] = []
 
-    def late(folder: Path, read: State, *, write: bool = True) -> reader_leases.Lease:
+    def late(folder: Path, read: ReaderState, *, write: bool = True) -> reader_leases.ReaderLease:
         if not overtaken:
             overtaken.append(1)
             more(writer, 1)
         return take(folder, read)
 
-    monkeypatch.setattr(reader_leases, "take", late)
+    monkeypatch.setattr(reader_leases, "take_lease", late)
     reader = opened(tmp_path)
     assert overtaken
     assert len(ids(BM25().open(reader))) == 6
@@ -202,25 +202,25 @@ def test_what_cannot_be_removed_is_said_and_the_sync_is_finished(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(files, "remove_other_versions", failing)
-    with pytest.warns(LeftoverWarning, match="What no reader needs stays in .*Input/output error"):
+    with pytest.warns(LeftoverWarning, match="Unused files stay in .*Input/output error"):
         more(writer, 1)
     assert len(ids(BM25().open(opened(tmp_path)))) == 6
 
 
 def test_leases_end_with_their_owners(tmp_path: Path) -> None:
     tmp_path.joinpath("readers").mkdir()
-    one, other = State({"a": 1}), State({"a": 2}, frozenset({"p"}), frozenset({"e"}))
-    first, second = reader_leases.take(tmp_path, one), reader_leases.take(tmp_path, other)
-    assert sorted(reader_leases.read(tmp_path) or [], key=lambda state: state.collections["a"]) == [one, other]
-    assert reader_leases.versions([one, other], "a") == {1, 2}
+    one, other = ReaderState({"a": 1}), ReaderState({"a": 2}, frozenset({"p"}), frozenset({"e"}))
+    first, second = reader_leases.take_lease(tmp_path, one), reader_leases.take_lease(tmp_path, other)
+    assert sorted(reader_leases.read_states(tmp_path) or [], key=lambda state: state.collections["a"]) == [one, other]
+    assert reader_leases.versions_read([one, other], "a") == {1, 2}
     del first
-    assert reader_leases.read(tmp_path) == [other]
+    assert reader_leases.read_states(tmp_path) == [other]
     (tmp_path / "readers" / "1-dead.json").write_text("{}")
-    assert reader_leases.read(tmp_path) == [other]
+    assert reader_leases.read_states(tmp_path) == [other]
     assert len(list((tmp_path / "readers").iterdir())) == 1
     del second
-    assert reader_leases.read(tmp_path) == []
-    assert cleaning.reader_leases.read(tmp_path / "none") == []
+    assert reader_leases.read_states(tmp_path) == []
+    assert cleaning.reader_leases.read_states(tmp_path / "none") == []
 
 
 # ---------------------------------------------------------------- in other processes
@@ -284,19 +284,19 @@ def test_another_process_keeps_its_state_until_it_is_killed(tmp_path: Path, how:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_that_ends_leaves_its_parents_lease(tmp_path: Path) -> None:
-    lease = reader_leases.take(tmp_path, State({"a": 1}))
+    lease = reader_leases.take_lease(tmp_path, ReaderState({"a": 1}))
     child = os.fork()
     if child == 0:
         del lease
         os._exit(0)
     os.waitpid(child, 0)
-    assert reader_leases.read(tmp_path) == [State({"a": 1})]
+    assert reader_leases.read_states(tmp_path) == [ReaderState({"a": 1})]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_reads_on_after_its_parent_has_let_go(tmp_path: Path) -> None:
-    lease = reader_leases.take(tmp_path, State({"a": 1}))
+    lease = reader_leases.take_lease(tmp_path, ReaderState({"a": 1}))
     there, here = os.pipe()
     child = os.fork()
     if child == 0:
@@ -305,10 +305,10 @@ def test_a_forked_child_reads_on_after_its_parent_has_let_go(tmp_path: Path) -> 
         os._exit(0)
     os.close(there)
     del lease
-    assert reader_leases.read(tmp_path) == [State({"a": 1})]
+    assert reader_leases.read_states(tmp_path) == [ReaderState({"a": 1})]
     os.close(here)
     os.waitpid(child, 0)
-    assert (reader_leases.read(tmp_path), list((tmp_path / "readers").iterdir())) == ([], [])
+    assert (reader_leases.read_states(tmp_path), list((tmp_path / "readers").iterdir())) == ([], [])
 
 
 assert StaleWarning

@@ -17,7 +17,7 @@ from ragindex import read
 from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError
 from ragindex.types import Document
 from ragindex.workspace import sources
-from ragindex.workspace.manifest import Source
+from ragindex.workspace.manifest import DocumentSource
 from ragindex.workspace.workspace import Workspace
 
 
@@ -293,7 +293,7 @@ def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Worksp
     with pytest.raises(WorkspaceError, match=r"not there any more; if it was moved here, run: .*moved --as docs"):
         workspace.replace(read(tmp_path / "moved"))
     assert workspace.replace(read(tmp_path / "moved"), source="docs").unchanged == 2
-    assert workspace.manifest.sources == {"docs": Source(root=str(tmp_path / "moved"), format="folder")}
+    assert workspace.manifest.sources == {"docs": DocumentSource(root=str(tmp_path / "moved"), format="folder")}
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", " x", "x\n", "ü/"])

@@ -35,7 +35,7 @@ from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
 from ragindex.types import Document, Query
-from ragindex.workspace.manifest import FORMAT
+from ragindex.workspace.manifest import INDEX_FORMAT
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
@@ -119,7 +119,7 @@ def test_parts_are_shared_and_kept_apart_by_what_they_are(tmp_path: Path) -> Non
     workspace = build(BM25(), tmp_path, "lsa")
     assert workspace.sync([Dense()]).made == len(DOCUMENTS)  # the vectors alone: passages are there
     other = Workspace.open(tmp_path, encoder="lsa:3", chunking=None)
-    with pytest.raises(MissingPartError, match=r"vectors has not been made with the encoder lsa\(dimensions=3\)"):
+    with pytest.raises(MissingPartError, match=r"vectors is not built with the encoder lsa\(dimensions=3\)"):
         Dense().open(other)
     assert other.sync([Dense()]).made == len(DOCUMENTS)
     assert len(other.manifest.parts) == 3
@@ -263,7 +263,7 @@ def test_a_workspace_without_documents(tmp_path: Path) -> None:
     workspace = Workspace.open(tmp_path)
     with pytest.raises(WorkspaceError, match="has no documents. Run: ragindex add"):
         workspace.sync([BM25()])
-    with pytest.raises(MissingPartError, match="passages has not been made in .*Run: ragindex index"):
+    with pytest.raises(MissingPartError, match="passages is not built in .*Run: ragindex index"):
         BM25().open(workspace)
 
 
@@ -280,7 +280,7 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the id 'a' twice"):
         workspace.add([Document("a", "", "one"), Document("a", "", "two")])
     workspace.add([Document("a", "", "one")])
-    with pytest.raises(UsageError, match="holds no document 'b'. Nothing was removed."):
+    with pytest.raises(UsageError, match="has no document 'b'. Nothing was removed."):
         workspace.remove(["a", "b"])
     assert list(workspace.documents.sources()) == ["a"]
 
@@ -315,9 +315,9 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
 def test_settings_that_cannot_change(tmp_path: Path) -> None:
     Workspace.open(tmp_path, language="german", chunking=None)
     assert Workspace.open(tmp_path).language == "german"
-    with pytest.raises(UsageError, match="was made with german as its language, which cannot change"):
+    with pytest.raises(UsageError, match="was created with german as its language, which cannot change"):
         Workspace.open(tmp_path, language="english")
-    with pytest.raises(UsageError, match="was made with whole documents as its chunking"):
+    with pytest.raises(UsageError, match="was created with whole documents as its chunking"):
         Workspace.open(tmp_path, chunking=Chunking(100, 10))
     with pytest.raises(UsageError, match="No text analysis is called 'klingon'"):
         Workspace.open(tmp_path / "other", language="klingon")
@@ -353,12 +353,12 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
         Workspace.open(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", f'{{"format": {FORMAT}}}', "\x00"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", f'{{"format": {INDEX_FORMAT}}}', "\x00"])
 def test_a_damaged_manifest(damage: str, tmp_path: Path) -> None:
     build(BM25(), tmp_path, "lsa")
     for name in ("workspace.json", "workspace.copy.json"):
         (tmp_path / name).write_text(damage)
-    with pytest.raises(WorkspaceError, match=r"is no readable workspace|has format 1, of an earlier ragindex"):
+    with pytest.raises(WorkspaceError, match=r"is not a valid index|has format 1, of an earlier ragindex"):
         Workspace.open(tmp_path)
 
 
@@ -492,7 +492,7 @@ def test_two_that_make_the_same_workspace_at_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(LanceDB, "open", slow)
     late = Workspace.open(tmp_path, chunking=None)
     assert late.counts().documents == len(DOCUMENTS)
-    assert manifests.read(tmp_path) == late.manifest
+    assert manifests.read_manifest(tmp_path) == late.manifest
 
 
 def test_every_document_removed_from_every_part(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match="cannot be read"):
         Workspace.open(tmp_path / "w").open_part(IN_FILES)
     workspace.add([B])
-    with pytest.warns(RepairWarning, match="hashes.json cannot be read .*: it was made again"):
+    with pytest.warns(RepairWarning, match="hashes.json cannot be read .*: rebuilt"):
         workspace.sync()
     assert answers(workspace)[0] == ["A#t0001", "A#t0002", "B#t0000"]
 

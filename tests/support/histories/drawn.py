@@ -15,7 +15,7 @@ from histories.left import BrokenError
 from histories.paid import CALLS_DRAWN
 from histories.played import History, Setting, Step
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import in_order
+from ragindex.workspace.part_keys import topological_order
 
 SHORTEST, LONGEST = 8, 13
 _WORDS = ("Emma", "Tom", "", "")
@@ -117,7 +117,7 @@ def _killing(rng: random.Random, chosen: Setting) -> dict[str, Any]:
     """At any write, or where a part's data and what is said of them may part."""
     if rng.random() < 0.6:
         return _deadly(rng, 0.6)
-    parts = in_order(part for method in chosen.methods for part in made.METHODS[method].parts())
+    parts = topological_order(part for method in chosen.methods for part in made.METHODS[method].parts())
     name = registry.name_of(rng.choice(parts))
     return {"death": [rng.choice((f"upsert {name}.records", f"append journal {name}")), rng.choice(HOWS)]}
 

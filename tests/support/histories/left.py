@@ -20,7 +20,7 @@ class BrokenError(AssertionError):
 
 def check(space: Workspace, corpus: made.Corpus, chunking: str) -> None:
     """Of every part that is up to date with `corpus`. Raises BrokenError."""
-    manifest = manifests.read(space.folder)
+    manifest = manifests.read_manifest(space.folder)
     assert manifest is not None
     passages = set(made.passages(corpus, chunking))
     known = passages | {f"doc-{name}" for name in corpus}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ragindex.workspace import journal
-from ragindex.workspace.coverage import Coverage
+from ragindex.workspace.coverage import PartCoverage
 from ragindex.workspace.workspace import Workspace
 
 
@@ -15,7 +15,7 @@ from ragindex.workspace.workspace import Workspace
 def coverage_alone() -> Iterator[None]:
     """What is removed is what is covered: records of a sync that died before it covered them stay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Coverage, "begin", lambda coverage, ids: None)
+        patch.setattr(PartCoverage, "begin", lambda coverage, ids: None)
         yield
 
 

@@ -261,7 +261,7 @@ class History:
         self.space = None
 
     def _manifest(self) -> Manifest | None:
-        return manifests.read(self.folder)
+        return manifests.read_manifest(self.folder)
 
     def work(self, name: str, given: Mapping[str, Any]) -> None:
         """What a step does to the workspace."""

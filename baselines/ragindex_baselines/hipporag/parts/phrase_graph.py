@@ -64,12 +64,12 @@ class PhraseGraph(Part["Phrases"]):
         passages = distinct(batch.column("id") for batch in context.inputs[1].scan(()))
         mentions = _mentions(context.inputs[0], passages, self)
         graph = connected(passages, mentions, _synonyms(mentions.phrases, context, self))
-        name = versioned_files.save(_WHAT, context.folder, lambda partial: _write(graph, partial))
-        versioned_files.hold([name], context, "graphs")
+        name = versioned_files.save_version(_WHAT, context.folder, lambda partial: _write(graph, partial))
+        versioned_files.record_versions([name], context, "graphs")
 
     def open(self, context: ReadContext) -> "Phrases":
         """The graph of the sync that the reader is pinned to, and the vectors of its phrases."""
-        graph = _read(context.folder / versioned_files.in_place(context.collection("graphs")))
+        graph = _read(context.folder / versioned_files.current_version(context.collection("graphs")))
         return Phrases(graph, context.collection("phrases"))
 
 
@@ -182,7 +182,7 @@ def _write(graph: WeightedGraph, folder: Path) -> None:
 
 
 def _read(folder: Path) -> WeightedGraph:
-    with versioned_files.reading(_WHAT, folder):
+    with versioned_files.open_files(_WHAT, folder):
         texts = [versioned_files.read_texts(folder / f"{name}.arrow") for name in _TEXTS]
         numbers = [versioned_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS]
     return WeightedGraph(*texts, *numbers)
@@ -214,6 +214,6 @@ def _keyed(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:
 
 def _synonyms(phrases: pa.Array, context: BuildContext, part: PhraseGraph) -> Pairs:
     """The collection of phrases afterwards holds these and no others. The vectors lie in a file meanwhile."""
-    with versioned_files.scratch(_WHAT, context.folder, (len(phrases), context.encoder.dimensions)) as vectors:
+    with versioned_files.scratch_array(_WHAT, context.folder, (len(phrases), context.encoder.dimensions)) as vectors:
         keep(phrases, context, "phrases", "phrase_graph", vectors)
         return near_pairs(vectors, part.synonym_cosine, part.synonyms, context.seed)

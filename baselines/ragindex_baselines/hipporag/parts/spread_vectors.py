@@ -50,15 +50,17 @@ class SpreadVectors(Part["PassageSpread"]):
         """Walk anew, from all passages. What is walked with lies in a file meanwhile, a dimension after the other."""
         graph, vectors = context.inputs[0].graph, context.inputs[1]
         shape = ((vectors.schema.dimensions or 0) + 1, max(vectors.count(), len(graph.passages)))
-        with versioned_files.scratch(_WHAT, context.folder, shape) as columns:
+        with versioned_files.scratch_array(_WHAT, context.folder, shape) as columns:
             spread(graph, columns, _read_in(vectors, graph.passages, columns), self.damping)
             values = columns[:, : len(graph.passages)]
-            name = versioned_files.save(_WHAT, context.folder, lambda partial: _write(graph.passages, values, partial))
-        versioned_files.hold([name], context, "folders")
+            name = versioned_files.save_version(
+                _WHAT, context.folder, lambda partial: _write(graph.passages, values, partial)
+            )
+        versioned_files.record_versions([name], context, "folders")
 
     def open(self, context: ReadContext) -> "PassageSpread":
         """The vectors of the sync that the reader is pinned to."""
-        return _read(context.folder / versioned_files.in_place(context.collection("folders")))
+        return _read(context.folder / versioned_files.current_version(context.collection("folders")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
 
 
 def _read(folder: Path) -> PassageSpread:
-    with versioned_files.reading(_WHAT, folder):
+    with versioned_files.open_files(_WHAT, folder):
         passages = versioned_files.read_texts(folder / "passages.arrow")
         vectors, ones = (versioned_files.read_numbers(folder / f"{name}.npy") for name in ("vectors", "ones"))
     return PassageSpread(passages, vectors, ones)

@@ -72,11 +72,11 @@ class TripleGraph(Part[Graph]):
         if triples is None:
             context.note(f"Neighbours are asked from the store: the graph would not fit in {self.memory_gib:g} GiB.")
         name = _STORE if triples is None else sparse_graph.save(self._graph(triples), context.folder)
-        versioned_files.hold([name], context, "graphs")
+        versioned_files.record_versions([name], context, "graphs")
 
     def open(self, context: ReadContext) -> Graph:
         """The graph of the sync that the reader is pinned to."""
-        name = versioned_files.in_place(context.collection("graphs"))
+        name = versioned_files.current_version(context.collection("graphs"))
         return (
             StoreGraph(context.inputs[0], self.numbers) if name == _STORE else sparse_graph.load(context.folder / name)
         )
