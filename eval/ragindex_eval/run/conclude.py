@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ragindex.canonical import digest
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
-from ragindex.workspace.notes import said_of_parts
+from ragindex.workspace.notes import format_part_notes
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset
@@ -63,7 +63,7 @@ def conclude(
             *_unpriced(index, [*ranked, *failed], methods),
             *_notes(dataset),
             *_approximate(ranked),
-            *said_of_parts(index, [method.scheme for method in asked]),
+            *format_part_notes(index, [method.scheme for method in asked]),
             *(_reading_notes(dataset, ranked, bounds) if reader else ()),
         ),
         left_out=tuple(left_out),

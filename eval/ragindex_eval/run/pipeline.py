@@ -24,7 +24,7 @@ from ragindex.mlflow_tracing import traced_where_on
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.types import Query
 from ragindex.workspace import imported_files
-from ragindex.workspace.part_keys import broken, tasks_of
+from ragindex.workspace.part_keys import broken_plugin, tasks_of
 from ragindex.workspace.settings import require_apart
 from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets
@@ -211,7 +211,7 @@ def _answer_all_methods(experiment: Experiment, plan: Plan) -> AnsweredMethods:
         except MISTAKES as error:
             if code_fingerprint.of(type(method.scheme)) is None or isinstance(error, OSError):
                 raise
-            left_out.append(_leave_out(method, broken(method.label, error)))
+            left_out.append(_leave_out(method, broken_plugin(method.label, error)))
         finally:
             experiment.index.close()
     return AnsweredMethods(tuple(found), tuple(left_out))
