@@ -180,7 +180,7 @@ def killed(retriever, queries, k, kept, label, **more):
         os.kill(os.getpid(), signal.SIGKILL)
     return asking(retriever, queries, k, kept, label, **more)
 pipeline.answer_all = killed
-main.main()
+main.run_cli()
 """
 
 
