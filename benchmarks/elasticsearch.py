@@ -34,7 +34,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.retrieval.hits import FIELDS
+from ragindex.retrieval.hits import HIT_FIELDS
 from ragindex.types import Query
 from ragindex.workspace.imported_files import TRIPLES
 from ragindex.workspace.workspace import Workspace
@@ -190,15 +190,15 @@ def _operations(space: Workspace, texts: Sequence[str]) -> None:
     ids = pa.concat_arrays([batch.column("id") for batch in passages.scan(())]).to_pylist()
     some = [ids[number::97][:100] for number in range(len(texts))]
     operations: dict[str, Callable[[int], object]] = {
-        "TextQuery": lambda n: passages.search([TextQuery(texts[n], DEPTH, FIELDS)]),
+        "TextQuery": lambda n: passages.search([TextQuery(texts[n], DEPTH, HIT_FIELDS)]),
         "Match, 10 requests": lambda n: passages.search(
-            [TextQuery(text, DEPTH, FIELDS) for text in (*texts[n:], *texts[:n])[:10]]
+            [TextQuery(text, DEPTH, HIT_FIELDS) for text in (*texts[n:], *texts[:n])[:10]]
         ),
-        "VectorQuery": lambda n: vectors.search([VectorQuery(encoded[n], DEPTH, FIELDS)]),
+        "VectorQuery": lambda n: vectors.search([VectorQuery(encoded[n], DEPTH, HIT_FIELDS)]),
         "Nearest within 100 ids": lambda n: vectors.search(
-            [VectorQuery(encoded[n], DEPTH, FIELDS, Ids(tuple(some[n])))]
+            [VectorQuery(encoded[n], DEPTH, HIT_FIELDS, Ids(tuple(some[n])))]
         ),
-        "get of 100 records": lambda n: passages.get(some[n], FIELDS),
+        "get of 100 records": lambda n: passages.get(some[n], HIT_FIELDS),
     }
     _print_operations(operations, len(texts))
 

@@ -16,7 +16,7 @@ from ragindex.interfaces import TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.retrieval.hits import FIELDS
+from ragindex.retrieval.hits import HIT_FIELDS
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import load
@@ -42,10 +42,12 @@ def measure(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> N
     encode = workspace.encoder.encode_queries
     rows: dict[str, tuple[float, float]] = {}
     rows["bm25"] = times(lambda n: retrievers["bm25"].retrieve(queries[n], K), len(asked))
-    rows["Collection.search, TextQuery"] = times(lambda n: text.search([TextQuery(asked[n], K, FIELDS)]), len(asked))
+    rows["Collection.search, TextQuery"] = times(
+        lambda n: text.search([TextQuery(asked[n], K, HIT_FIELDS)]), len(asked)
+    )
     rows["dense, encoder included"] = times(lambda n: retrievers["dense"].retrieve(queries[n], K), len(asked))
     rows["encoder and Collection.search, Nearest"] = times(
-        lambda n: near.search([VectorQuery(encode([asked[n]])[0], K, FIELDS)]), len(asked)
+        lambda n: near.search([VectorQuery(encode([asked[n]])[0], K, HIT_FIELDS)]), len(asked)
     )
     for name in ("hybrid", "composed"):
         rows[name] = times(lambda n, name=name: retrievers[name].retrieve(queries[n], K), len(asked))  # type: ignore[misc]

@@ -13,7 +13,7 @@ from ragindex.errors import MissingExtraError
 
 
 @cache
-def installed() -> Distribution:
+def find_distribution() -> Distribution:
     """The distribution that installs the command `ragindex`. Raises LookupError where none is installed."""
     for point in entry_points(group="console_scripts", name="ragindex"):
         if point.value == "ragindex.__main__:main" and point.dist is not None:
@@ -22,10 +22,10 @@ def installed() -> Distribution:
 
 
 @cache
-def extras() -> dict[str, tuple[str, ...]]:
+def read_extras() -> dict[str, tuple[str, ...]]:
     """The requirements that each extra adds, as `{"pdf": ("pypdf>=5",)}`."""
     found: dict[str, tuple[str, ...]] = {}
-    for line in installed().requires or ():
+    for line in find_distribution().requires or ():
         requirement, _, marker = line.partition(";")
         extra = re.search(r"""extra\s*==\s*['"]([^'"]+)""", marker)
         if extra:
@@ -40,16 +40,16 @@ def package_of(requirement: str) -> str:
 
 def install_line(*packages: str) -> str:
     """The command that installs optional packages in versions that work here: `pip install 'pypdf>=5'`."""
-    requirements = {package_of(line): line for lines in extras().values() for line in lines}
+    requirements = {package_of(line): line for lines in read_extras().values() for line in lines}
     return " ".join(["pip install", *(f"'{requirements.get(package, package)}'" for package in packages)])
 
 
 def upgrade_line() -> str:
     """The command that installs the newest version of this distribution."""
-    return f"pip install --upgrade {installed().name}"
+    return f"pip install --upgrade {find_distribution().name}"
 
 
-def require(module: str, package: str, wanted_by: str) -> ModuleType:
+def require_module(module: str, package: str, wanted_by: str) -> ModuleType:
     """Import a module of an optional package. Raises MissingExtraError with the install line where it is absent."""
     try:
         return import_module(module)

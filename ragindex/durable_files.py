@@ -112,7 +112,7 @@ def find_folder_damage(folder: Path) -> str | None:
 
 
 def find_named_folder_damage(folder: Path) -> str | None:
-    """As `damage`, for a sealed folder that is named by the hash of what it holds."""
+    """As `find_folder_damage`, for a sealed folder that is named by the hash of what it holds."""
     return find_folder_damage(folder) or find_file_damage(folder / HASHES_FILE, folder.name)
 
 

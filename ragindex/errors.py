@@ -29,7 +29,7 @@ looks like one is left out, whoever quotes it.
 from pathlib import Path
 from typing import ClassVar
 
-from ragindex.redaction import hidden
+from ragindex.redaction import hide_secrets
 
 
 class RagindexError(Exception):
@@ -45,7 +45,7 @@ class RagindexError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, *said: object) -> None:
-        super().__init__(*(hidden(one) if isinstance(one, str) else one for one in said))
+        super().__init__(*(hide_secrets(one) if isinstance(one, str) else one for one in said))
 
 
 class UsageError(RagindexError):

@@ -24,7 +24,7 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import LLM, Output, Task, render
+from ragindex.llm.tasks import LLM, Output, Task, render_messages
 from ragindex.types import Document, Query
 from ragindex.workspace.part_keys import topological_order
 from ragindex.workspace.workspace import Workspace
@@ -222,7 +222,7 @@ class CountingRules(OfflineRules):
         if task.rule is None:
             raise UsageError(f"{task.name} cannot be estimated: no rule does it without a language model.")
         output = task.rule(inputs)
-        read = tokens.count_message_tokens(render(task, inputs), self.model)
+        read = tokens.count_message_tokens(render_messages(task, inputs), self.model)
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)
         )

@@ -133,7 +133,7 @@ def _condition(field: str, value: object) -> Filter:
 _FIELDS = ("doc_ids", "passage_ids")
 
 
-def both(first: Filter | None, second: Filter | None) -> Filter | None:
+def combine_filters(first: Filter | None, second: Filter | None) -> Filter | None:
     """The conjunction of two filters, either of which may be absent."""
     given = tuple(f for f in (first, second) if f is not None)
     return All(given) if len(given) == 2 else given[0] if given else None

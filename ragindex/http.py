@@ -38,18 +38,18 @@ _QUOTA = ("insufficient_quota", "exceeded your current quota", "billing_hard_lim
 # ---------------------------------------------------------------- settings
 
 
-def variable(names: Sequence[str]) -> str | None:
+def read_variable(names: Sequence[str]) -> str | None:
     """The first of the environment variables `names` that is set to something."""
     return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
 
 
-def secret(names: Sequence[str], workspace: Path | None = None) -> str | None:
+def read_secret(names: Sequence[str], workspace: Path | None = None) -> str | None:
     """A key from the first variable set among NAME and NAME_FILE, which names a file outside `workspace`.
 
     Raises UsageError where the file cannot be read or lies inside, and where no header can hold the key.
     """
     for name in names:
-        key = variable([name]) or _from_file(f"{name}_FILE", workspace)
+        key = read_variable([name]) or _from_file(f"{name}_FILE", workspace)
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise UsageError(f"{name} must be one word of printable ASCII characters, as a header can hold it.")
         if key is not None:
@@ -58,7 +58,7 @@ def secret(names: Sequence[str], workspace: Path | None = None) -> str | None:
 
 
 def _from_file(name: str, workspace: Path | None) -> str | None:
-    written = variable([name])
+    written = read_variable([name])
     if written is None:
         return None
     path = Path(written).expanduser()
@@ -71,18 +71,18 @@ def _from_file(name: str, workspace: Path | None) -> str | None:
         raise UsageError(f"{name} names {written}, which cannot be read: {reason}.") from None
 
 
-def address(names: Sequence[str], given: str | None = None) -> str:
+def read_address(names: Sequence[str], given: str | None = None) -> str:
     """`given`, the first variable that is set, or OpenAI's address. Raises UsageError where it is none.
 
     Which does not repeat it: a user and password may be in it.
     """
-    base_url = given or variable(names) or DEFAULT_URL
+    base_url = given or read_variable(names) or DEFAULT_URL
     who = " or ".join(names)
     if not base_url.startswith(("http://", "https://")):
         raise UsageError(f"{who} must begin with http:// or https://.")
     if "?" in base_url or "#" in base_url:
         raise UsageError(f"{who} must be an address without a query: keys go into a header, from their own variable.")
-    if "@" in without_credentials(base_url):
+    if "@" in strip_credentials(base_url):
         raise UsageError(f"{who} cannot be read: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
     return base_url
 
@@ -98,13 +98,13 @@ def require_bare(base_url: str, who: str, keys_from: str) -> None:
         )
 
 
-def without_credentials(base_url: str) -> str:
+def strip_credentials(base_url: str) -> str:
     """The address without user, password, query and a slash at the end."""
     parts = urlsplit(base_url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2].lower(), parts.path.rstrip("/"), "", ""))
 
 
-def client(base_url: str, key: str, timeout: float) -> "OpenAI":
+def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
     """A client that sends every request once. A user and password in the address go into a header, not into logs.
 
     Its connections are closed when nobody has it any more: it is part of reference cycles, and where the collector of
@@ -125,7 +125,7 @@ def client(base_url: str, key: str, timeout: float) -> "OpenAI":
     return made
 
 
-def redacted(text: str, *keys: str) -> str:
+def redact(text: str, *keys: str) -> str:
     """The text of a service without the keys, and without what UTF-8 cannot hold: it goes into files."""
     text = encodable(text)
     for key in keys:
@@ -221,7 +221,7 @@ def send_request(call: Callable[[], _Given], key: str) -> _Given:
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
         away = type(error.__cause__).__name__ in _AWAY
-        trouble = Trouble(redacted(cause, key)[:_LONGEST_MESSAGE], away=away)
+        trouble = Trouble(redact(cause, key)[:_LONGEST_MESSAGE], away=away)
     raise TroubleError(trouble)  # out here, so that no request with its headers hangs on the error
 
 
@@ -229,9 +229,9 @@ def _refused(message: str, body: Any, status: int, headers: Mapping[str, str], k
     body = body if isinstance(body, Mapping) else {}
     said = body.get("message")
     said = said if isinstance(said, str) and said else message
-    code, param = (redacted(str(body.get(name) or ""), key) for name in ("code", "param"))
-    code = code or redacted(str(body.get("type") or ""), key)
-    return Trouble(redacted(said, key)[:_LONGEST_MESSAGE], status, code, param, retry_after(headers))
+    code, param = (redact(str(body.get(name) or ""), key) for name in ("code", "param"))
+    code = code or redact(str(body.get("type") or ""), key)
+    return Trouble(redact(said, key)[:_LONGEST_MESSAGE], status, code, param, retry_after(headers))
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
@@ -259,7 +259,7 @@ def _until(date: str, now: float) -> float:
 # ---------------------------------------------------------------- trying again
 
 
-def delay(trouble: Trouble, attempt: int, rng: Random) -> float:
+def retry_delay(trouble: Trouble, attempt: int, rng: Random) -> float:
     """Seconds to wait after the failed attempt `attempt` (from 0): what the server asked for, or growing ones.
 
     Both with some chance in them, so that those who failed together do not come back together.
@@ -270,7 +270,7 @@ def delay(trouble: Trouble, attempt: int, rng: Random) -> float:
     return longest * (1.0 - rng.random() / 2)
 
 
-def retrying(
+def retry(
     ask: Callable[[], _Given],
     retries: int,
     rng: Random,
@@ -284,5 +284,5 @@ def retrying(
             if not error.trouble.passes:
                 raise
             trouble = error.trouble
-        wait(trouble, delay(trouble, attempt, rng))
+        wait(trouble, retry_delay(trouble, attempt, rng))
     return ask()

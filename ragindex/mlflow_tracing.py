@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from ragindex.canonical import metadata_json
-from ragindex.distribution import require
+from ragindex.distribution import require_module
 from ragindex.errors import RagindexError
 from ragindex.interfaces import Retriever
-from ragindex.redaction import bare, hidden
+from ragindex.redaction import bare_address, hide_secrets
 from ragindex.types import Hit, Query, Retrieval, Step
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def autolog(*, disable: bool = False) -> None:
     _tracker.on = not disable
 
 
-def traced(retriever: Retriever, name: str) -> Retriever:
+def trace_retriever(retriever: Retriever, name: str) -> Retriever:
     """A retriever that does the same, and records each query as an MLflow trace called `name`.
 
     Inside an active MLflow span (`@mlflow.trace`, `mlflow.start_span`) it records spans below that one instead. The
@@ -64,14 +64,14 @@ def traced(retriever: Retriever, name: str) -> Retriever:
     return _TracedRetriever(inner, name)
 
 
-def traced_where_on(retriever: Retriever, name: str) -> Retriever:
+def trace_if_enabled(retriever: Retriever, name: str) -> Retriever:
     """`traced(retriever, name)` after `autolog()`, the retriever itself otherwise."""
-    return traced(retriever, name) if _tracker.on else retriever
+    return trace_retriever(retriever, name) if _tracker.on else retriever
 
 
 @dataclass(frozen=True, slots=True)
 class _TracedRetriever:
-    """See `traced`."""
+    """See `trace_retriever`."""
 
     retriever: Retriever
     name: str
@@ -142,9 +142,9 @@ def _fail(span: "LiveSpan", error: Exception) -> None:
     from mlflow.entities import SpanEvent, SpanStatus, SpanStatusCode
 
     event = SpanEvent.from_exception(error)
-    event.attributes = {name: hidden(str(value)) for name, value in event.attributes.items()}
+    event.attributes = {name: hide_secrets(str(value)) for name, value in event.attributes.items()}
     span.add_event(event)
-    status = SpanStatus(SpanStatusCode.ERROR, hidden(f"{type(error).__name__}: {error}"))
+    status = SpanStatus(SpanStatusCode.ERROR, hide_secrets(f"{type(error).__name__}: {error}"))
     span.set_status(status)  # type: ignore[arg-type]  # as its documentation has it
 
 
@@ -225,7 +225,7 @@ class _Tracker:
         if uri == self.works_at:
             return True
         try:
-            probe(uri)
+            check_connection(uri)
         except (OSError, ValueError, sqlite3.Error) as error:
             self.failed(str(error))
             return False
@@ -240,8 +240,8 @@ class _Tracker:
             first, self.warned = not self.warned, True
             self.works_at, self.again_at = "", time.monotonic() + _PAUSE
         if first:
-            said = hidden(reason.strip().partition("\n")[0])[:_LONGEST_REASON].rstrip(".")
-            where = bare(mlflow.get_tracking_uri())
+            said = hide_secrets(reason.strip().partition("\n")[0])[:_LONGEST_REASON].rstrip(".")
+            where = bare_address(mlflow.get_tracking_uri())
             warnings.warn(
                 f"Retrievals are not recorded in MLflow at {where}: {said}. They are answered all "
                 f"the same, and recording is tried again every {_PAUSE:.0f} seconds. Set MLFLOW_TRACKING_URI, or "
@@ -275,7 +275,7 @@ def _prepare() -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        require("mlflow.tracing", "mlflow", "Tracing")
+        require_module("mlflow.tracing", "mlflow", "Tracing")
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_one_warning)  # one that is there already is not added again
     _tracker.warned, _tracker.works_at, _tracker.again_at = False, "", 0.0
@@ -289,7 +289,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (*known, MlflowException, RagindexError)
 
 
-def probe(uri: str) -> None:
+def check_connection(uri: str) -> None:
     """Raises at once where a database cannot be written or a server not reached: MLflow would try again for minutes."""
     parts = urlsplit(uri)
     scheme = parts.scheme.partition("+")[0]

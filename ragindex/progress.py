@@ -30,7 +30,7 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Yields a function that says how many more items are done."""
     if not sys.stderr.isatty():
         yield lambda done: None

@@ -1,7 +1,7 @@
 """Secrets in texts: keys of the environment, and users, passwords and tokens in addresses.
 
-Parameters are written into files, reports and traces, so `refuse` lets no secret into one. What others say (a server,
-a client that quotes the address it asked) is `hidden` before anybody reads it: every error of ours does that by itself.
+Parameters are written into files, reports and traces, so a parameter that contains a secret is refused. Texts of
+others (a server, a client that quotes the address) go through `hide_secrets`; every RagindexError does so by itself.
 """
 
 import base64
@@ -26,7 +26,7 @@ _PLUGIN = {"name", "params", "label"}
 _VARIABLE = regex.compile(r"(?i)(?:API_?KEY|ACCESS_KEY|PASSWORD|PASSWD|TOKEN|SECRET)$")
 
 
-def hidden(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """The text without logins and tokens in addresses, and without the keys that the environment holds."""
     for pattern, put in ((_LOGIN, f"{MARK}@"), (_IN_QUERY, MARK), (_IN_HEADER, MARK)):
         text = pattern.sub(put, text)
@@ -35,12 +35,12 @@ def hidden(text: str) -> str:
     return text
 
 
-def bare(address: str) -> str:
+def bare_address(address: str) -> str:
     """The address without user, password, query and fragment, for people to read."""
     return str(_LOGIN.sub("", address, count=1)).partition("?")[0].partition("#")[0]
 
 
-def secrets_in(address: str) -> Iterator[str]:
+def find_secrets(address: str) -> Iterator[str]:
     """What must not be repeated of an address: its password, or a user without one, as written and as it is sent."""
     for found in _LOGIN.finditer(address):
         login = found[0].removesuffix("@")
@@ -63,7 +63,7 @@ def holds_secret(value: Any) -> bool:
     return False
 
 
-def secret_parameter(parameters: Mapping[str, Any]) -> str | None:
+def find_secret_parameter(parameters: Mapping[str, Any]) -> str | None:
     """The name of a parameter that holds a secret."""
     return next((name for name, value in parameters.items() if _named_so(name, value) or holds_secret(value)), None)
 
@@ -76,5 +76,5 @@ def _known() -> Iterator[str]:
     """The secrets of the environment, those in addresses too."""
     for name, value in os.environ.items():
         found = [value.strip()] if _VARIABLE.search(name) else []
-        found += secrets_in(value) if "://" in value else ()
+        found += find_secrets(value) if "://" in value else ()
         yield from (secret for secret in found if len(secret) >= _SHORTEST)

@@ -28,7 +28,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
-from ragindex.retrieval.hits import breach
+from ragindex.retrieval.hits import find_breach
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.part_keys import tasks_of, topological_order
@@ -301,14 +301,14 @@ def check_hits(bench: _Bench) -> None:
         for text, retrieval in zip(QUESTIONS, ask(retriever, k), strict=True):
             hits = retrieval.hits
             assert hits, f"no hit for k = {k} and the question {text!r}"
-            broken = breach(hits, k, known)
+            broken = find_breach(hits, k, known)
             assert broken is None, broken
             for hit in hits:
                 for doc_id in hit.doc_ids:
                     expected = known[doc_id].metadata
                     assert hit.metadata.get(doc_id) == expected, (
                         f"the hit {hit.id!r} lacks the metadata of the document {doc_id!r}: "
-                        f"metadata[{doc_id!r}] must be {expected}. Make hits with ragindex.retrieval.hits.hits"
+                        f"metadata[{doc_id!r}] must be {expected}. Make hits with ragindex.retrieval.hits.read_hits"
                     )
 
 
@@ -346,7 +346,7 @@ def check_bad_input(bench: _Bench) -> None:
             continue
         raise AssertionError(
             f"retrieve must raise UsageError for the question {query.text!r} with k = {k}. "
-            "Call ragindex.retrieval.hits.check first"
+            "Call ragindex.retrieval.hits.check_queries first"
         )
     for text in STRANGE:
         hits = retriever.retrieve([Query("q", text)], 3)[0].hits

@@ -9,7 +9,7 @@ from pydantic import Field
 from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, Scheme, SearchRequest, TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField, label
-from ragindex.retrieval.hits import searched
+from ragindex.retrieval.hits import search_batch
 from ragindex.types import Query, Retrieval
 
 
@@ -38,7 +38,7 @@ class BM25Retriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one call of the store."""
-        return searched(self, queries, k, self.source)
+        return search_batch(self, queries, k, self.source)
 
     def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
         """The questions' texts."""

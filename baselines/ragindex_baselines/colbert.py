@@ -28,7 +28,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.quantized_tokens import Scores
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins.registry import PartField, SchemeField, label
-from ragindex.retrieval.hits import FIELDS, check, hits
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
 from ragindex.types import Query, Retrieval, Step
 from ragindex_baselines.hybrid import Hybrid
 
@@ -97,7 +97,7 @@ class OverAll:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Questions without a filter are scored together."""
-        check(queries, k)
+        check_queries(queries, k)
         asked = [self.index.question(query.text)[: self.query_tokens] for query in queries]
         start = time.perf_counter()
         open_to_all = [number for number, query in enumerate(queries) if query.filter is None]
@@ -110,7 +110,7 @@ class OverAll:
         found = self._found([ranked[number] for number in range(len(queries))])
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         return [
-            Retrieval(hits(one, self.source), (Step(1, "token vectors", query.text, tuple(one.ids), ms=ms),))
+            Retrieval(read_hits(one, self.source), (Step(1, "token vectors", query.text, tuple(one.ids), ms=ms),))
             for query, one in zip(queries, found, strict=True)
         ]
 
@@ -119,7 +119,7 @@ class OverAll:
 
     def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
         """The records, in one call of the store."""
-        wanted = [FilterQuery(Ids(tuple(ids)), max(1, len(ids)), FIELDS) for ids, _ in ranked]
+        wanted = [FilterQuery(Ids(tuple(ids)), max(1, len(ids)), HIT_FIELDS) for ids, _ in ranked]
         found = []
         for (ids, scores), one in zip(ranked, self.collection.search(wanted), strict=True):
             place = {id: row for row, id in enumerate(one.ids)}
@@ -138,7 +138,7 @@ class OverCandidates:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """The candidates of all questions are found together. Raises UsageError where they are of another part."""
-        check(queries, k)
+        check_queries(queries, k)
         found = self.candidates.retrieve(queries, self.settings.candidate_factor * k)
         return [self._scored(query, one, k) for query, one in zip(queries, found, strict=True)]
 

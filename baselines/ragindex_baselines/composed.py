@@ -24,8 +24,8 @@ from ragindex.interfaces import (
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
 from ragindex.plugins.registry import PartField, label
-from ragindex.retrieval.fusion import normalised, reciprocal_rank_fusion
-from ragindex.retrieval.hits import FIELDS, check, hits
+from ragindex.retrieval.fusion import normalize_scores, reciprocal_rank_fusion
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
 from ragindex.types import Query, Retrieval, Step
 
 
@@ -75,7 +75,7 @@ class ComposedRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one batch of the encoder and two calls of the store."""
-        check(queries, k)
+        check_queries(queries, k)
         depth = self.settings.candidate_factor * k
         encoded = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
@@ -84,7 +84,7 @@ class ComposedRetriever:
         wanted = k if self.settings.composed_score == "cosine" else depth
         found = self.vectors.search(
             [
-                VectorQuery(vector, wanted, FIELDS, Ids(tuple(matched.ids)))
+                VectorQuery(vector, wanted, HIT_FIELDS, Ids(tuple(matched.ids)))
                 for vector, matched in zip(encoded, candidates, strict=True)
             ]
         )
@@ -101,7 +101,7 @@ class ComposedRetriever:
         ranked = near if self.settings.composed_score == "cosine" else _ranked(self.settings, matched, near, k)
         first = Step(1, "text", query.text, tuple(matched.ids), ms=times[0])
         second = Step(1, "vectors", query.text, tuple(near.ids), ms=times[1])
-        return Retrieval(hits(ranked, self.source), (first, second))
+        return Retrieval(read_hits(ranked, self.source), (first, second))
 
 
 def _ranked(settings: Composed, matched: SearchResult, near: SearchResult, k: int) -> SearchResult:
@@ -119,4 +119,4 @@ def _ranked(settings: Composed, matched: SearchResult, near: SearchResult, k: in
 
 
 def _part(settings: Composed, scores: Any, weight: float) -> Any:
-    return weight * normalised(scores) if settings.composed_score == "weighted" else scores
+    return weight * normalize_scores(scores) if settings.composed_score == "weighted" else scores

@@ -10,7 +10,7 @@ from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever,
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
 from ragindex.plugins.registry import PartField, label
-from ragindex.retrieval.hits import searched
+from ragindex.retrieval.hits import search_batch
 from ragindex.types import Query, Retrieval
 
 
@@ -40,7 +40,7 @@ class DenseRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one batch of the encoder and one call of the store."""
-        return searched(self, queries, k, self.source)
+        return search_batch(self, queries, k, self.source)
 
     def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
         """The questions' vectors."""

@@ -19,8 +19,8 @@ from ragindex.interfaces import (
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.retrieval.hits import FIELDS, check, hits
-from ragindex.stores.multi_search import together
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.stores.multi_search import search_together
 from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
@@ -66,7 +66,7 @@ class HybridRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Each base answers all questions, at the greater of depth and k; of most hits only the rank is wanted."""
-        check(queries, k)
+        check_queries(queries, k)
         searching = [base for base in self.bases if isinstance(base, SearchingRetriever)]
         if len(searching) == len(self.bases):
             return self._at_once(searching, queries, k)
@@ -77,7 +77,7 @@ class HybridRetriever:
         """All searches without fields, then the records of the k best: two calls of the store."""
         asked = [(base.collection, base.requests(queries, max(self.depth, k), ())) for base in bases]
         start = time.perf_counter()
-        found = list(zip(*together(asked), strict=True))
+        found = list(zip(*search_together(asked), strict=True))
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries) * len(bases))
         fused = [reciprocal_rank_fusion([one.ids for one in each], self.rrf_k)[:k] for each in found]
         known = self._read(bases, found, {id for best in fused for id, _ in best})
@@ -97,8 +97,10 @@ class HybridRetriever:
         asked = []
         for n, base in enumerate(bases):
             ids = tuple(sorted(id for id, first in place.items() if first == n))
-            asked.append((base.collection, [FilterQuery(Ids(ids), len(ids), FIELDS)] if ids else []))
-        return {hit.id: hit for answers in together(asked) for one in answers for hit in hits(one, self.source)}
+            asked.append((base.collection, [FilterQuery(Ids(ids), len(ids), HIT_FIELDS)] if ids else []))
+        return {
+            hit.id: hit for answers in search_together(asked) for one in answers for hit in read_hits(one, self.source)
+        }
 
     def _fuse(self, found: Sequence[Retrieval], k: int) -> Retrieval:
         by_id: dict[str, Hit] = {hit.id: hit for retrieval in reversed(found) for hit in retrieval.hits}

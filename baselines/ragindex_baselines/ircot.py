@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question, rules
-from ragindex.llm.rules.chains import facts_of, next_fact
+from ragindex.llm.rules.chains import find_next_fact, list_facts
 from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.retrieval.hits import check
+from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step
 
@@ -31,7 +31,7 @@ def one_sentence(reply: str) -> str:
 
     Raises ValueError where there is none.
     """
-    said = rules.sentences(reply)
+    said = rules.split_sentences(reply)
     if not said:
         raise ValueError("a thought must be a sentence")
     last = next((place for place, sentence in enumerate(said) if _answers(sentence)), 0)
@@ -60,11 +60,11 @@ def think_by_rule(inputs: Mapping[str, Any]) -> RuleThought:
     Where they hold none, the last thought once more, or the question: that ends the loop.
     """
     question, thoughts, language = inputs["question"], inputs["thoughts"], inputs["language"]
-    facts = facts_of((one.title, one.text) for one in inputs["passages"])
-    following = next_fact(question, facts, thoughts, language)
+    facts = list_facts((one.title, one.text) for one in inputs["passages"])
+    following = find_next_fact(question, facts, thoughts, language)
     if following is not None:
         return RuleThought(thought=following.text)
-    answer = rules.answer(question, [("", thought) for thought in thoughts], language)
+    answer = rules.extract_answer(question, [("", thought) for thought in thoughts], language)
     return RuleThought(thought=f"So the answer is: {answer}." if answer else [question, *thoughts][-1])
 
 
@@ -176,7 +176,7 @@ class IRCoTRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """One question after the other. Raises what the language model and the base raise: no thought, no answer."""
-        check(queries, k)
+        check_queries(queries, k)
         return [self._one(query, k) for query in queries]
 
     def _one(self, query: Query, k: int) -> Retrieval:

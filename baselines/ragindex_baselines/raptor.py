@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragindex.encoders.vector_cache import shared_questions
+from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.parts.trees.summary_tree import SummaryTree
@@ -14,7 +14,7 @@ from ragindex.parts.trees.tree_search import Above, Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, label, of_class
-from ragindex.retrieval.hits import check
+from ragindex.retrieval.hits import check_queries
 from ragindex.types import Hit, Query, Retrieval, Step
 
 
@@ -70,8 +70,8 @@ class Traversal:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """One question after the other."""
-        check(queries, k)
-        with shared_questions():
+        check_queries(queries, k)
+        with share_question_vectors():
             return self.nodes.explained(queries, [self._one(query, k) for query in queries])
 
     def _one(self, query: Query, k: int) -> Retrieval:

@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question
-from ragindex.llm.rules.chains import ChainFact, facts_of, new_name, next_fact
+from ragindex.llm.rules.chains import ChainFact, find_new_name, find_next_fact, list_facts
 from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
-from ragindex.retrieval.hits import check
+from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval
 from ragindex_baselines.ircot import Merge, merge_rankings
@@ -44,11 +44,11 @@ class FollowUps(BaseModel):
 def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
     """A follow-up for each fact of the passages that leads on from the question and the facts before it."""
     question, language = inputs["question"], inputs["language"]
-    facts = facts_of((one.title, one.text) for one in inputs["passages"])
+    facts = list_facts((one.title, one.text) for one in inputs["passages"])
     said: list[str] = []
     asked: list[FollowUp] = []
     for _ in range(inputs["most"]):
-        fact = next_fact(question, facts, said, language)
+        fact = find_next_fact(question, facts, said, language)
         if fact is None:
             break
         asked.append(_asking(fact, question, said))
@@ -58,7 +58,7 @@ def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
 
 def _asking(fact: ChainFact, question: str, said: Sequence[str]) -> FollowUp:
     """The question whose answer is the fact's new name."""
-    one, answer = fact.triple, new_name(fact.triple, question, said)
+    one, answer = fact.triple, find_new_name(fact.triple, question, said)
     asks = f"{one.subject} {one.predicate} what?" if answer == one.object else f"What {one.predicate} {one.object}?"
     return FollowUp(question=asks, answer=answer)
 
@@ -131,7 +131,7 @@ class SelfAskRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """The base is asked all questions at once, the model one after the other. Raises what either raises."""
-        check(queries, k)
+        check_queries(queries, k)
         first = self.base.retrieve(queries, self.settings.candidates)
         return [self._one(query, found, k) for query, found in zip(queries, first, strict=True)]
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from ragindex.canonical import digest
-from ragindex.distribution import install_line, require
-from ragindex.mlflow_tracing import autolog, probe
-from ragindex.redaction import bare, hidden
+from ragindex.distribution import install_line, require_module
+from ragindex.mlflow_tracing import autolog, check_connection
+from ragindex.redaction import bare_address, hide_secrets
 from ragindex_eval.metrics import answers
 from ragindex_eval.report.page import save_report
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodResult, Percentiles, Study
@@ -70,13 +70,13 @@ def track(study: Study) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
         try:
-            probe(uri)
+            check_connection(uri)
             return _recorded(study, uri)
         except _failures() as error:
-            said = hidden(str(error).strip().partition("\n")[0]) or type(error).__name__
+            said = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
             failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
     warnings.warn(
-        f"The comparison was not recorded in MLflow at {bare(uri)}: {failure.rstrip('.')}. "
+        f"The comparison was not recorded in MLflow at {bare_address(uri)}: {failure.rstrip('.')}. "
         "The results above are complete. Set MLFLOW_TRACKING_URI to record elsewhere.",
         TrackingWarning,
         stacklevel=2,
@@ -92,9 +92,9 @@ def trace_to_tracker() -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
-        mlflow = require("mlflow", "mlflow", "--trace")
+        mlflow = require_module("mlflow", "mlflow", "--trace")
         try:
-            probe(tracking_uri())
+            check_connection(tracking_uri())
             mlflow.set_tracking_uri(tracking_uri())
             mlflow.set_experiment(EXPERIMENT)
         except _failures():

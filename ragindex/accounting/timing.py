@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
-_current: ContextVar["Times | None"] = ContextVar("ragindex_times", default=None)
+_current: ContextVar["TimeSplit | None"] = ContextVar("ragindex_times", default=None)
 
 
 @dataclass(slots=True)
-class Times:
+class TimeSplit:
     """Seconds spent since recording began. `total` is set when it ends; `own` is what neither engine took."""
 
     encoder: float = 0.0
@@ -28,9 +28,9 @@ class Times:
 
 
 @contextmanager
-def record_times() -> Iterator[Times]:
+def record_times() -> Iterator[TimeSplit]:
     """Measure everything this context (and threads that copy it) does inside the block."""
-    times = Times()
+    times = TimeSplit()
     token = _current.set(times)
     start = time.perf_counter()
     try:

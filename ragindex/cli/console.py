@@ -25,7 +25,7 @@ from ragindex.accounting.ledger import Tally
 from ragindex.accounting.spending import format_spending
 from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
 from ragindex.plugins.code_fingerprint import OURS
-from ragindex.redaction import hidden
+from ragindex.redaction import hide_secrets
 from ragindex.workspace import manifest
 
 _WIDE = 1000  # columns where the output is not a terminal: programs and files get whole lines
@@ -100,7 +100,7 @@ def stdout() -> Console:
 
 def print_note(text: str) -> None:
     """Print a message on standard error."""
-    _console(stderr=True).print(Text(strip_controls(hidden(text)), style="yellow"))
+    _console(stderr=True).print(Text(strip_controls(hide_secrets(text)), style="yellow"))
 
 
 def print_spending(paid: Tally) -> None:
@@ -185,7 +185,7 @@ def _stop(*signal: object) -> NoReturn:
 
 def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     """Print an unexpected error as Python does, without secrets."""
-    sys.stderr.write(hidden("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(hide_secrets("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _show_warning(

@@ -54,7 +54,7 @@ def check_installation() -> list[tuple[str, str, str]]:
     """Return what was checked, its state, and a detail: its use, or the command that installs it."""
     return [
         ("python", "ok", platform.python_version()),
-        ("ragindex", "ok", distribution.installed().version),
+        ("ragindex", "ok", distribution.find_distribution().version),
         *(_extra(name) for name in sorted(_EXTRAS)),
         *(_loads(group, name) for group in _LOADED for name in registry.names(group)),
         *(_loads(group, name) for group, name in _third_party()),
@@ -69,7 +69,7 @@ def _extra(name: str) -> tuple[str, str, str]:
 
 
 def _install(extra: str) -> str:
-    return distribution.install_line(*map(distribution.package_of, distribution.extras()[extra]))
+    return distribution.install_line(*map(distribution.package_of, distribution.read_extras()[extra]))
 
 
 def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:

@@ -2,7 +2,17 @@
 
 from ragindex.corpus.chunking import Chunking, chunk, passage_text
 from ragindex.corpus.corpus import Corpus, content_id
-from ragindex.corpus.formats import FORMATS, read, recognise
+from ragindex.corpus.formats import FORMATS, read, recognise_format
 from ragindex.corpus.local_files import SUFFIXES
 
-__all__ = ["FORMATS", "SUFFIXES", "Chunking", "Corpus", "chunk", "content_id", "passage_text", "read", "recognise"]
+__all__ = [
+    "FORMATS",
+    "SUFFIXES",
+    "Chunking",
+    "Corpus",
+    "chunk",
+    "content_id",
+    "passage_text",
+    "read",
+    "recognise_format",
+]

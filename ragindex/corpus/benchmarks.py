@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragindex.corpus.corpus import Gathered, Given, gather, given_id, metadata_of
-from ragindex.corpus.json_reader import Item, Problems, array_items, format_value, json_items, json_value, line_items
+from ragindex.corpus.corpus import Gathered, RawDocument, gather, parse_id, parse_metadata
+from ragindex.corpus.json_reader import (
+    Item,
+    Problems,
+    check_array_items,
+    format_value,
+    read_json_items,
+    read_json_lines,
+    read_json_value,
+)
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA
 
@@ -22,43 +30,43 @@ def join_sentences(sentences: list[str]) -> str:
     return ("" if spaced else " ").join(sentences)
 
 
-def body(item: Item, value: Any) -> str:
+def join_body(item: Item, value: Any) -> str:
     """A text that is a string or an array of sentences."""
     if isinstance(value, list):
         return join_sentences([item.unicode(sentence, "an array of strings as sentences") for sentence in value])
     return item.unicode(value, "a string or an array of sentences as text")
 
 
-def paragraph(item: Item) -> tuple[str, str]:
+def parse_paragraph(item: Item) -> tuple[str, str]:
     """Title and text of a paragraph in MuSiQue's or HippoRAG's form."""
     key = "text" if item.fields.get("text") is not None else "paragraph_text"
     if item.fields.get(key) is None:
         raise item.error("a text under 'text' or 'paragraph_text'", item.under("text"))
-    return item.text("title", default=""), body(item, item.fields[key])
+    return item.text("title", default=""), join_body(item, item.fields[key])
 
 
-def context_entry(item: Item, value: Any) -> tuple[str, str]:
+def parse_context_entry(item: Item, value: Any) -> tuple[str, str]:
     """Title and text of an entry `[title, [sentence, …]]` of a HotpotQA or 2WikiMultihopQA context."""
     if not isinstance(value, list) or len(value) != 2:
         raise item.error("a context of [title, [sentence, …]] pairs", format_value(value))
-    return item.unicode(value[0], "a string as title"), body(item, value[1])
+    return item.unicode(value[0], "a string as title"), join_body(item, value[1])
 
 
-def jsonl(path: Path, problems: Problems) -> Gathered:
+def read_jsonl(path: Path, problems: Problems) -> Gathered:
     """One document a line: `_id` or `id`, `title`, `text`, `metadata`; other keys become metadata."""
     file = path / "corpus.jsonl" if path.is_dir() else path
-    return gather(problems.each(_corpus_line, line_items(file, problems)), problems)
+    return gather(problems.each(_corpus_line, read_json_lines(file, problems)), problems)
 
 
-def _corpus_line(item: Item) -> Given:
+def _corpus_line(item: Item) -> RawDocument:
     others = [key for key in item.fields if key not in _CORPUS_LINE]
     if {"_id", "id"} <= item.fields.keys():
         others.append("id")
     text = item.text("text")
-    return Given(given_id(item), item.text("title", default=""), text, metadata_of(item, *others), item)
+    return RawDocument(parse_id(item), item.text("title", default=""), text, parse_metadata(item, *others), item)
 
 
-def pair_of_files(path: Path) -> tuple[Path, Path]:
+def find_file_pair(path: Path) -> tuple[Path, Path]:
     """The questions and the corpus of a HippoRAG folder or of `X.json`, beside which stands `X_corpus.json`."""
     if path.is_dir():
         return path / "questions.json", path / "corpus.json"
@@ -66,45 +74,47 @@ def pair_of_files(path: Path) -> tuple[Path, Path]:
     return path, named if named.exists() or path.name != "questions.json" else path.with_name("corpus.json")
 
 
-def hipporag(path: Path, problems: Problems) -> Gathered:
+def read_hipporag(path: Path, problems: Problems) -> Gathered:
     """A corpus file: a list of {title, text} or a mapping of titles to texts or sentences."""
-    file = pair_of_files(path)[1]
-    value = json_value(file)
+    file = find_file_pair(path)[1]
+    value = read_json_value(file)
     if isinstance(value, list):
-        return gather(problems.each(_listed, array_items(value, file, problems)), problems)
+        return gather(problems.each(_listed, check_array_items(value, file, problems)), problems)
     if not isinstance(value, dict):
         raise DataError("a list of {title, text} or a mapping of titles to sentences", format_value(value), path=file)
     titled = ((Item({"title": title}, file, None, n), text) for n, (title, text) in enumerate(value.items(), 1))
-    return gather(problems.each(lambda pair: _content(pair[0], pair[0].text("title"), body(*pair)), titled), problems)
+    return gather(
+        problems.each(lambda pair: _content(pair[0], pair[0].text("title"), join_body(*pair)), titled), problems
+    )
 
 
-def _listed(item: Item) -> Given:
-    return Given(given_id(item), *paragraph(item), metadata_of(item), item)
+def _listed(item: Item) -> RawDocument:
+    return RawDocument(parse_id(item), *parse_paragraph(item), parse_metadata(item), item)
 
 
-def _content(item: Item, title: str, text: str) -> Given:
-    return Given(None, title, text, NO_METADATA, item)
+def _content(item: Item, title: str, text: str) -> RawDocument:
+    return RawDocument(None, title, text, NO_METADATA, item)
 
 
-def paragraphs(path: Path, problems: Problems) -> Gathered:
+def read_paragraphs(path: Path, problems: Problems) -> Gathered:
     """The paragraphs of all questions of a MuSiQue file, each once."""
 
-    def of_question(item: Item) -> list[Given]:
+    def of_question(item: Item) -> list[RawDocument]:
         inner = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
-        return [_content(one, *paragraph(one)) for one in inner]
+        return [_content(one, *parse_paragraph(one)) for one in inner]
 
-    return gather(_flat(problems.each(of_question, json_items(path, problems))), problems)
+    return gather(_flat(problems.each(of_question, read_json_items(path, problems))), problems)
 
 
-def contexts(path: Path, problems: Problems) -> Gathered:
+def read_contexts(path: Path, problems: Problems) -> Gathered:
     """The contexts of all questions of a HotpotQA or 2WikiMultihopQA file, each once."""
 
-    def of_question(item: Item) -> list[Given]:
-        return [_content(item, *context_entry(item, value)) for value in item.array("context")]
+    def of_question(item: Item) -> list[RawDocument]:
+        return [_content(item, *parse_context_entry(item, value)) for value in item.array("context")]
 
-    return gather(_flat(problems.each(of_question, json_items(path, problems))), problems)
+    return gather(_flat(problems.each(of_question, read_json_items(path, problems))), problems)
 
 
-def _flat(lists: Iterator[list[Given]]) -> Iterator[Given]:
+def _flat(lists: Iterator[list[RawDocument]]) -> Iterator[RawDocument]:
     for one in lists:
         yield from one

@@ -44,7 +44,7 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RawDocument:
     """A document as it was read, before it is known whether it has an id: `id` is the given one."""
 
     id: str | None
@@ -62,13 +62,13 @@ def content_id(title: str, text: str) -> str:
     return digest([title, text])
 
 
-def gather(given: Iterable[Given], problems: Problems) -> Gathered:
+def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
     """The documents and the number of repeats. A given id that comes twice is an error."""
     kept: dict[str, Document] = {}
     hashed: set[str] = set()
     repeats = 0
 
-    def add(one: Given) -> None:
+    def add(one: RawDocument) -> None:
         nonlocal repeats
         if not one.title.strip() and not one.text.strip():
             raise one.item.error("a title or a text", "a document with neither")
@@ -94,7 +94,7 @@ def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gat
     return gathered
 
 
-def given_id(item: Item) -> str | None:
+def parse_id(item: Item) -> str | None:
     """The string or whole number under `_id` or `id`."""
     key = "_id" if "_id" in item.fields else "id"
     value = item.fields.get(key)
@@ -108,7 +108,7 @@ def given_id(item: Item) -> str | None:
     return id
 
 
-def metadata_of(item: Item, *others: str) -> Metadata:
+def parse_metadata(item: Item, *others: str) -> Metadata:
     """What stands under `metadata`, together with the keys `others`; numbers must be finite."""
     metadata = dict(item.within(item.fields.get("metadata") or {}, "'metadata'").fields)
     for key in others:

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ragindex.corpus.benchmarks import contexts, hipporag, jsonl, pair_of_files, paragraphs
+from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
-from ragindex.corpus.json_reader import Problems, first_item
-from ragindex.corpus.local_files import SUFFIXES, folder
+from ragindex.corpus.json_reader import Problems, read_first_item
+from ragindex.corpus.local_files import SUFFIXES, read_folder
 from ragindex.errors import DataError, UnknownNameError, UsageError
 from ragindex.plugins import registry
 
 _READERS: Mapping[str, Callable[[Path, Problems], Gathered]] = {
-    "jsonl": jsonl,
-    "beir": jsonl,
-    "hipporag": hipporag,
-    "musique": paragraphs,
-    "hotpotqa": contexts,
-    "2wikimultihopqa": contexts,
+    "jsonl": read_jsonl,
+    "beir": read_jsonl,
+    "hipporag": read_hipporag,
+    "musique": read_paragraphs,
+    "hotpotqa": read_contexts,
+    "2wikimultihopqa": read_contexts,
 }
 FORMATS = ("folder", *_READERS)
 
@@ -39,11 +39,11 @@ def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False)
     path, made = Path(path), _made(str(path), format)
     if made is not None:
         return made
-    format = recognise(path) if format is None else _known(path, format)
+    format = recognise_format(path) if format is None else _known(path, format)
     problems = Problems(skip_bad)
     ignored: Mapping[str, int] = {}
     if format == "folder":
-        gathered, ignored = folder(path, problems)
+        gathered, ignored = read_folder(path, problems)
     else:
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
@@ -74,11 +74,11 @@ def _origin(path: Path, format: str) -> tuple[Path, str]:
     if format in ("jsonl", "beir") and path.is_dir():
         path = path / "corpus.jsonl"
     if format == "hipporag":
-        path = next(file for file in pair_of_files(path) if file.exists())
+        path = next(file for file in find_file_pair(path) if file.exists())
     return path.resolve(), ""
 
 
-def recognise(path: Path) -> str:
+def recognise_format(path: Path) -> str:
     """The name of the format. Raises DataError where there is nothing, or nothing that is known."""
     _require_existing(path)
     if path.is_dir():
@@ -86,7 +86,7 @@ def recognise(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix in SUFFIXES:
         return "folder"
-    if suffix == ".json" and pair_of_files(path)[1].exists():
+    if suffix == ".json" and find_file_pair(path)[1].exists():
         return "hipporag"
     if suffix in (".json", ".jsonl"):
         return _recognise_items(path)
@@ -120,7 +120,7 @@ def _recognise_folder(path: Path) -> str:
 
 
 def _recognise_items(path: Path) -> str:
-    keys = first_item(path).keys()
+    keys = read_first_item(path).keys()
     if "paragraphs" in keys:
         return "musique"
     if {"context", "supporting_facts"} <= keys:

@@ -81,7 +81,7 @@ class Page:
     unclosed: str = ""
 
 
-def page(markup: str) -> Page:
+def read_page(markup: str) -> Page:
     """Title and text of a page: a line a block, an empty line around a paragraph, white space as a browser shows it."""
     reader = _Reader(markup.replace("\r\n", "\n").replace("\r", "\n"))
     reader.read()

@@ -101,15 +101,15 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
 
 
-def unreadable(path: Path, error: OSError) -> DataError:
+def unreadable_error(path: Path, error: OSError) -> DataError:
     """The error for a file that the operating system does not give."""
     return DataError("a file that can be read", error.strerror or type(error).__name__, path=path)
 
 
-def decode(raw: bytes, path: Path, line: int = 1) -> str:
+def decode_utf8(raw: bytes, path: Path, line: int = 1) -> str:
     """UTF-8 text, without the byte order mark; `line` is the line that the bytes begin at."""
     try:
         return raw.decode("utf-8-sig")
@@ -121,19 +121,19 @@ def decode(raw: bytes, path: Path, line: int = 1) -> str:
         raise DataError("text in UTF-8", found, path=path, line=at) from error
 
 
-def json_value(path: Path) -> Any:
+def read_json_value(path: Path) -> Any:
     """The value that a JSON file holds."""
-    return _parse(decode(read_bytes(path), path), path, None)
+    return _parse(decode_utf8(read_bytes(path), path), path, None)
 
 
-def json_items(path: Path, problems: Problems) -> Iterator[Item]:
+def read_json_items(path: Path, problems: Problems) -> Iterator[Item]:
     """The objects of a JSON array, or of a JSON Lines file (`.jsonl`), whose blank lines are passed over."""
     if path.suffix.lower() == ".jsonl":
-        return line_items(path, problems)
-    return array_items(json_value(path), path, problems)
+        return read_json_lines(path, problems)
+    return check_array_items(read_json_value(path), path, problems)
 
 
-def array_items(value: Any, path: Path, problems: Problems) -> Iterator[Item]:
+def check_array_items(value: Any, path: Path, problems: Problems) -> Iterator[Item]:
     """The objects of a JSON value that should be an array of objects."""
     if not isinstance(value, list):
         raise DataError("an array of objects", format_value(value), path=path)
@@ -145,7 +145,7 @@ def _as_item(found: tuple[Any, Item]) -> Item:
     return place.within(value, "an item")
 
 
-def line_items(path: Path, problems: Problems) -> Iterator[Item]:
+def read_json_lines(path: Path, problems: Problems) -> Iterator[Item]:
     """The objects of a JSON Lines file, whatever its name."""
     return problems.each(_as_item, _json_lines(path, problems))
 
@@ -156,18 +156,18 @@ def _json_lines(path: Path, problems: Problems) -> Iterator[tuple[Any, Item]]:
             lines = ((Item({}, path, number), raw) for number, raw in enumerate(file, 1) if raw.strip())
             yield from problems.each(_parse_line, lines)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
 
 
 def _parse_line(found: tuple[Item, bytes]) -> tuple[Any, Item]:
     place, raw = found
-    return _parse(decode(raw.rstrip(b"\r\n"), place.path, place.line or 1), place.path, place.line), place
+    return _parse(decode_utf8(raw.rstrip(b"\r\n"), place.path, place.line or 1), place.path, place.line), place
 
 
-def first_item(path: Path) -> Mapping[str, Any]:
+def read_first_item(path: Path) -> Mapping[str, Any]:
     """The first object of a `.json` array or a `.jsonl` file, an empty one where it starts otherwise."""
     if path.suffix.lower() == ".jsonl":
-        item = next(line_items(path, Problems(skip_bad=True)), None)
+        item = next(read_json_lines(path, Problems(skip_bad=True)), None)
         return {} if item is None else item.fields
     value = _glance(path)
     return value if isinstance(value, Mapping) else {}
@@ -178,11 +178,11 @@ def _glance(path: Path) -> Any:
         with path.open("rb") as file:
             start = file.read(_GLANCE).decode("utf-8-sig", "ignore").lstrip()
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     try:
         return json.JSONDecoder().raw_decode(start.removeprefix("[").lstrip())[0] if start[:1] == "[" else None
     except (ValueError, RecursionError):
-        whole = json_value(path)
+        whole = read_json_value(path)
         return whole[0] if isinstance(whole, list) and whole else None
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import regex
 
-from ragindex.corpus.corpus import Gathered, Given, gather
-from ragindex.corpus.html_reader import page
-from ragindex.corpus.json_reader import Item, Problems, decode, read_bytes, unreadable
-from ragindex.distribution import require
+from ragindex.corpus.corpus import Gathered, RawDocument, gather
+from ragindex.corpus.html_reader import read_page
+from ragindex.corpus.json_reader import Item, Problems, decode_utf8, read_bytes, unreadable_error
+from ragindex.distribution import require_module
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
 
@@ -26,7 +26,7 @@ _Read = tuple[str, str, dict[str, MetadataValue]]  # title (blank: none), text, 
 
 
 def _plain(raw: bytes, path: Path) -> _Read:
-    return "", _lines(decode(raw, path)), {}
+    return "", _lines(decode_utf8(raw, path)), {}
 
 
 def _lines(text: str) -> str:
@@ -34,7 +34,7 @@ def _lines(text: str) -> str:
 
 
 def _markdown(raw: bytes, path: Path) -> _Read:
-    text = _lines(decode(raw, path))
+    text = _lines(decode_utf8(raw, path))
     return _first_heading(text), text, {}
 
 
@@ -53,14 +53,14 @@ def _first_heading(text: str) -> str:
 
 
 def _html(raw: bytes, path: Path) -> _Read:
-    found = page(decode(raw, path))
+    found = read_page(decode_utf8(raw, path))
     if not found.text and found.unclosed:
         raise DataError("a page with text in its body", f"none, for {found.unclosed} is never closed", path=path)
     return found.title, found.text, {}
 
 
 def _pdf(raw: bytes, path: Path) -> _Read:
-    pypdf = require("pypdf", "pypdf", f"Reading {path.name}")
+    pypdf = require_module("pypdf", "pypdf", f"Reading {path.name}")
     try:
         reader = pypdf.PdfReader(BytesIO(raw))
         text = "\n\n".join(page.extract_text() for page in reader.pages)
@@ -85,7 +85,7 @@ _READERS: Mapping[str, Callable[[bytes, Path], _Read]] = {
 SUFFIXES = tuple(_READERS)
 
 
-def folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, int]]:
+def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, int]]:
     """The files of a folder, or one file, and the number of files that no reader takes, by suffix.
 
     Hidden files and folders are passed over. A document's id is its path in the folder, with slashes.
@@ -103,20 +103,20 @@ def folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, int]]
 
 def _walk(top: Path, problems: Problems) -> Iterator[Path]:
     def note(error: OSError) -> None:
-        problems.note(unreadable(Path(error.filename), error))
+        problems.note(unreadable_error(Path(error.filename), error))
 
     for current, folders, names in os.walk(top, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(current, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _document(file: Path, root: Path) -> Given:
+def _document(file: Path, root: Path) -> RawDocument:
     item = Item({}, file)
     id = item.unicode(file.relative_to(root).as_posix(), "a file name")
     title, text, metadata = _READERS[file.suffix.lower()](read_bytes(file), file)
     if not text.strip():
         raise item.error("a file with text in it", "none")
-    return Given(id, title or file.stem, text, {"source": id, "modified": _modified(file), **metadata}, item)
+    return RawDocument(id, title or file.stem, text, {"source": id, "modified": _modified(file), **metadata}, item)
 
 
 def _modified(file: Path) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from ragindex.errors import StoreError
 
 MIB = 1 << 20
-SCHEMA = (
+PRUNING_SCHEMA = (
     "CREATE TABLE IF NOT EXISTS gone ("
     "encoder TEXT NOT NULL, text BLOB NOT NULL, since REAL NOT NULL, PRIMARY KEY (encoder, text)) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS worth ON vectors (input_tokens > 0 OR money > 0, seconds >= 0.001)",
@@ -56,7 +56,7 @@ def mark_unused(connection: sqlite3.Connection, encoder: str, texts: Iterable[by
         connection.executemany("INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", [(encoder, text, now) for text in texts])
 
 
-def unmark(connection: sqlite3.Connection, encoder: str, texts: list[bytes]) -> None:
+def mark_used(connection: sqlite3.Connection, encoder: str, texts: list[bytes]) -> None:
     """They are wanted again."""
     if connection.execute("SELECT 1 FROM gone LIMIT 1").fetchone() is None:
         return

@@ -7,7 +7,7 @@ import numpy as np
 from ragindex.interfaces import Floats
 
 
-def of_length_one(vectors: Any, shortest: float = 0.0) -> Floats:
+def normalize_rows(vectors: Any, shortest: float = 0.0) -> Floats:
     """The rows of (n, dimensions) scaled to length one, as float32; zero where they are no longer than `shortest`."""
     rows = np.asarray(vectors)
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)

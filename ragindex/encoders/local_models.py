@@ -5,14 +5,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ragindex.distribution import install_line, require
+from ragindex.distribution import install_line, require_module
 from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet
 from ragindex.errors import UsageError
 
 _SHOWN = 8  # hexadecimal digits of a revision
 
 
-def with_revision(values: Any) -> Any:
+def resolve_revision(values: Any) -> Any:
     """The parameters `model` and `revision` of a plugin: for a folder without one, the hash of its files.
 
     So a result that was made with other weights under the same path goes by another name.
@@ -29,7 +29,7 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, **opt
     Raises MissingExtraError without sentence-transformers, UsageError where it is too old, where there is no such
     model, and where the folder's files have another revision.
     """
-    module = require("sentence_transformers", "sentence-transformers", wanted_by)
+    module = require_module("sentence_transformers", "sentence-transformers", wanted_by)
     if not hasattr(module, kind):
         raise UsageError(
             f"{wanted_by} needs a newer sentence-transformers. Run: {install_line('sentence-transformers')}"

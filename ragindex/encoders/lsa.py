@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from ragindex import text_analysis
-from ragindex.encoders.common import of_length_one
+from ragindex.encoders.common import normalize_rows
 from ragindex.errors import StoreError
 from ragindex.interfaces import FittedEncoderPlugin, Floats, TokenEmbeddings
 
@@ -90,7 +90,7 @@ class LsaEncoder:
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """(len(texts), dimensions), rows of length one; zero for a text without a word that the fit knows."""
         counts = _counts(text_analysis.analyse_many(texts, _WORDS), self._vocabulary)
-        return of_length_one(_tf_idf(counts, self._idf) @ self._projection, _SMALLEST_LENGTH)
+        return normalize_rows(_tf_idf(counts, self._idf) @ self._projection, _SMALLEST_LENGTH)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """As `encode_documents`."""
@@ -111,7 +111,7 @@ class LsaEncoder:
             if token in self._vocabulary
         ]
         rows = np.array([row for row, _ in found], dtype=np.intp)
-        vectors = of_length_one(self._projection[rows], _SMALLEST_LENGTH)
+        vectors = normalize_rows(self._projection[rows], _SMALLEST_LENGTH)
         known = np.flatnonzero(vectors.any(axis=1))
         spans = tuple(found[i][1] for i in known)
         return TokenEmbeddings(spans, vectors[known])

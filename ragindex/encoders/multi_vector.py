@@ -15,7 +15,7 @@ from ragindex.encoders.local_models import load_local_model
 from ragindex.interfaces import Floats
 
 
-class Coding(Protocol):
+class TokenCoding(Protocol):
     """How texts become token vectors. Thread-safe."""
 
     def documents(self, texts: Sequence[str]) -> list[Floats]:
@@ -55,7 +55,7 @@ class MultiVectorModel:
 
 @lru_cache(maxsize=2)
 def load_multi_vector_model(model: str, revision: str, device: str) -> MultiVectorModel:
-    """The model, loaded. Raises as `local_models.load` does."""
+    """The model, loaded. Raises as `load_local_model` does."""
     return MultiVectorModel(
         load_local_model("MultiVectorEncoder", model, revision, f"multi_vectors(model={model})", device=device)
     )

@@ -14,12 +14,21 @@ from pydantic import Field
 
 from ragindex.accounting import ledger
 from ragindex.canonical import digest, encodable
-from ragindex.encoders.common import of_length_one
+from ragindex.encoders.common import normalize_rows
 from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.http import Trouble, TroubleError, address, client, retrying, secret, send_request, without_credentials
+from ragindex.http import (
+    Trouble,
+    TroubleError,
+    make_http_client,
+    read_address,
+    read_secret,
+    retry,
+    send_request,
+    strip_credentials,
+)
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm import tokens
-from ragindex.llm.budget import set_aside
+from ragindex.llm.budget import reserve_money
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
@@ -80,7 +89,7 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
-        key, base_url = secret(_KEY_VARIABLES, setting.workspace), address(_URL_VARIABLES)
+        key, base_url = read_secret(_KEY_VARIABLES, setting.workspace), read_address(_URL_VARIABLES)
         if key is None:
             raise UsageError(f"The encoder openai:{self.model} needs a key: set {' or '.join(_KEY_VARIABLES)}.")
         return OpenAIEncoder(self, base_url, key, setting)
@@ -102,8 +111,8 @@ class OpenAIEncoder:
     """
 
     def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: LLMSettings) -> None:
-        self._plugin, self._key, self._where = plugin, key, without_credentials(base_url)
-        self._client, self._rng = client(base_url, key, plugin.timeout), Random()  # noqa: S311  # jitter, no result
+        self._plugin, self._key, self._where = plugin, key, strip_credentials(base_url)
+        self._client, self._rng = make_http_client(base_url, key, plugin.timeout), Random()  # noqa: S311  # jitter, no result
         self._setting, self._lock = setting, Lock()
         self._dimensions = plugin.dimensions
         self.texts_a_request = plugin.batch_size
@@ -183,7 +192,7 @@ class OpenAIEncoder:
         most = self._most(texts)
 
         def attempt() -> Floats:
-            with set_aside(self._setting.budget, most) as booking:
+            with reserve_money(self._setting.budget, most) as booking:
                 start = time.perf_counter()
                 body = send_request(send, self._key)
                 answered = _answered(body, len(texts), self._dimensions)
@@ -195,7 +204,7 @@ class OpenAIEncoder:
             return answered.vectors
 
         try:
-            return retrying(attempt, self._plugin.retries, self._rng)
+            return retry(attempt, self._plugin.retries, self._rng)
         except TroubleError as error:
             raise self._failure(error.trouble) from None
 
@@ -299,4 +308,4 @@ def _vectors(rows: Sequence[Any], dimensions: int | None) -> Floats:
         raise ValueError(f"expected {expected}, got something else among them") from None
     if not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
         raise ValueError("expected finite vectors longer than zero, got NaN, infinity or nothing but zeros")
-    return of_length_one(vectors)
+    return normalize_rows(vectors)

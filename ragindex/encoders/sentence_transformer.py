@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from ragindex.canonical import digest, encodable
-from ragindex.distribution import require
-from ragindex.encoders.common import of_length_one
+from ragindex.distribution import require_module
+from ragindex.encoders.common import normalize_rows
 from ragindex.errors import UsageError
 from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
@@ -46,7 +46,7 @@ class SentenceTransformers(EncoderPlugin):
 
     def open(self, setting: LLMSettings | None = None) -> "SentenceTransformerEncoder":
         """The model, loaded. Raises MissingExtraError without the extra, UsageError where there is no such model."""
-        module = require(
+        module = require_module(
             "sentence_transformers", "sentence-transformers", f"The encoder sentence-transformers:{self.model}"
         )
         folder = Path(self.model).expanduser()
@@ -98,7 +98,7 @@ class SentenceTransformerEncoder:
                 batch_size=self._plugin.batch_size,
                 show_progress_bar=False,
             )
-        return of_length_one(vectors)
+        return normalize_rows(vectors)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """One vector a word piece, without prompts and special tokens. Raises UsageError where it is another space."""
@@ -134,7 +134,7 @@ class SentenceTransformerEncoder:
                 show_progress_bar=False,
             )
             pieces = self._pieces([prompt + text for text in stripped])
-        vectors = of_length_one(np.stack([one["sentence_embedding"].float().cpu().numpy() for one in found]))
+        vectors = normalize_rows(np.stack([one["sentence_embedding"].float().cpu().numpy() for one in found]))
         rows = [one["token_embeddings"][one["attention_mask"].bool()] for one in found]
         return vectors, [self._token_vectors(*row, len(prompt)) for row in zip(texts, rows, *pieces, strict=True)]
 
@@ -169,7 +169,7 @@ class SentenceTransformerEncoder:
         kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
         moved = len(text) - len(text.lstrip()) - prompt
         spans = tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in kept)
-        return TokenEmbeddings(spans, of_length_one(rows[kept]))
+        return TokenEmbeddings(spans, normalize_rows(rows[kept]))
 
 
 @contextmanager

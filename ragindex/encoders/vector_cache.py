@@ -48,7 +48,7 @@ _questions: ContextVar[dict[tuple[str, str], Floats] | None] = ContextVar("ragin
 
 
 @contextmanager
-def shared_questions() -> Iterator[None]:
+def share_question_vectors() -> Iterator[None]:
     """Inside, a question is encoded once, whoever asks: a method and its base have one vector. Outermost wins."""
     token = _questions.set({} if (held := _questions.get()) is None else held)
     try:
@@ -92,7 +92,7 @@ class CachedEncoder:
         return self._encoder.dimensions
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Passed on, kept no longer than `shared_questions` says."""
+        """Passed on, kept no longer than `share_question_vectors` says."""
         held = _questions.get()
         if held is None:
             return self._vectors(self._encoder.encode_queries, texts)
@@ -113,7 +113,7 @@ class CachedEncoder:
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenEmbeddings]]:
-        """Inside `shared_questions`, the questions need not be encoded again."""
+        """Inside `share_question_vectors`, the questions need not be encoded again."""
         made, found = self._asked(encode, texts)
         vectors = self._rows(made, len(texts))
         tokens = token_spans.check_token_embeddings(self.id, self.dimensions, texts, found)
@@ -141,7 +141,7 @@ class CachedEncoder:
         wanted = dict(zip(keys, texts, strict=True))
         turn = hashlib.sha256(self.id.encode()).hexdigest()
         with _opened(self._path) as connection:
-            cache_pruning.unmark(connection, self.id, list(wanted))
+            cache_pruning.mark_used(connection, self.id, list(wanted))
             rows = self._held(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
             held = [row.cost for row in rows.values()]
@@ -304,7 +304,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
-            for statement in (_SCHEMA, *cache_pruning.SCHEMA):
+            for statement in (_SCHEMA, *cache_pruning.PRUNING_SCHEMA):
                 connection.execute(statement)
     except OSError as error:  # a lock that is not got in time is one too
         raise _unusable(path, error) from error

@@ -121,7 +121,7 @@ def answer_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
     """Extract an answer from the passages and notes; cite the passage nearest to the question that contains it."""
     question, passages, language = inputs["question"], inputs["passages"], inputs.get("language", "english")
     texts = [(passage.title, passage.text) for passage in passages] + [("", note) for note in inputs["notes"]]
-    answer = rules.answer(question, texts, language)
+    answer = rules.extract_answer(question, texts, language)
     if not answer:
         return AnswerOutput(answer="", found=False)
     numbers = {f"{passage.title}\n{passage.text}": passage.number for passage in reversed(passages)}

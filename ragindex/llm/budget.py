@@ -69,7 +69,7 @@ class Budget:
 
 
 @contextmanager
-def set_aside(budget: Budget | None, most: float | None) -> Iterator[Booking]:
+def reserve_money(budget: Budget | None, most: float | None) -> Iterator[Booking]:
     """`Budget.reserved`; without a budget nothing is set aside. None: what the call could cost is not known."""
     if budget is None:
         yield Booking()

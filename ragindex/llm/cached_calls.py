@@ -10,12 +10,12 @@ from typing import Any
 
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
-from ragindex.http import Billed, Trouble, TroubleError, retrying
+from ragindex.http import Billed, Trouble, TroubleError, retry
 from ragindex.llm import tokens
-from ragindex.llm.budget import set_aside
+from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource
 from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.openai_chat import HINT, Chat, ChatRequest, Reply
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest, Reply
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
@@ -26,7 +26,7 @@ _CAUTION = 1.2  # an estimate of tokens may be this much too low before a call g
 class CachedCalls:
     """The calls of one model, with the parameters `given`. Thread-safe."""
 
-    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
+    def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
             setting.prices.require(chat.model)
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
@@ -75,7 +75,7 @@ class CachedCalls:
             "model": [chat.provider, chat.model, chat.base_url],
             "parameters": dict(chat.parameters),
             "request": asdict(request),
-            "hint": HINT,
+            "hint": SCHEMA_HINT,
         }
         text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -90,7 +90,9 @@ class CachedCalls:
         """Input tokens, on the safe side; only where somebody asks for them."""
         if self._setting.budget is None and self._given.tokens_per_minute is None:
             return 0
-        messages = request.messages if request.hinted else (*request.messages, Message("user", HINT + request.schema))
+        messages = (
+            request.messages if request.hinted else (*request.messages, Message("user", SCHEMA_HINT + request.schema))
+        )
         count = tokens.count_message_tokens(messages, self._chat.model)
         return round(count.tokens * _CAUTION) if count.estimated else count.tokens
 
@@ -100,7 +102,7 @@ class CachedCalls:
         most = self._money(needed, 0, request.max_tokens)
 
         def attempt() -> CachedResponse:
-            with set_aside(self._setting.budget, most) as booking:
+            with reserve_money(self._setting.budget, most) as booking:
                 try:
                     with self._limits.slot(needed + request.max_tokens) as used:
                         reply = self._chat.send(request)
@@ -121,7 +123,7 @@ class CachedCalls:
             self._limits.wait(seconds)
 
         try:
-            return retrying(attempt, self._given.retries, self._rng, wait)
+            return retry(attempt, self._given.retries, self._rng, wait)
         except TroubleError as error:
             trouble = error.trouble
         raise self._failure(task, trouble)

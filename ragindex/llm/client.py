@@ -10,13 +10,13 @@ from ragindex.errors import LLMError
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.openai_chat import HINT, Chat, ChatRequest
-from ragindex.llm.parallel import in_threads
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
+from ragindex.llm.parallel import map_in_threads
 from ragindex.llm.parse_output import UnusableError, read_json
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.schema import schema_text
 from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import Failure, Message, Output, Task, render
+from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 
 _LONGEST_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
@@ -24,7 +24,7 @@ _LONGEST_SHOWN = 4000  # characters of an unusable answer that the model is show
 class LLMClient:
     """A Language that asks a model. Thread-safe."""
 
-    def __init__(self, chat: Chat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
+    def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         self._chat, self._given = chat, given
         self._calls = CachedCalls(chat, limits, given, setting)
 
@@ -59,11 +59,11 @@ class LLMClient:
         def one(inputs: Mapping[str, Any]) -> Output:
             return self.run(task, inputs, repeat=repeat, again=again)
 
-        return in_threads(one, task.name, many, self._given.concurrency, progress)
+        return map_in_threads(one, task.name, many, self._given.concurrency, progress)
 
     def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
-        messages, plain = tuple(render(task, inputs)), task.read is not None
+        messages, plain = tuple(render_messages(task, inputs)), task.read is not None
         return ChatRequest(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
 
     def _converse(
@@ -116,7 +116,11 @@ def _corrected(request: ChatRequest, answer: CachedResponse, error: UnusableErro
     """The request once more: with twice the room where the answer was cut off, else showing what was wrong with it."""
     if error.kind == "truncated":
         return replace(request, max_tokens=2 * request.max_tokens)
-    form = "in the form asked for" if answer.structure == "text" and request.plain else f"again. {HINT}{request.schema}"
+    form = (
+        "in the form asked for"
+        if answer.structure == "text" and request.plain
+        else f"again. {SCHEMA_HINT}{request.schema}"
+    )
     note = f"Your answer cannot be used: {error.reason}. Answer {form}"
     hinted = replace(request, hinted=True)
     if error.kind == "empty":

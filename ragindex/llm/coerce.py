@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import regex
 from pydantic import BaseModel, ValidationError
 
-from ragindex.llm.repair_json import repaired
+from ragindex.llm.repair_json import repair_text
 
 _LISTS = (list, set, frozenset, Sequence)
 _NUMBERED = regex.compile(r"[A-Za-z]{0,20}_?\d{1,6}")
@@ -23,14 +23,14 @@ _GROUP = regex.compile(r"[(\[]([^()\[\]]{1,2000})[)\]]")
 _LONGEST_WRITTEN = 10_000  # characters of a string that is read as a list
 
 
-def reshaped(value: Any, kind: Any) -> Any:
+def reshape(value: Any, kind: Any) -> Any:
     """`value` in the form of the type `kind`, as far as one can be seen; the rest is left for validation to refuse."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return reshaped(value, arguments[0])
+        return reshape(value, arguments[0])
     if origin in (Union, UnionType):
         others = [argument for argument in arguments if argument is not NoneType]
-        return None if value is None and len(others) < len(arguments) else reshaped(value, others[0])
+        return None if value is None and len(others) < len(arguments) else reshape(value, others[0])
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return _as_object(value, kind)
     if _is_list(kind):
@@ -61,7 +61,7 @@ def _as_object(value: Any, kind: type[BaseModel]) -> Any:
     if not known and len(value) == 1:
         (inside,) = value.values()
         return _as_object(inside, kind) if inside and isinstance(inside, Mapping | list) else value
-    return {key: reshaped(item, fields[key]) for key, item in known.items()} if known else value
+    return {key: reshape(item, fields[key]) for key, item in known.items()} if known else value
 
 
 def _object_of_list(value: list[Any], fields: Mapping[str, Any], kind: type[BaseModel]) -> Any:
@@ -72,7 +72,7 @@ def _object_of_list(value: list[Any], fields: Mapping[str, Any], kind: type[Base
     if not lists and len(value) == len(fields) > 1 and not any(isinstance(item, list | Mapping) for item in value):
         return dict(zip(fields, value, strict=True))
     if len(lists) > 1 and value:
-        lists = [name for name in lists if _fits({name: reshaped(value, fields[name])}, kind)]
+        lists = [name for name in lists if _fits({name: reshape(value, fields[name])}, kind)]
     return {lists[0]: value} if len(lists) == 1 else value
 
 
@@ -111,7 +111,7 @@ def _is_list(kind: Any) -> bool:
 
 def _as_list(value: Any, kind: Any) -> Any:
     items = _items(value, kind)
-    return [reshaped(item, kind) for item in items] if isinstance(items, list) else items
+    return [reshape(item, kind) for item in items] if isinstance(items, list) else items
 
 
 def _items(value: Any, kind: Any) -> Any:
@@ -148,7 +148,7 @@ def _as_tuple(value: Any, kinds: tuple[Any, ...]) -> Any:
         value = list(value.values())
     if not isinstance(value, list) or len(value) != len(kinds):
         return value
-    return [reshaped(item, kind) for item, kind in zip(value, kinds, strict=True)]
+    return [reshape(item, kind) for item, kind in zip(value, kinds, strict=True)]
 
 
 # ---------------------------------------------------------------- strings that are lists
@@ -185,7 +185,7 @@ def _parts(text: str, count: int) -> Any:
 def _bracketed(text: str) -> list[Any] | None:
     if not _QUOTED.match(text) or len(text) > _LONGEST_WRITTEN:
         return None
-    value = repaired(f"[{text}]")
+    value = repair_text(f"[{text}]")
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
         return value[0]
     return value if isinstance(value, list) else None

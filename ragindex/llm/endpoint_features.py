@@ -16,7 +16,7 @@ _TOO_LONG = ("context length", "context_length", "too long", "too many tokens", 
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class EndpointFeatures:
     """How requests are written: the structure asked for, the name of the limit, and what is left out.
 
     `left_out` holds some of temperature, seed, system (the role, whose text then goes before the user's) and the name
@@ -33,7 +33,7 @@ class Accepted:
         return f"by {names[self.structure]}{without}"
 
 
-def stepped_down(accepted: Accepted, trouble: Trouble, fixed: bool, proven: bool) -> Accepted | None:
+def step_down(accepted: EndpointFeatures, trouble: Trouble, fixed: bool, proven: bool) -> EndpointFeatures | None:
     """What to try after a refusal: without what it blames; None where it is about something else.
 
     A refusal that names nothing is blamed on the structure, unless that is `proven` to be accepted. A `fixed`
@@ -53,7 +53,7 @@ def stepped_down(accepted: Accepted, trouble: Trouble, fixed: bool, proven: bool
     return None if lower is None else replace(accepted, structure=lower)
 
 
-def _without_what_is_named(accepted: Accepted, said: str) -> Accepted | None:
+def _without_what_is_named(accepted: EndpointFeatures, said: str) -> EndpointFeatures | None:
     no_such = any(words in said for words in _NO_SUCH)
     other = _OTHER_LIMIT[accepted.limit]
     if accepted.limit in said and no_such and other not in accepted.left_out:
@@ -71,20 +71,20 @@ def _says_nothing(trouble: Trouble, said: str, proven: bool) -> bool:
 
 
 @dataclass(slots=True)
-class Memory:
+class EndpointMemory:
     """What one model at one address accepts, as far as answers have shown. Thread-safe."""
 
-    usual: Accepted
+    usual: EndpointFeatures
     proven: set[Structure] = field(default_factory=set)
-    _by_schema: dict[str, Accepted] = field(default_factory=dict)
+    _by_schema: dict[str, EndpointFeatures] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def of(self, schema: str) -> Accepted:
+    def of(self, schema: str) -> EndpointFeatures:
         """How to ask for this schema."""
         with self._lock:
             return self._by_schema.get(schema, self.usual)
 
-    def learn(self, schema: str, accepted: Accepted) -> bool:
+    def learn(self, schema: str, accepted: EndpointFeatures) -> bool:
         """A request written so was answered; whether that is news.
 
         One schema's refusal is no other's where another was accepted.
@@ -100,11 +100,11 @@ class Memory:
             return news
 
 
-_memories: dict[tuple[str, str, Structure], Memory] = {}
+_memories: dict[tuple[str, str, Structure], EndpointMemory] = {}
 _lock = Lock()
 
 
-def memory(base_url: str, model: str, first: Structure) -> Memory:
+def endpoint_memory(base_url: str, model: str, first: Structure) -> EndpointMemory:
     """This process's memory of a model at an address, whose requests begin with the structure `first`."""
     with _lock:
-        return _memories.setdefault((base_url, model, first), Memory(Accepted(first)))
+        return _memories.setdefault((base_url, model, first), EndpointMemory(EndpointFeatures(first)))

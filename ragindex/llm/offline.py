@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
-from ragindex.llm.parallel import attempted
+from ragindex.llm.parallel import attempt
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
@@ -60,7 +60,7 @@ class OfflineRules:
         lanes = ledger.Lanes(1)
         for number, inputs in enumerate(many):
             with lanes.item(number):
-                results.append(attempted(lambda each: self.run(task, each), task.name, inputs))
+                results.append(attempt(lambda each: self.run(task, each), task.name, inputs))
             progress(1)
         lanes.close()
         return results

@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import JsonValue
 
 from ragindex.errors import UsageError
-from ragindex.http import Billed, Trouble, TroubleError, client, redacted, secret, send_request, without_credentials
+from ragindex.http import (
+    Billed,
+    Trouble,
+    TroubleError,
+    make_http_client,
+    read_secret,
+    redact,
+    send_request,
+    strip_credentials,
+)
 from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.endpoint_features import Accepted, Structure, memory, stepped_down
-from ragindex.llm.schema import closed
+from ragindex.llm.endpoint_features import EndpointFeatures, Structure, endpoint_memory, step_down
+from ragindex.llm.schema import is_closed
 from ragindex.llm.tasks import Message
-from ragindex.redaction import secrets_in
+from ragindex.redaction import find_secrets
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -28,7 +37,7 @@ _LONGEST_SHOWN = 120
 _LONGEST_MESSAGE = 500
 _SHORTEST_SECRET = 16  # characters: shorter ones are placeholders ("none"), and words of answers
 _log = logging.getLogger(__name__)
-HINT = "Answer with one JSON object, and nothing else, that fits this JSON schema:\n"
+SCHEMA_HINT = "Answer with one JSON object, and nothing else, that fits this JSON schema:\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class Reply:
     seconds: float
 
 
-class Chat(Protocol):
+class ChatClient(Protocol):
     """A client of one model at one address. Thread-safe."""
 
     provider: str
@@ -88,9 +97,9 @@ class OpenAIChat:
 
     def __init__(self, parameters: ChatParameters, base_url: str, workspace: Path | None = None) -> None:
         self._parameters, self._address, self._workspace = parameters, base_url, workspace
-        self.model, self.base_url = parameters.model, without_credentials(base_url)
+        self.model, self.base_url = parameters.model, strip_credentials(base_url)
         first: Structure = "schema" if parameters.structure == "auto" else parameters.structure
-        self._memory = memory(self.base_url, self.model, first)
+        self._memory = endpoint_memory(self.base_url, self.model, first)
         self._opened: OpenAI | None = None
         self._lock = Lock()
 
@@ -102,7 +111,7 @@ class OpenAIChat:
     @cached_property
     def _key(self) -> str:
         name = self._parameters.key_variable
-        key = secret([name], self._workspace)
+        key = read_secret([name], self._workspace)
         if key is None:
             raise UsageError(
                 f"openai:{self.model} needs a key: set {name}, or {name}_FILE to a file outside the workspace. "
@@ -114,7 +123,7 @@ class OpenAIChat:
     def _client(self) -> "OpenAI":
         with self._lock:  # making one takes a while, and many threads want the first
             if self._opened is None:
-                self._opened = client(self._address, self._key, self._parameters.timeout)
+                self._opened = make_http_client(self._address, self._key, self._parameters.timeout)
             return self._opened
 
     def send(self, request: ChatRequest) -> Reply:
@@ -127,7 +136,7 @@ class OpenAIChat:
             except TroubleError as error:
                 proven = accepted.structure in self._memory.proven
                 fixed = self._parameters.structure != "auto"
-                lower = stepped_down(accepted, error.trouble, fixed, proven)
+                lower = step_down(accepted, error.trouble, fixed, proven)
                 if lower is None:
                     raise
                 accepted = lower
@@ -139,10 +148,10 @@ class OpenAIChat:
             return reply
 
     def _hidden(self, text: str) -> str:
-        secrets = (self._key, *secrets_in(self._address))
-        return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+        secrets = (self._key, *find_secrets(self._address))
+        return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 
-    def _post(self, request: ChatRequest, accepted: Accepted) -> str:
+    def _post(self, request: ChatRequest, accepted: EndpointFeatures) -> str:
         response = self._client.chat.completions.with_raw_response.create(
             model=self.model,
             messages=[],  # those of the body replace it, and need not be walked through first
@@ -150,7 +159,7 @@ class OpenAIChat:
         )
         return response.http_response.text
 
-    def _written(self, request: ChatRequest, accepted: Accepted) -> dict[str, Any]:
+    def _written(self, request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
         given = self._parameters
         seed = None if given.seed is None else given.seed + request.repeat
         optional = {"temperature": given.temperature, "seed": seed}
@@ -166,14 +175,14 @@ def _response_format(request: ChatRequest, structure: Structure) -> dict[str, An
     if structure == "json":
         return {"response_format": {"type": "json_object"}}
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in request.task)
-    schema = {"name": name[:_LONGEST_NAME], "schema": json.loads(request.schema), "strict": closed(request.schema)}
+    schema = {"name": name[:_LONGEST_NAME], "schema": json.loads(request.schema), "strict": is_closed(request.schema)}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
-def _messages(request: ChatRequest, accepted: Accepted) -> list[Message]:
+def _messages(request: ChatRequest, accepted: EndpointFeatures) -> list[Message]:
     messages = list(request.messages)
     if accepted.structure != "schema" and not request.hinted and not (request.plain and accepted.structure == "text"):
-        messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{HINT}{request.schema}")
+        messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{SCHEMA_HINT}{request.schema}")
     if "system" in accepted.left_out and messages[0].role == "system" and len(messages) > 1:
         system, first, *rest = messages
         messages = [replace(first, content=f"{system.content}\n\n{first.content}"), *rest]

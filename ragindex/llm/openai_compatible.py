@@ -1,6 +1,6 @@
 """Language models at any endpoint that speaks OpenAI's chat protocol, as a plugin."""
 
-from ragindex.http import address
+from ragindex.http import read_address
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_chat import OpenAIChat
@@ -30,6 +30,6 @@ class OpenAICompatibleChat(ChatParameters):
         Raises UsageError for a wrong address, and with a budget for a model that has no price.
         """
         setting = setting or LLMSettings()
-        chat = OpenAIChat(self, address(_URL_VARIABLES, self.base_url), setting.workspace)
+        chat = OpenAIChat(self, read_address(_URL_VARIABLES, self.base_url), setting.workspace)
         limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
         return LLMClient(chat, limits, self, setting)

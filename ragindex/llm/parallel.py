@@ -15,7 +15,7 @@ _MOST_IN_A_ROW = 20
 _ENDPOINT = ("unreachable", "rejected")  # kinds of failure that say something about the endpoint
 
 
-def in_threads(
+def map_in_threads(
     one: Callable[[Mapping[str, Any]], Output],
     name: str,
     many: Iterable[Mapping[str, Any]],
@@ -39,7 +39,7 @@ def in_threads(
             raise StoppedError
         try:
             with lanes.item(number):
-                return attempted(one, name, inputs[number])
+                return attempt(one, name, inputs[number])
         except BaseException:
             stop.set()  # at once: whoever watches may be late
             raise
@@ -57,7 +57,7 @@ def in_threads(
         lanes.close()
 
 
-def attempted(one: Callable[[Mapping[str, Any]], Output], name: str, each: Mapping[str, Any]) -> Output | Failure:
+def attempt(one: Callable[[Mapping[str, Any]], Output], name: str, each: Mapping[str, Any]) -> Output | Failure:
     """`one` of an input, its LanguageError as a Failure."""
     try:
         return one(each)

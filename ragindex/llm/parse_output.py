@@ -11,10 +11,10 @@ import regex
 from pydantic import BaseModel, ValidationError
 
 from ragindex.canonical import encodable
-from ragindex.llm.coerce import reshaped
-from ragindex.llm.repair_json import mended, repaired
+from ragindex.llm.coerce import reshape
+from ragindex.llm.repair_json import normalize_brackets, repair_text
 
-Output = TypeVar("Output", bound=BaseModel)
+ParsedOutput = TypeVar("ParsedOutput", bound=BaseModel)
 _MOST_OPENINGS = 50
 _MOST_PROBLEMS = 3
 _THOUGHTS = regex.compile(r"\s*<think>.*?</think>", regex.DOTALL)
@@ -32,7 +32,7 @@ class UnusableError(Exception):
         self.kind, self.reason = kind, reason
 
 
-def read_json(text: str, output: type[Output], tolerant: bool = True) -> tuple[Output, str]:
+def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> tuple[ParsedOutput, str]:
     """The output that a text holds, and how it was read; only `strict` unless `tolerant`.
 
     `strict`: the text is JSON that fits. `found`: it stood in fences, prose or thoughts, or in two objects in a row.
@@ -66,18 +66,18 @@ def _readings(body: str, written: str | None, output: type[BaseModel]) -> Iterat
     if not whole:
         yield from _forms(found, "found", output)
     if written is not None:
-        yield reshaped(written, output), "reshaped"
+        yield reshape(written, output), "reshaped"
 
 
 def _forms(values: list[Any], stage: str, output: type[BaseModel]) -> Iterator[tuple[Any, str]]:
     for value in _candidates(values):
         yield value, stage
-        yield reshaped(value, output), "reshaped"
+        yield reshape(value, output), "reshaped"
 
 
 def _mends(body: str) -> Iterator[list[Any]]:
     """What the text holds once its slips are mended, where that makes it whole; else what can be repaired of it."""
-    found, whole = _found(mended(body))
+    found, whole = _found(normalize_brackets(body))
     if found and whole:
         yield found
     yield _repaired(body)
@@ -143,7 +143,7 @@ def _found(text: str) -> tuple[list[Any], bool]:
 def _repaired(text: str) -> list[Any]:
     """What can be mended of the text from its first bracket on."""
     opening = _OPENING.search(text)
-    value = None if opening is None else repaired(_from(text, opening.end() - 1))
+    value = None if opening is None else repair_text(_from(text, opening.end() - 1))
     return [value] if isinstance(value, dict | list) else []
 
 
@@ -162,7 +162,7 @@ class _NotFittingError(Exception):
     """JSON that is not of the type asked for."""
 
 
-def _validated(value: Any, output: type[Output]) -> Output:
+def _validated(value: Any, output: type[ParsedOutput]) -> ParsedOutput:
     """Raises _NotFittingError, also for an object with none of the fields: defaults alone are no answer."""
     fields = {name for field, info in output.model_fields.items() for name in (field, info.alias or field)}
     if not isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragindex.errors import DataError, UsageError
 from ragindex.plugins.strict_models import Strict
 
-VARIABLE = "RAGINDEX_PRICES"
+PRICES_VARIABLE = "RAGINDEX_PRICES"
 _BUILT_IN = Path(__file__).with_name("prices.yaml")
 
 
@@ -60,8 +60,8 @@ class Prices:
         """What to say of a model without a price, and the line to add; None for one that has a price."""
         if model in self.models:
             return None
-        own = os.environ.get(VARIABLE)
-        where = own or f"a file named in {VARIABLE}"
+        own = os.environ.get(PRICES_VARIABLE)
+        where = own or f"a file named in {PRICES_VARIABLE}"
         name = model if model.replace("-", "").replace(".", "").replace("/", "").isalnum() else json.dumps(model)
         return (
             f"A budget needs the price of {model}, which is not listed. Add to {where}, in dollars for a million "
@@ -74,7 +74,7 @@ def load_prices(path: Path | None = None) -> Prices:
 
     Raises DataError where that file is not like ours.
     """
-    named = os.environ.get(VARIABLE, "").strip()
+    named = os.environ.get(PRICES_VARIABLE, "").strip()
     own = path or (Path(named).expanduser() if named else None)
     return Prices({**_read(_BUILT_IN), **(_read(own) if own else {})})
 

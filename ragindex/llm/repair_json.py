@@ -15,7 +15,7 @@ _NO_VALUE = regex.compile(r"""["']\s*+:\s*+(?:[,}\])]|\Z)""")
 _BRACKET = regex.compile(r"[\[({]|[\])}]")
 
 
-def repaired(text: str) -> Any:
+def repair_text(text: str) -> Any:
     """What json_repair makes of a text that begins with a bracket.
 
     None where that would take long, and where a key has no value: an empty one would be made up.
@@ -28,7 +28,7 @@ def repaired(text: str) -> Any:
         return None
 
 
-def mended(text: str) -> str:
+def normalize_brackets(text: str) -> str:
     """The text with tuples in parentheses as lists and without commas before a closing bracket, strings untouched."""
     return _SLIP.sub(lambda slip: _MENDED.get(slip.group(), slip.group()), text)
 

@@ -22,7 +22,7 @@ def schema_text(output: type[BaseModel]) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
-def closed(schema: str) -> bool:
+def is_closed(schema: str) -> bool:
     """Whether no object of a `schema_text` may have keys that it does not name, as strict endpoints demand."""
     return '"additionalProperties":{' not in schema and '"additionalProperties":true' not in schema
 

@@ -46,10 +46,9 @@ class Failure:
 class Task(Generic[Output]):
     """One kind of question to a language model.
 
-    `prompt` is a template file beside the code that owns the task (see `render`). `rule` does the job without a model.
-    `read` makes the output of a plain text and raises ValueError where it cannot; it is used where the server knows no
-    JSON, and without it such an answer must hold JSON all the same. `version` is raised when the rule or the reading
-    would give other results; the prompt's own changes are seen by its `hash`.
+    `prompt` is a template file beside the code that owns the task (see `render_messages`). `rule` does the task without
+    an LLM. `read` parses plain text for servers without JSON output and raises ValueError; without it, the text must
+    contain JSON. Raise `version` when the rule or `read` changes results; a changed prompt changes its `hash`.
     """
 
     name: str
@@ -109,7 +108,7 @@ class LLM(Protocol):
         ...
 
 
-def render(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]:
+def render_messages(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]:
     """The messages of one input.
 
     The prompt is a jinja2 template. Lines `[system]`, `[user]` and `[assistant]` begin a message; without any, all is

@@ -34,7 +34,7 @@ def count_text_tokens(text: str, model: str) -> TokenCount:
 
     The estimate: four ASCII characters a token, two of other alphabets, one of Chinese, Japanese, Korean, Thai, emoji.
     """
-    encoding = vocabulary(model)
+    encoding = load_tokenizer(model)
     if encoding is None:
         return TokenCount(_estimate(text), True)
     pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
@@ -54,7 +54,7 @@ def _estimate(text: str) -> int:
     return ceil(ascii_characters / 4 + dense + (len(text) - ascii_characters - dense) / 2)
 
 
-def vocabulary(model: str) -> "Encoding | None":
+def load_tokenizer(model: str) -> "Encoding | None":
     """The model's tokenizer; None where tiktoken does not know the model or its vocabulary cannot be had."""
     import tiktoken
 

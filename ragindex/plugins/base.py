@@ -7,7 +7,7 @@ from pydantic import ConfigDict, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.plugins.strict_models import Strict
-from ragindex.redaction import secret_parameter
+from ragindex.redaction import find_secret_parameter
 
 
 class Plugin(Strict):
@@ -40,7 +40,7 @@ class Plugin(Strict):
 
 def require_no_secrets(who: str, parameters: Mapping[str, Any], keys_from: str = Plugin.keys_from) -> None:
     """Raises UsageError, which does not repeat it, where a parameter of the plugin `who` holds a secret."""
-    name = secret_parameter(parameters)
+    name = find_secret_parameter(parameters)
     if name is not None:
         raise UsageError(
             f"The {name!r} parameter of {who} must hold no user, password, key or token: parameters are written into "

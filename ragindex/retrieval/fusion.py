@@ -26,14 +26,14 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 
     return [(id, score) for id, score, _ in fused]
 
 
-def differ(least: float, greatest: float) -> bool:
+def scores_differ(least: float, greatest: float) -> bool:
     """Whether scores between these differ by more than engines do over one: a range of rounding errors is none."""
     return greatest - least > ROUNDING * max(1.0, abs(least), abs(greatest))
 
 
-def normalised(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Scores brought to [0, 1] by their least and greatest; where none `differ`, all become 1."""
+def normalize_scores(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Scores brought to [0, 1] by their least and greatest; where none `scores_differ`, all become 1."""
     if not len(scores):
         return scores
     least, greatest = float(scores.min()), float(scores.max())
-    return (scores - least) / (greatest - least) if differ(least, greatest) else np.ones_like(scores)
+    return (scores - least) / (greatest - least) if scores_differ(least, greatest) else np.ones_like(scores)

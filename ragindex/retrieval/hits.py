@@ -13,21 +13,21 @@ from ragindex.filters import Ids, term
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchingRetriever, SearchResult
 from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 
-STORED = ("kind", "title", "text", "metadata")
-KEYWORDS = ("passage_ids", "doc_ids")
-FIELDS = (*STORED, *KEYWORDS)
+STORED_FIELDS = ("kind", "title", "text", "metadata")
+KEYWORD_FIELDS = ("passage_ids", "doc_ids")
+HIT_FIELDS = (*STORED_FIELDS, *KEYWORD_FIELDS)
 """`metadata` is JSON: by document id, where a document has any; else empty."""
 
 
-def searchable(language: str) -> Schema:
+def text_search_schema(language: str) -> Schema:
     """The schema of a collection that flat schemes search by text."""
-    return Schema(stored=STORED, keywords=KEYWORDS, text=("title", "text"), language=language)
+    return Schema(stored=STORED_FIELDS, keywords=KEYWORD_FIELDS, text=("title", "text"), language=language)
 
 
-def hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
+def read_hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
     """The hits of an answer that was asked for FIELDS."""
     records = found.records
-    columns = [records.column(name).to_pylist() for name in FIELDS]
+    columns = [records.column(name).to_pylist() for name in HIT_FIELDS]
     return tuple(
         Hit(
             id, kind, tuple(passages), tuple(docs), title, text, score, source, json.loads(metadata) if metadata else {}
@@ -38,20 +38,20 @@ def hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
     )
 
 
-def searched(retriever: SearchingRetriever, queries: Sequence[Query], k: int, source: str) -> list[Retrieval]:
+def search_batch(retriever: SearchingRetriever, queries: Sequence[Query], k: int, source: str) -> list[Retrieval]:
     """The answers of a retriever that makes one request a question, in one call of the store."""
-    check(queries, k)
-    requests = retriever.requests(queries, k, FIELDS)
+    check_queries(queries, k)
+    requests = retriever.requests(queries, k, HIT_FIELDS)
     start = time.perf_counter()
     found = retriever.collection.search(requests)
     ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
     return [
-        Retrieval(hits(one, source), (Step(1, retriever.step, query.text, tuple(one.ids), ms=ms),))
+        Retrieval(read_hits(one, source), (Step(1, retriever.step, query.text, tuple(one.ids), ms=ms),))
         for query, one in zip(queries, found, strict=True)
     ]
 
 
-def looked_up(collection: Collection, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
+def fetch_records(collection: Collection, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
     """Those of `ids` that exist, each once, in the order asked, with `id` and `fields`.
 
     By a search, which an engine may answer from memory; `Collection.get` may read the disk.
@@ -62,7 +62,7 @@ def looked_up(collection: Collection, ids: Sequence[str], fields: Sequence[str])
     return found.records.take(pa.array([rows[id] for id in wanted if id in rows], pa.int64()))
 
 
-def check(queries: Sequence[Query], k: int) -> None:
+def check_queries(queries: Sequence[Query], k: int) -> None:
     """Raises UsageError for k below 1 and for a question without text."""
     if type(k) is not int or k < 1:
         raise UsageError(f"The 'k' parameter of retrieve must be an int in the range [1, inf). Got {k!r} instead.")
@@ -71,7 +71,7 @@ def check(queries: Sequence[Query], k: int) -> None:
             raise UsageError(f"The question {query.id!r} is empty. Ask something.")
 
 
-class Listed(Protocol):
+class RankedHit(Protocol):
     """What of a hit a ranking is judged by."""
 
     @property
@@ -90,7 +90,7 @@ class Listed(Protocol):
         ...
 
 
-def breach(hits: Sequence[Listed], k: int, known: Container[str] | None = None) -> str | None:
+def find_breach(hits: Sequence[RankedHit], k: int, known: Container[str] | None = None) -> str | None:
     """How the hits for one question break the contract of a retriever; None where they keep it.
 
     They are at most k, none comes twice, scores are finite and fall, and each names documents, of those `known`.
@@ -107,7 +107,7 @@ def breach(hits: Sequence[Listed], k: int, known: Container[str] | None = None) 
     return None
 
 
-def _wrong_score(hit: Listed, before: Listed | None) -> str | None:
+def _wrong_score(hit: RankedHit, before: RankedHit | None) -> str | None:
     if not math.isfinite(hit.score):
         return f"has the score {hit.score}, and scores are finite numbers"
     if before is not None and hit.score > before.score:
@@ -115,14 +115,14 @@ def _wrong_score(hit: Listed, before: Listed | None) -> str | None:
     return None
 
 
-def _wrong_documents(hit: Listed, known: Container[str] | None) -> str | None:
+def _wrong_documents(hit: RankedHit, known: Container[str] | None) -> str | None:
     if not hit.doc_ids:
         return "names no document"
     unknown = [id for id in hit.doc_ids if known is not None and id not in known]
     return f"names the document {unknown[0]!r}, which the corpus does not hold" if unknown else None
 
 
-def filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:
+def build_filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:
     """The `meta.KEY` columns of records, each made from the documents with these metadata: lists of terms.
 
     Strings, numbers, booleans and dates are filtered on; lists and mappings only travel. A list has one element a

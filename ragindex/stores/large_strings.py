@@ -7,14 +7,14 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-TEXT = pa.large_string()
-KEYWORDS = pa.list_(TEXT)
+LARGE_STRING = pa.large_string()
+LARGE_STRING_LIST = pa.list_(LARGE_STRING)
 """A list counts its elements, of which 2 billion are enough."""
 
-Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+ArrowRows = TypeVar("ArrowRows", pa.Table, pa.RecordBatch)
 
 
-def wide(rows: Rows) -> Rows:
+def widen(rows: ArrowRows) -> ArrowRows:
     """The rows with wide strings, also in lists. Nothing but offsets is copied, chunk by chunk."""
     schema = pa.schema([item.with_type(_wide(item.type)) for item in rows.schema], metadata=rows.schema.metadata)
     return rows if schema.equals(rows.schema) else rows.cast(schema)
@@ -22,5 +22,5 @@ def wide(rows: Rows) -> Rows:
 
 def _wide(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
-        return TEXT
-    return KEYWORDS if pa.types.is_list(kind) and pa.types.is_string(kind.value_type) else kind
+        return LARGE_STRING
+    return LARGE_STRING_LIST if pa.types.is_list(kind) and pa.types.is_string(kind.value_type) else kind

@@ -8,7 +8,7 @@ from ragindex.interfaces import Collection, MultiSearchCollection, SearchRequest
 from ragindex.stores.metered import MeteredCollection
 
 
-def together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
+def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """What `collection.search(requests)` gives for each of `asked`, in order: in one round trip where an engine can.
 
     Elasticsearch sends all as one `_msearch`; from memory one is answered after the other. Booked as the store's time.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ragindex.corpus import Corpus
 from ragindex.errors import LanguageWarning, RagindexError, UsageError
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex.text_analysis import language_warning
 from ragindex.types import Document
 from ragindex.workspace import sources
@@ -104,7 +104,7 @@ def _forgetting_empty_sources(session: Session, corpus: Documents) -> Iterator[N
 
 
 def _upsert(session: Session, corpus: Documents, placed: Sequence[Placed]) -> Changed:
-    with bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
+    with progress_bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
         found = [corpus.upsert(one.documents, one.source, advance) for one in placed]
     return Changed(
         added=sum(one.added for one in found),

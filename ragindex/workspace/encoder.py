@@ -22,7 +22,7 @@ from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.code_fingerprint import sourced
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 
 _GROWN, _SHRUNK = 1.5, 0.5
 """Fitted again once the corpus is so many times the size it was fitted on: grown or shrunk by half."""
@@ -78,7 +78,7 @@ class Encoders:
         with self._writing():
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            with bar(f"fitting {self.name}", None):
+            with progress_bar(f"fitting {self.name}", None):
                 self.plugin.fit(texts(), self.language, self.seed, partial)
             durable_files.write_hashes(partial)
             fitted = self.plugin.load(partial).id

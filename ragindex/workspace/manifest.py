@@ -229,7 +229,7 @@ def update_copy(folder: Path) -> None:
 @cache
 def libraries() -> Mapping[str, str]:
     """The installed versions of the libraries that rankings can depend on."""
-    found = {"ragindex": distribution.installed().version}
+    found = {"ragindex": distribution.find_distribution().version}
     for name in _LIBRARIES:
         try:
             found[name] = version(name)

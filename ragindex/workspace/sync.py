@@ -36,7 +36,7 @@ from ragindex.interfaces import Change, Encoder, Part, Scheme, Store
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
 from ragindex.plugins.registry import describe, name_of
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex.types import Usage
 from ragindex.workspace import cleaning, imported_files, journal, payments, revisions, versioned_files
 from ragindex.workspace import manifest as manifests
@@ -280,7 +280,7 @@ def _wanted(task: Building, corpus: pa.Table) -> pa.Table:
 
 def _forget(task: Building, ids: list[str]) -> int:
     """What is made from a part forgets before the part does."""
-    with bar(f"{task.name}: removing", len(ids)) as advance:
+    with progress_bar(f"{task.name}: removing", len(ids)) as advance:
         for start in range(0, len(ids), _BATCH):
             doomed = ids[start : start + _BATCH]
             task.coverage.begin(doomed)
@@ -300,7 +300,7 @@ def _make(task: Building, todo: pa.Table) -> int:
     if not len(todo) and not len(task.coverage.held):
         task.part.apply(Change({}), task.context)  # a part of nothing has its collections too
     size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
-    with bar(f"{task.name}: indexing", len(todo)) as advance:
+    with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)
             ids, wanted = batch.column("id").to_pylist(), batch.column("revision").to_pylist()

@@ -227,7 +227,7 @@ class Workspace(Session):
     def retriever(self, scheme: Written) -> Retriever:
         """The retriever of a scheme that `sync` has built; traced where that is on. Raises MissingPartError."""
         made = registry.scheme(scheme)
-        return mlflow_tracing.traced_where_on(made.open(self), registry.label(made))
+        return mlflow_tracing.trace_if_enabled(made.open(self), registry.label(made))
 
     @mending.adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:

@@ -26,7 +26,7 @@ from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
-from ragindex.llm.tasks import render
+from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_law
 from ragindex.types import Document, Query
@@ -77,7 +77,9 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
         within = asked(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 2  # both calls of the second retriever are those of the first and of the reader
     assert (answer.answer, answer.passages) == ("Port Callan", {2: apart.hits[1].id})
-    assert shown(server, 1) == render(ANSWER, answer_question.answer_inputs(QUESTION, seen))[-1].content.strip()
+    assert (
+        shown(server, 1) == render_messages(ANSWER, answer_question.answer_inputs(QUESTION, seen))[-1].content.strip()
+    )
     assert within.notes == (*NOTES, "The answer is: Port Callan.")
     assert [(hit.id, hit.score) for hit in within.hits] == [(hit.id, hit.score) for hit in apart.hits]
     assert [(one.iteration, one.index, one.note) for one in within.trace[1:]] == [

@@ -12,7 +12,7 @@ from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, Store, TextQuery, VectorQuery
 from ragindex.plugins import registry
-from ragindex.stores.multi_search import together
+from ragindex.stores.multi_search import search_together
 
 
 def test_every_registered_store_is_here() -> None:
@@ -69,7 +69,7 @@ def test_several_collections_searched_together_answer_as_alone(store: Store) -> 
         (second, []),
         (first, [TextQuery("vienna", 1, (), Ids(("b",)))]),
     ]
-    found = together(asked)
+    found = search_together(asked)
     alone = [collection.search(requests) for collection, requests in asked]
     assert [len(each) for each in found] == [2, 2, 0, 1]
     for one, expected in zip(chain(*found), chain(*alone), strict=True):
@@ -77,7 +77,7 @@ def test_several_collections_searched_together_answer_as_alone(store: Store) -> 
         assert one.scores.tolist() == pytest.approx(expected.scores.tolist(), abs=1e-6)
         assert one.records.to_pydict() == expected.records.to_pydict()
     assert sorted(found[1][0].ids) == ["a", "y", "z"]
-    assert together([]) == []
+    assert search_together([]) == []
 
 
 def test_words_unknown_and_words_left_out_find_nothing(store: Store) -> None:

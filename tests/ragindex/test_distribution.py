@@ -14,8 +14,10 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 
 
 def test_the_distribution_is_the_one_of_this_project() -> None:
-    assert distribution.installed().name == PROJECT["name"] != "ragindex"  # of another project on the package index
-    assert distribution.installed().version == PROJECT["version"]
+    assert (
+        distribution.find_distribution().name == PROJECT["name"] != "ragindex"
+    )  # of another project on the package index
+    assert distribution.find_distribution().version == PROJECT["version"]
     assert distribution.upgrade_line() == f"pip install --upgrade {PROJECT['name']}"
 
 
@@ -24,7 +26,7 @@ def test_the_extras_are_those_of_the_project() -> None:
         return {distribution.package_of(line).lower() for line in lines}
 
     declared = PROJECT["optional-dependencies"]
-    assert {extra: packages(lines) for extra, lines in distribution.extras().items() if extra != "dev"} == {
+    assert {extra: packages(lines) for extra, lines in distribution.read_extras().items() if extra != "dev"} == {
         extra: packages(lines) for extra, lines in declared.items() if extra != "dev"
     }
 
@@ -37,7 +39,7 @@ def test_an_install_line_names_packages_and_the_versions_that_work() -> None:
 
 def test_a_missing_package() -> None:
     with pytest.raises(MissingExtraError, match=r"^Tea needs the package pypdf, .* Run: pip install 'pypdf>=5'$"):
-        distribution.require("no_such_module", "pypdf", "Tea")
+        distribution.require_module("no_such_module", "pypdf", "Tea")
 
 
 def test_no_text_says_to_install_the_project_of_another() -> None:

@@ -46,7 +46,7 @@ def answer(body: Mapping[str, Any]) -> str:
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:
     prices = tmp_path / "prices.yaml"
     prices.write_text("models:\n  small: {input: 1.0, output: 4.0}\n")
-    monkeypatch.setattr(tokens, "vocabulary", lambda model: ENCODING)
+    monkeypatch.setattr(tokens, "load_tokenizer", lambda model: ENCODING)
     monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", openai_server.KEY)
     monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
@@ -116,7 +116,7 @@ def test_what_cannot_be_estimated(corpus: Corpus) -> None:
 
 
 def test_money_is_unknown_without_a_price(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "vocabulary", lambda model: None)
+    monkeypatch.setattr(tokens, "load_tokenizer", lambda model: None)
     (one,) = estimate(corpus, SCHEMES, registry.llm("openai:nobody-knows"), LLMSettings())
     assert isinstance(one, Estimate)
     assert (one.money, one.counted) == (None, False)

@@ -6,7 +6,7 @@ import socket
 import pytest
 from openai_server import KEY, OpenAIServer
 
-from ragindex.http import client
+from ragindex.http import make_http_client
 
 
 def test_a_forgotten_client_closes_its_connections_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,7 +14,7 @@ def test_a_forgotten_client_closes_its_connections_first(monkeypatch: pytest.Mon
     shown: list[str] = []
     monkeypatch.setattr("sys.unraisablehook", lambda trouble: shown.append(repr(trouble.exc_value)))
     with OpenAIServer() as server:
-        asked = client(server.url, KEY, 5.0)
+        asked = make_http_client(server.url, KEY, 5.0)
         asked.embeddings.create(model="text-embedding-3-small", input=["a text"])
         [connection] = asked._client._transport._pool.connections
         held = [connection._connection._network_stream.get_extra_info("socket"), asked]

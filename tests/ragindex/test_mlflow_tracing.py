@@ -17,7 +17,7 @@ from built_retriever import built_retriever
 from ragindex import mlflow_tracing
 from ragindex.errors import MissingExtraError, UsageError
 from ragindex.filters import meta
-from ragindex.mlflow_tracing import TracingWarning, autolog, traced
+from ragindex.mlflow_tracing import TracingWarning, autolog, trace_retriever
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
 from ragindex.workspace.workspace import Workspace
 
@@ -81,7 +81,7 @@ def traces() -> list[Trace]:
 
 def test_a_trace_of_one_query() -> None:
     query = Query("q7", "What is slate?", meta("kind", "note"))
-    assert traced(Fixed(), "fixed").retrieve([query], 2) == Fixed().retrieve([query], 2)
+    assert trace_retriever(Fixed(), "fixed").retrieve([query], 2) == Fixed().retrieve([query], 2)
     (trace,) = traces()
     root, text, triples = trace.data.spans
     assert (root.name, root.span_type, root.parent_id) == ("fixed", SpanType.RETRIEVER, None)
@@ -129,7 +129,7 @@ def test_a_trace_of_one_query() -> None:
 
 
 def test_steps_last_as_long_as_they_say() -> None:
-    traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 1)
+    trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate")], 1)
     root, text, triples = traces()[0].data.spans
     assert text.start_time_ns == root.start_time_ns
     assert (text.end_time_ns or 0) - text.start_time_ns == 2_500_000
@@ -140,7 +140,7 @@ def test_steps_last_as_long_as_they_say() -> None:
 def test_the_documents_are_what_retrieval_scorers_read() -> None:
     from mlflow.genai.utils.trace_utils import extract_retrieval_context_from_trace
 
-    traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
+    trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
     (chunks,) = extract_retrieval_context_from_trace(traces()[0]).values()
     assert [(chunk["content"], chunk["doc_uri"]) for chunk in chunks] == [
         ("Slate is a stone.", "a"),
@@ -150,7 +150,7 @@ def test_the_documents_are_what_retrieval_scorers_read() -> None:
 
 def test_a_batch_is_a_trace_a_query() -> None:
     queries = [Query(f"q{number}", f"question {number}") for number in range(5)]
-    traced(Fixed(), "fixed").retrieve(queries, 1)
+    trace_retriever(Fixed(), "fixed").retrieve(queries, 1)
     roots = [trace.data.spans[0] for trace in traces()]
     assert sorted(root.inputs["query"] for root in roots) == [query.text for query in queries]
     assert {root.attributes["batch_size"] for root in roots} == {5}
@@ -159,13 +159,13 @@ def test_a_batch_is_a_trace_a_query() -> None:
 
 
 def test_no_queries_no_trace() -> None:
-    assert traced(Fixed(), "fixed").retrieve([], 1) == []
+    assert trace_retriever(Fixed(), "fixed").retrieve([], 1) == []
     assert traces() == []
 
 
 def test_an_error_is_recorded_and_raised_on() -> None:
     with pytest.raises(UsageError, match="'q2' is refused"):
-        traced(Fixed(), "fixed").retrieve([Query("q1", "slate"), Query("q2", "raise")], 1)
+        trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate"), Query("q2", "raise")], 1)
     roots = [trace.data.spans[0] for trace in traces()]
     assert [root.status.status_code for root in roots] == [SpanStatusCode.ERROR] * 2
     assert {root.status.description for root in roots} == {"UsageError: The question 'q2' is refused."}
@@ -175,7 +175,7 @@ def test_an_error_is_recorded_and_raised_on() -> None:
 
 def test_below_the_span_that_is_active() -> None:
     with mlflow.start_span("application") as application:
-        traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 1)
+        trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate")], 1)
     (trace,) = traces()
     spans = {span.name: span for span in trace.data.spans}
     assert set(spans) == {"application", "fixed", "1 text", "2 triples"}
@@ -187,7 +187,7 @@ def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded in the background, as MLflow does where nobody says otherwise."""
     monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "true")
     mlflow.tracing.reset()  # type: ignore[no-untyped-call]
-    retriever = traced(Fixed(), "fixed")
+    retriever = trace_retriever(Fixed(), "fixed")
     with ThreadPoolExecutor(4) as pool:
         contexts = [contextvars.copy_context() for _ in range(12)]
         list(
@@ -203,7 +203,7 @@ def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_mlflow_decides_whether_traces_are_kept() -> None:
-    retriever = traced(Fixed(), "fixed")
+    retriever = trace_retriever(Fixed(), "fixed")
     mlflow.tracing.disable()
     try:
         assert retriever.retrieve([Query("q1", "slate")], 1)[0].hits == (HIT,)
@@ -221,7 +221,7 @@ def test_metadata_that_json_cannot_hold_is_said(tmp_path: Path) -> None:
             return [Retrieval((hit,)) for _ in queries]
 
     with pytest.warns(TracingWarning, match="metadata that JSON can hold"):
-        assert len(traced(Odd(), "odd").retrieve([Query("q1", "slate")], 1)[0].hits) == 1
+        assert len(trace_retriever(Odd(), "odd").retrieve([Query("q1", "slate")], 1)[0].hits) == 1
 
 
 # ---------------------------------------------------------------- autolog
@@ -254,7 +254,7 @@ def test_autolog_traces_what_a_workspace_opens(workspace: Workspace) -> None:
 
 def test_traced_twice_is_traced_once(workspace: Workspace) -> None:
     autolog()
-    traced(built_retriever(workspace, "bm25"), "mine").retrieve([Query("q1", "slate")], 1)
+    trace_retriever(built_retriever(workspace, "bm25"), "mine").retrieve([Query("q1", "slate")], 1)
     assert [trace.data.spans[0].name for trace in traces()] == ["mine"]
 
 
@@ -271,7 +271,7 @@ def test_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         autolog()
     plain = Fixed()
-    assert mlflow_tracing.traced_where_on(plain, "fixed") is plain
+    assert mlflow_tracing.trace_if_enabled(plain, "fixed") is plain
 
 
 # ---------------------------------------------------------------- a tracker that fails
@@ -279,7 +279,7 @@ def test_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fails(match: str) -> None:
     """Three retrievals are answered, with one warning."""
-    retriever = traced(Fixed(), "fixed")
+    retriever = trace_retriever(Fixed(), "fixed")
     with pytest.warns(TracingWarning, match=match) as caught:
         answers = [retriever.retrieve([Query(f"q{number}", "slate")], 2) for number in range(3)]
     assert [answer[0].hits for answer in answers] == [(HIT, SUMMARY)] * 3
@@ -340,7 +340,7 @@ def test_recording_goes_on_when_the_tracker_is_back(
 ) -> None:
     (tmp_path / "mlflow.db").unlink()
     (tmp_path / "mlflow.db").mkdir()
-    retriever = traced(Fixed(), "fixed")
+    retriever = trace_retriever(Fixed(), "fixed")
     with pytest.warns(TracingWarning):
         retriever.retrieve([Query("q1", "slate")], 1)
     (tmp_path / "mlflow.db").rmdir()
@@ -355,10 +355,10 @@ def test_an_error_is_raised_on_where_the_tracker_fails_too(tmp_path: Path) -> No
     (tmp_path / "mlflow.db").unlink()
     (tmp_path / "mlflow.db").mkdir()
     with pytest.warns(TracingWarning), pytest.raises(UsageError, match="refused"):
-        traced(Fixed(), "fixed").retrieve([Query("q1", "raise")], 1)
+        trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "raise")], 1)
 
 
 def test_spans_hold_plain_json() -> None:
-    traced(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
+    trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
     (trace,) = traces()
     assert json.loads(trace.to_json())["info"]["state"] == "OK"

@@ -28,7 +28,7 @@ from ragindex.llm import endpoint_features
 from ragindex.mlflow_tracing import TracingWarning, autolog
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
-from ragindex.redaction import bare, hidden, holds_secret
+from ragindex.redaction import bare_address, hide_secrets, holds_secret
 from ragindex_eval.cli import compare
 from ragindex_eval.mlflow_tracking import TrackingWarning, track
 
@@ -400,8 +400,8 @@ def test_any_login_is_seen_hidden_and_left_out(scheme: str, user: str, password:
     secret = f"<{password}>".replace("<", "QQ").replace(">", "QQ")
     address = f"{scheme}://{user}:{secret}@host.example{port}/path"
     assert holds_secret(address)
-    assert secret not in hidden(f"GET {address}: no answer")
-    assert bare(address) == f"{scheme}://host.example{port}/path"
+    assert secret not in hide_secrets(f"GET {address}: no answer")
+    assert bare_address(address) == f"{scheme}://host.example{port}/path"
 
 
 @given(
@@ -411,4 +411,4 @@ def test_any_login_is_seen_hidden_and_left_out(scheme: str, user: str, password:
 )
 def test_other_addresses_stay_as_they_are(address: str) -> None:
     assert not holds_secret(address)
-    assert hidden(address) == address
+    assert hide_secrets(address) == address

@@ -15,7 +15,7 @@ from made_language import ECHO
 from ragindex import testing
 from ragindex.interfaces import BuildContext, Change, Collection, OpenIndex, Part, Retriever, Schema, Scheme, Uses
 from ragindex.parts.text.passages import Passages
-from ragindex.retrieval.hits import searchable
+from ragindex.retrieval.hits import text_search_schema
 from ragindex.testing import Check
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.bm25 import BM25
@@ -128,7 +128,7 @@ def test_hits_without_metadata(tmp_path: Path) -> None:
     said = message(testing.check_hits, WithoutMetadata(), tmp_path)
     assert said == (
         "WithoutMetadata (FILE): the hit 'd06' lacks the metadata of the document 'd06': metadata['d06'] must be "
-        "{'number': 6, 'half': 'first'}. Make hits with ragindex.retrieval.hits.hits"
+        "{'number': 6, 'half': 'first'}. Make hits with ragindex.retrieval.hits.read_hits"
     )
 
 
@@ -143,7 +143,7 @@ def test_an_exception_on_one_question(tmp_path: Path) -> None:
 def test_a_k_that_is_not_refused(tmp_path: Path) -> None:
     assert message(testing.check_bad_input, Unchecked(), tmp_path) == (
         "Unchecked (FILE): retrieve must raise UsageError for the question 'glass' with k = 0. "
-        "Call ragindex.retrieval.hits.check first"
+        "Call ragindex.retrieval.hits.check_queries first"
     )
 
 
@@ -218,7 +218,7 @@ class Doubling(Passages):
         left = {line for line in lines if line.split()[0] not in {*change.upsert, *change.remove}}
         seen.write_text("\n".join(left | {f"{id} {revision}" for id, revision in change.upsert.items()}))
         if again:
-            records = context.collection("records", searchable(context.language))
+            records = context.collection("records", text_search_schema(context.language))
             found = records.get(again, records.fields())
             texts = pa.array([f"{text} {text}" for text in found.column("text").to_pylist()])
             records.upsert(found.set_column(found.schema.get_field_index("text"), "text", texts))

@@ -20,7 +20,7 @@ from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import Task, render
+from ragindex.llm.tasks import Task, render_messages
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.types import Document, Query, Retrieval, Step, Triple
@@ -130,7 +130,7 @@ def _tasks() -> dict[str, str]:
     kinds: Sequence[tuple[str, Task[Any], list[Triple]]]
     kinds = (("read", READ, []), ("read on", READ, [DESIGNED]), ("reason", REASON, []), ("rewrite", REWRITE, []))
     empty = {"question": "", "passages": [], "triples": [], "reason": ""}
-    return {render(task, {**empty, "memory": memory})[0].content: name for name, task, memory in kinds}
+    return {render_messages(task, {**empty, "memory": memory})[0].content: name for name, task, memory in kinds}
 
 
 # ---------------------------------------------------------------- workspaces and questions

@@ -8,7 +8,7 @@ import numpy as np
 
 from ragindex.filters import Filter, Terms
 from ragindex.interfaces import Collection, Encoder, SearchResult, VectorQuery
-from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag import steps
 from ragindex_baselines.graphrag.parameters import GraphRAGParameters
@@ -31,7 +31,7 @@ class GraphRAGRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one batch of the encoder and one search for entities."""
-        check(queries, k)
+        check_queries(queries, k)
         passing = [self._passing(query.filter) for query in queries]
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
@@ -76,21 +76,21 @@ class GraphRAGRetriever:
     def _hits(self, entities: Sequence[Nearby], k: int, passing: frozenset[str] | None) -> tuple[Hit, ...]:
         """Scores are 1 / rank: the method gives an order and no scores."""
         ids = steps.ranked_passages(entities, k, passing)
-        records = looked_up(self.passages, ids, FIELDS)
+        records = fetch_records(self.passages, ids, HIT_FIELDS)
         kept = records.column("id").to_pylist()
-        return hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
+        return read_hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
 
     def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
         ids = steps.candidate_relations(entities, self.settings.relations)
         fields = ("source", "target", "triples", "weight", *_owners(passing))
-        rows = steps.allowed(looked_up(self.graph.relations, ids, fields).to_pylist(), passing)
+        rows = steps.allowed(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
         return steps.stated(steps.ranked_relations(entities, rows, self.settings.relations * len(entities)))
 
     def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
         """The ids of the entities' communities that have a report, and the reports."""
         keys = [entity.key for entity in entities]
-        ids = steps.ranked_communities(looked_up(self.communities.memberships, keys, ("community",)).to_pylist())
-        found = looked_up(self.communities.reports, ids, ("text", *_owners(passing)))
+        ids = steps.ranked_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
+        found = fetch_records(self.communities.reports, ids, ("text", *_owners(passing)))
         rows = steps.allowed(found.to_pylist(), passing)
         return [row["id"] for row in rows], [row["text"] for row in rows]
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ragindex.filters import Filter, Ids, both
+from ragindex.filters import Filter, Ids, combine_filters
 from ragindex.interfaces import Collection, Encoder, FilterQuery, Floats, QueryEncoder, SearchResult, VectorQuery
 from ragindex.llm.tasks import LLM
 from ragindex.parts.triples.sparse_graph import Integers
-from ragindex.retrieval.fusion import normalised
-from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.retrieval.fusion import normalize_scores
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import steps
@@ -70,14 +70,14 @@ class Walked:
             scores |= {id: value for id, value in block if id in passing}
             if len(scores) >= k:
                 break
-        records = looked_up(self.passages, list(scores)[:k], FIELDS)
+        records = fetch_records(self.passages, list(scores)[:k], HIT_FIELDS)
         ids = records.column("id").to_pylist()
-        return hits(SearchResult(ids, np.array([scores[id] for id in ids]), records), self.source)
+        return read_hits(SearchResult(ids, np.array([scores[id] for id in ids]), records), self.source)
 
     def _passing(self, ids: Sequence[str], where: Filter | None) -> set[str]:
         if where is None:
             return set(ids)
-        (found,) = self.passages.search([FilterQuery(both(Ids(tuple(ids)), where), len(ids))])
+        (found,) = self.passages.search([FilterQuery(combine_filters(Ids(tuple(ids)), where), len(ids))])
         return set(found.ids)
 
 
@@ -92,7 +92,7 @@ class EntityRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """One question after the other."""
-        check(queries, k)
+        check_queries(queries, k)
         return [self._one(query, k) for query in queries]
 
     def _one(self, query: Query, k: int) -> Retrieval:
@@ -129,8 +129,8 @@ class EntityRetriever:
         """The passages that the walk did not reach, nearest first; their scores, the cosine less 1, are at most 0."""
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
-        (found,) = self.walked.passages.search([VectorQuery(vector, k, FIELDS, query.filter)])
-        near = tuple(hit for hit in hits(found, self.walked.source) if hit.id not in reached)
+        (found,) = self.walked.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
+        near = tuple(hit for hit in read_hits(found, self.walked.source) if hit.id not in reached)
         note = f"The walk reached {len(reached)} passages; others follow by cosine."
         step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
         return tuple(replace(hit, score=min(hit.score, 1.0) - 1) for hit in near), step
@@ -148,7 +148,7 @@ class FactRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions in one batch of the encoder; facts that do not pass a question's filter seed nothing."""
-        check(queries, k)
+        check_queries(queries, k)
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
         found = self.facts(queries, vectors)
@@ -207,7 +207,7 @@ class FactRetriever:
         known = [(self.walked.places[id], row) for row, id in enumerate(near.ids) if id in self.walked.places]
         places, rows = np.array(known, np.int64).reshape(-1, 2).T
         reset = np.zeros(len(graph.degrees))
-        reset[len(graph.phrases) + places] = settings.passage_weight * normalised(near.scores)[rows]
+        reset[len(graph.phrases) + places] = settings.passage_weight * normalize_scores(near.scores)[rows]
         reset[nodes] = mass
         values = run_power_iteration(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
         return np.arange(len(graph.passages)), values[len(graph.phrases) :]

@@ -18,7 +18,7 @@ class Named(BaseModel):
 
 def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
     """Names, quoted titles and dates; bare numbers are no entities."""
-    found = rules.mentions(inputs["question"])
+    found = rules.find_mentions(inputs["question"])
     return Named(entities=[one.text for one in found if one.kind != "number"])
 
 

@@ -19,25 +19,25 @@ from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.http import (
     Trouble,
     TroubleError,
-    address,
-    client,
-    redacted,
+    make_http_client,
+    read_address,
+    read_secret,
+    read_variable,
+    redact,
     require_bare,
-    retrying,
-    secret,
+    retry,
     send_request,
-    variable,
-    without_credentials,
+    strip_credentials,
 )
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import tokens
-from ragindex.llm.budget import set_aside
+from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
-from ragindex.redaction import secrets_in
+from ragindex.redaction import find_secrets
 from ragindex_baselines.rerank.interface import PlaceScores, Reranker
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _MOST = 1e12  # of tokens and searches: what is more was not counted
 def _from_environment() -> str:
     """Raises UsageError where it is no address: what cannot be read cannot be rid of a password either."""
     names = [_URL, _SHARED_URL]
-    return without_credentials(address(names)) if variable(names) else ""
+    return strip_credentials(read_address(names)) if read_variable(names) else ""
 
 
 class Endpoint(Reranker, PaidPlugin):
@@ -90,7 +90,7 @@ class Endpoint(Reranker, PaidPlugin):
     def _without_login(cls, base_url: str) -> str:
         if base_url:
             require_bare(base_url, "endpoint", cls.keys_from)
-        if base_url and without_credentials(base_url) != base_url:
+        if base_url and strip_credentials(base_url) != base_url:
             raise ValueError("an address in small letters, without a slash at the end")
         return base_url
 
@@ -164,7 +164,7 @@ class EndpointScoring:
         most = self._money(round(_CAUTION * count.tokens), searches)
 
         def attempt() -> CachedResponse:
-            with set_aside(self.setting.budget, most) as booking:
+            with reserve_money(self.setting.budget, most) as booking:
                 start = time.perf_counter()
                 text = self._sent(body)
                 said, seconds = read_scores(text), time.perf_counter() - start
@@ -194,15 +194,15 @@ class EndpointScoring:
     def _address(self) -> tuple[str, tuple[str, ...]]:
         """Where requests go, with a user and password where there are any, and whose keys may go there."""
         for name, keys in ((_URL, (_KEY,)), (_SHARED_URL, (_KEY, _SHARED_KEY))):
-            found = variable([name])
-            if found and without_credentials(found) == self.plugin.base_url:
-                return address([name]), keys
-        return address([_URL], self.plugin.base_url), (_KEY,)
+            found = read_variable([name])
+            if found and strip_credentials(found) == self.plugin.base_url:
+                return read_address([name]), keys
+        return read_address([_URL], self.plugin.base_url), (_KEY,)
 
     @cached_property
     def _key(self) -> str:
         names = self._address[1]
-        key = secret(names, self.setting.workspace)
+        key = read_secret(names, self.setting.workspace)
         if key is None:
             raise UsageError(
                 f"endpoint:{self.plugin.model} needs a key: set {' or '.join(names)}. "
@@ -212,14 +212,14 @@ class EndpointScoring:
 
     @cached_property
     def _client(self) -> "OpenAI":
-        return client(self._address[0], self._key, self.plugin.timeout)
+        return make_http_client(self._address[0], self._key, self.plugin.timeout)
 
     def _sent(self, body: Mapping[str, Any]) -> str:
         """The body of an answer."""
         with self.limits.slot(0):
             text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
-        secrets = (self._key, *secrets_in(self._address[0]))
-        return redacted(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+        secrets = (self._key, *find_secrets(self._address[0]))
+        return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 
     def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
         def wait(trouble: Trouble, seconds: float) -> None:
@@ -229,7 +229,7 @@ class EndpointScoring:
             self.limits.wait(seconds)
 
         try:
-            return retrying(attempt, self.plugin.retries, self._rng, wait)
+            return retry(attempt, self.plugin.retries, self._rng, wait)
         except TroubleError as error:
             trouble = error.trouble
         hint = f" Check {' or '.join(self._address[1])}." if trouble.refuses_key else ""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, Validat
 
 from ragindex.canonical import encodable
 from ragindex.corpus import passage_text
-from ragindex.encoders.local_models import load_local_model, with_revision
+from ragindex.encoders.local_models import load_local_model, resolve_revision
 from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import rules
@@ -43,7 +43,7 @@ class CrossEncoder(Reranker):
     @model_validator(mode="before")
     @classmethod
     def _named_by_its_files(cls, values: Any) -> Any:
-        return with_revision(values)
+        return resolve_revision(values)
 
     def open(self, index: OpenIndex) -> PassageScorer:
         """The model, loaded once a process."""

@@ -11,7 +11,7 @@ from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
-from ragindex.retrieval.hits import check
+from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.rerank.interface import PassageScorer, Reranker
@@ -59,7 +59,7 @@ class RerankRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """The base answers all questions together, at the greater of depth and k; each is then reranked."""
-        check(queries, k)
+        check_queries(queries, k)
         found = self.base.retrieve(queries, max(self.depth, k))
         return [self._reranked(query, one, k) for query, one in zip(queries, found, strict=True)]
 

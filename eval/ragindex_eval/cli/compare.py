@@ -18,7 +18,7 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
-from ragindex.redaction import bare
+from ragindex.redaction import bare_address
 from ragindex_eval.mlflow_tracking import trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
@@ -167,7 +167,7 @@ def _record(study: Study, settings: CompareSettings) -> None:
     """Record the study in MLflow, and say how to look at it."""
     if track(study) is not None:
         uri = tracking_uri()
-        shown = bare(uri)
+        shown = bare_address(uri)
         store = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
         look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {store}"
         _print(settings, f"  the runs        {escape_markup(shown + look)}")

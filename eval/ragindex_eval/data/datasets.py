@@ -11,7 +11,7 @@ from typing import Any
 
 from ragindex.canonical import metadata_json
 from ragindex.corpus import Corpus, read
-from ragindex.corpus.benchmarks import pair_of_files
+from ragindex.corpus.benchmarks import find_file_pair
 from ragindex.corpus.json_reader import Problems
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
@@ -159,7 +159,7 @@ def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) ->
             f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
             "question,answer,documents or a .txt with one question a line."
         )
-    return benchmark_questions(pair_of_files(path)[0] if corpus.format == "hipporag" else path, finder, problems)
+    return benchmark_questions(find_file_pair(path)[0] if corpus.format == "hipporag" else path, finder, problems)
 
 
 def _asked_in_file(file: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:

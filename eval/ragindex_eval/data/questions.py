@@ -12,9 +12,17 @@ from typing import Any
 import regex
 
 from ragindex.corpus import Corpus
-from ragindex.corpus.benchmarks import context_entry, paragraph
-from ragindex.corpus.corpus import given_id
-from ragindex.corpus.json_reader import Item, Problems, decode, format_value, json_items, line_items, read_bytes
+from ragindex.corpus.benchmarks import parse_context_entry, parse_paragraph
+from ragindex.corpus.corpus import parse_id
+from ragindex.corpus.json_reader import (
+    Item,
+    Problems,
+    decode_utf8,
+    format_value,
+    read_bytes,
+    read_json_items,
+    read_json_lines,
+)
 from ragindex.errors import DataError
 from ragindex_eval.data.equal_texts import content
 from ragindex_eval.data.gold import Gold
@@ -98,7 +106,7 @@ def require_question(item: Item, text: str) -> str:
 
 def benchmark_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
     """Questions whose gold is their supporting paragraphs or facts."""
-    return problems.each(lambda item: _benchmark_question(item, finder), json_items(path, problems))
+    return problems.each(lambda item: _benchmark_question(item, finder), read_json_items(path, problems))
 
 
 def _benchmark_question(item: Item, finder: Finder) -> Asked:
@@ -109,7 +117,7 @@ def _benchmark_question(item: Item, finder: Finder) -> Asked:
         gold = _supporting_facts(item, finder)
     else:
         raise item.error("gold under 'paragraphs' or 'supporting_facts'", item.under("paragraphs"))
-    source_id = given_id(item) or ""
+    source_id = parse_id(item) or ""
     hops = _HOPS.match(source_id)
     kind = hops[1] if hops else item.text("type", default="")
     return Asked(text, Gold(frozenset(gold), _answers(item), kind, source_id))
@@ -125,12 +133,14 @@ def _supporting_paragraphs(item: Item, finder: Finder) -> list[str]:
         if not isinstance(supporting, bool):
             raise one.error("true or false under 'is_supporting'", one.under("is_supporting"))
         if supporting:
-            found += finder.content(*paragraph(one), one)
+            found += finder.content(*parse_paragraph(one), one)
     return found
 
 
 def _supporting_facts(item: Item, finder: Finder) -> list[str]:
-    contents = dict(context_entry(item, value) for value in item.array("context")) if "context" in item.fields else {}
+    contents = (
+        dict(parse_context_entry(item, value) for value in item.array("context")) if "context" in item.fields else {}
+    )
     titles = []
     for fact in item.array("supporting_facts"):
         if not isinstance(fact, list) or not fact:
@@ -170,14 +180,14 @@ def _beir_queries(path: Path, problems: Problems) -> dict[str, str]:
     queries: dict[str, str] = {}
 
     def add(item: Item) -> None:
-        query_id = given_id(item)
+        query_id = parse_id(item)
         if query_id is None:
             raise item.error("an id under '_id'", item.under("_id"))
         if query_id in queries:
             raise item.error("each query id once", f"the id {query_id!r} a second time")
         queries[query_id] = require_question(item, item.text("text"))
 
-    for _ in problems.each(add, line_items(path, problems)):
+    for _ in problems.each(add, read_json_lines(path, problems)):
         pass
     return queries
 
@@ -225,7 +235,7 @@ def _judgement(item: Item, line: str) -> tuple[str, str, int]:
 
 def text_lines(path: Path) -> list[tuple[Item, str]]:
     """The lines of a text file that are not blank, each with where it stands."""
-    lines = decode(read_bytes(path), path).replace("\r\n", "\n").split("\n")
+    lines = decode_utf8(read_bytes(path), path).replace("\r\n", "\n").split("\n")
     return [(Item({}, path, number), line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
@@ -246,7 +256,7 @@ def csv_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[As
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[Item, Sequence[str]]]:
-    reader = csv.reader(io.StringIO(decode(read_bytes(path), path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(decode_utf8(read_bytes(path), path), newline=""), strict=True)
     line = 1
     try:
         for row in reader:

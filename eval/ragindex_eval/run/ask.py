@@ -26,9 +26,9 @@ from ragindex.errors import (
     WorkspaceError,
 )
 from ragindex.interfaces import Retriever
-from ragindex.progress import bar
-from ragindex.redaction import hidden
-from ragindex.retrieval.hits import breach
+from ragindex.progress import progress_bar
+from ragindex.redaction import hide_secrets
+from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
 from ragindex_eval.results.model import Answer, Ranked
@@ -74,7 +74,7 @@ def answer_all(
 ) -> tuple[Answer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
-    With `fresh`, what the file held is asked again. An answer that no retriever may give (`hits.breach`), as one with
+    With `fresh`, what the file held is asked again. An answer that no retriever may give (`hits.find_breach`), as one with
     documents that are not `known`, raises ContractError.
 
     A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
@@ -85,9 +85,9 @@ def answer_all(
     """
     if fresh:
         kept.unlink(missing_ok=True)
-    answers = {id: one for id, one in load_answers(kept).items() if breach(one.hits, k, known) is None}
+    answers = {id: one for id, one in load_answers(kept).items() if find_breach(one.hits, k, known) is None}
     todo = [query for query in queries if query.id not in answers]
-    with bar(f"{label}: asking", len(todo)) as advance:
+    with progress_bar(f"{label}: asking", len(todo)) as advance:
         for batch in _in_threads(retriever, todo, k, size, reader, _Contract(label, known)):
             append_answers(kept, [answer for answer in batch if failure(answer) is None])
             if strict:
@@ -122,7 +122,7 @@ class _Contract:
     def require(self, queries: Sequence[Query], found: Sequence[Retrieval], k: int) -> None:
         """Raises ContractError for the first answer that breaks it."""
         for query, retrieval in zip(queries, found, strict=True):
-            broken = breach(retrieval.hits, k, self.known)
+            broken = find_breach(retrieval.hits, k, self.known)
             if broken is not None:
                 raise ContractError(f"{broken} (the question {query.id}: {query.text[:100]!r})")
 
@@ -162,7 +162,7 @@ def _answer(
         except SURVIVED as error:
             if ends_all(error):
                 raise
-            reduced = [Answer(query.id, (), hidden(f"{type(error).__name__}: {error}")) for query in batch]
+            reduced = [Answer(query.id, (), hide_secrets(f"{type(error).__name__}: {error}")) for query in batch]
     failed = any(answer.error is not None for answer in reduced)
     if failed and len(batch) > 1:
         return [answer for query in batch for answer in _answer(retriever, [query], k, reader, contract)]

@@ -21,7 +21,7 @@ from ragindex.accounting import ledger
 from ragindex.accounting.timing import record_times
 from ragindex.canonical import digest
 from ragindex.interfaces import Retriever, Scheme
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.model import NOT_TIMED, Latency, Percentiles
@@ -191,7 +191,7 @@ def _in_turns(metered: Sequence[_Metered], queries: Sequence[Query], k: int) -> 
     Every other turn begins with the last method: what grows steadily grows for all alike.
     """
     rows: list[dict[str, list[float]]] = [{} for _ in metered]
-    with bar("timing", len(metered) * len(queries)) as advance:
+    with progress_bar("timing", len(metered) * len(queries)) as advance:
         for start in range(0, len(queries), _TURN):
             turn = queries[start : start + _TURN]
             order = list(zip(metered, rows, strict=True))

@@ -20,7 +20,7 @@ from ragindex.errors import ContractError, MissingExtraError, QuestionError, Rag
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
-from ragindex.mlflow_tracing import traced_where_on
+from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.types import Query
 from ragindex.workspace import imported_files
@@ -264,7 +264,7 @@ def _ask(
     if fresh:
         (kept.parent / latency.file_name(k)).unlink(missing_ok=True)
     return answer_all(
-        traced_where_on(retriever, method.label),  # what is timed is without it
+        trace_if_enabled(retriever, method.label),  # what is timed is without it
         experiment.dataset.queries,
         k,
         kept,

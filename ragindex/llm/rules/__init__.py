@@ -4,11 +4,11 @@ They are written for English with capitals. What they find is links between name
 facts to quote.
 """
 
-from ragindex.llm.rules.answering import answer
-from ragindex.llm.rules.extracting import ALSO, Extraction, Proposition, entity_key, extract
+from ragindex.llm.rules.answering import extract_answer
+from ragindex.llm.rules.extracting import ALSO, ExtractedProposition, Extraction, entity_key, extract
 from ragindex.llm.rules.lexical_overlap import nearest_texts, nearest_triples
-from ragindex.llm.rules.mentions import Mention, MentionKind, mentions
-from ragindex.llm.rules.sentences import LONGEST_TEXT, normalize_text, sentences
+from ragindex.llm.rules.mentions import MentionSpan, MentionSpanKind, find_mentions
+from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, normalize_text, split_sentences
 from ragindex.llm.rules.summarising import summarise
 from ragindex.llm.rules.tokens import is_number
 from ragindex.llm.rules.triples import ASSOCIATED
@@ -16,19 +16,19 @@ from ragindex.llm.rules.triples import ASSOCIATED
 __all__ = [
     "ALSO",
     "ASSOCIATED",
-    "LONGEST_TEXT",
+    "MAX_TEXT_LENGTH",
+    "ExtractedProposition",
     "Extraction",
-    "Mention",
-    "MentionKind",
-    "Proposition",
-    "answer",
+    "MentionSpan",
+    "MentionSpanKind",
+    "extract_answer",
     "entity_key",
     "extract",
     "is_number",
-    "mentions",
+    "find_mentions",
     "nearest_texts",
     "nearest_triples",
     "normalize_text",
-    "sentences",
+    "split_sentences",
     "summarise",
 ]

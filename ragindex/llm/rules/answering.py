@@ -9,9 +9,9 @@ import regex
 
 from ragindex.llm.rules.extracting import Extraction, extract
 from ragindex.llm.rules.lexical_overlap import nearest_triples, overlaps
-from ragindex.llm.rules.mentions import Mention, mentions
-from ragindex.llm.rules.sentences import LONGEST_TEXT
-from ragindex.llm.rules.subjects import like_a_person
+from ragindex.llm.rules.mentions import MentionSpan, find_mentions
+from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH
+from ragindex.llm.rules.subjects import is_likely_person
 from ragindex.llm.rules.words import AUXILIARIES
 from ragindex.text_analysis import analyse
 from ragindex.types import Triple
@@ -43,7 +43,7 @@ _PLACED = regex.compile(r"\b(?:in|at|near|from|to|of|around)(?: the)? $")
 _NOT = regex.compile(r"\b(?:not|never|no longer|neither)\b|n't\b", regex.IGNORECASE)
 
 
-def answer(question: str, passages: Sequence[tuple[str, str]], language: str = "english") -> str:
+def extract_answer(question: str, passages: Sequence[tuple[str, str]], language: str = "english") -> str:
     """The answer that the passages, as (title, text), seem to hold: at most six words; "" where nothing fits.
 
     The sentences that share most with the question are looked through for what it asks: a person, a place, a date, a
@@ -76,7 +76,7 @@ def _extracted(title: str, text: str) -> Extraction:
 
 def _first(passages: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The passages that are read: no more of them, and no more characters."""
-    room = LONGEST_TEXT
+    room = MAX_TEXT_LENGTH
     for title, text in passages[:_MOST_PASSAGES]:
         if room <= 0:
             return
@@ -131,18 +131,18 @@ def _best_candidate(question: str, kind: AnswerKind, best: Sequence[tuple[str, f
     found = [
         _Candidate(_answer_text(mention, kind), score * fit * (1 + _near(text, mention, told, language)))
         for text, score in best
-        for mention in mentions(text)
+        for mention in find_mentions(text)
         if (fit := _fit(text, mention, kind)) and not set(analyse(mention.text, language)) <= told
     ]
     return max(found, key=lambda one: one.score).text if found else ""
 
 
-def _answer_text(mention: Mention, kind: AnswerKind) -> str:
+def _answer_text(mention: MentionSpan, kind: AnswerKind) -> str:
     year = _YEAR.search(mention.text) if kind == "year" else None
     return year[0] if year else mention.text
 
 
-def _fit(text: str, mention: Mention, kind: AnswerKind) -> float:
+def _fit(text: str, mention: MentionSpan, kind: AnswerKind) -> float:
     """How well a mention is of the kind that is asked for; 0 where it is not at all."""
     named = mention.kind in ("name", "title")
     if kind in ("date", "year"):
@@ -151,13 +151,13 @@ def _fit(text: str, mention: Mention, kind: AnswerKind) -> float:
     if kind == "number":
         return float(mention.kind == "number")
     if kind == "person":
-        return (1.0 if like_a_person(mention.text) else 0.4) * named
+        return (1.0 if is_likely_person(mention.text) else 0.4) * named
     if kind == "place":
         return (1.0 if _PLACED.search(text, max(0, mention.start - 12), mention.start) else 0.3) * named
     return float(named)
 
 
-def _near(text: str, mention: Mention, told: set[str], language: str) -> float:
+def _near(text: str, mention: MentionSpan, told: set[str], language: str) -> float:
     """The share of the question's tokens that stand near a mention."""
     around = text[max(0, mention.start - _WINDOW) : mention.start + len(mention.text) + _WINDOW]
     return len(told & set(analyse(around, language))) / max(1, len(told))

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from ragindex.llm.rules.clauses import Clause, described, object_triples, triple
-from ragindex.llm.rules.lookahead import kind_at, list_goes_on, of_follows
+from ragindex.llm.rules.clauses import ClauseState, description_triples, make_triple, object_triples
+from ragindex.llm.rules.lookahead import kind_at, list_continues, of_follows
 from ragindex.llm.rules.phrases import PHRASES, Chunk
 from ragindex.llm.rules.words import PLACES, PREPOSITIONS
 from ragindex.types import Triple
@@ -22,7 +22,7 @@ class NounPhrases:
     def __init__(self, chunks: Sequence[Chunk], title: str, person: bool, quantities: bool) -> None:
         self.chunks, self.title, self.person, self.quantities = chunks, title, person, quantities
         self.found: list[Triple] = []
-        self.clause = Clause()
+        self.clause = ClauseState()
         self.position = 0
         self.phrase = Chunk("pronoun", "")
         self.before = "stop"
@@ -43,7 +43,7 @@ class NounPhrases:
         """Find the place of a noun phrase in the clause."""
         clause = self.clause
         if chunk.full.lower().startswith("whose "):
-            self.clause = Clause(self.referent(), lead=chunk.text, opened=True, outer=clause)
+            self.clause = ClauseState(self.referent(), lead=chunk.text, opened=True, outer=clause)
             return
         if clause.wanted and not clause.verb and self.before in ("relative", "adverb"):
             clause.subject, clause.opened = "", False
@@ -75,7 +75,7 @@ class NounPhrases:
         clause.opened = True
         if chunk.kind == "name":
             clause.subject = chunk.name
-            self.add(described(chunk))
+            self.add(description_triples(chunk))
         elif chunk.owner:
             clause.subject, clause.lead = chunk.owner, chunk.text
         elif chunk.kind == "common":
@@ -90,7 +90,7 @@ class NounPhrases:
             self._of_subject(chunk, preposition)
         elif self.before == "and" or (self.before == "comma" and chunk.kind == "name" and not chunk.described):
             clause.others += [chunk.name] if chunk.name else []
-            self.add(described(chunk))
+            self.add(description_triples(chunk))
         elif self.before == "comma" and clause.subject and not clause.lead:
             self._appose(clause.subject, chunk)
         elif not clause.subject:
@@ -104,13 +104,13 @@ class NounPhrases:
         near = (preposition == "of" or chunk.name == self.title) and not self.phrase.owner and not clause.fronted
         if common and chunk.name and near:
             clause.subject, clause.lead = chunk.name, clause.lead or self.phrase.text
-            self.add(described(chunk))
+            self.add(description_triples(chunk))
         elif clause.lead:
             clause.lead += f" {words}"
         elif common:
             clause.subject += f" {words}"
         elif chunk.name:
-            self.add(triple(clause.subject, preposition, chunk.name))
+            self.add(make_triple(clause.subject, preposition, chunk.name))
 
     # ------------------------------------------------------------ objects
 
@@ -145,20 +145,20 @@ class NounPhrases:
         """After the comma behind an object: where it lies, what it is, or the next item of a list."""
         before, last = self.phrase, self.clause.predicate.rpartition(" ")[2]
         noun = chunk.kind == "common" and (chunk.full != chunk.text or self.kind() == "preposition")
-        if list_goes_on(self.chunks, self.position):
+        if list_continues(self.chunks, self.position):
             self._item(chunk)
         elif before.name and chunk.name and not chunk.described and last in PLACES:
-            self.add(triple(before.name, "in", chunk.name))
+            self.add(make_triple(before.name, "in", chunk.name))
         elif before.name and noun:
             self._appose(before.name, chunk)
         elif before.definite and before.kind == "common" and chunk.name:
-            self.add(triple(chunk.name, "is", before.text))
+            self.add(make_triple(chunk.name, "is", before.text))
         else:
             self._item(chunk)
 
     def _appose(self, subject: str, chunk: Chunk) -> None:
         """ "Mark Haddon, an English author": a clause without a verb, which the next comma ends."""
-        self.clause = Clause(subject, opened=True, verb="is", copula=True, apposed=True, outer=self.clause)
+        self.clause = ClauseState(subject, opened=True, verb="is", copula=True, apposed=True, outer=self.clause)
         self._object(chunk)
 
     def referent(self) -> str:

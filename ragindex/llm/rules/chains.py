@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ragindex.llm.rules.extracting import ALSO, entity_key, extract
 from ragindex.llm.rules.lexical_overlap import overlaps
-from ragindex.llm.rules.mentions import mentions
+from ragindex.llm.rules.mentions import find_mentions
 from ragindex.llm.rules.triples import ASSOCIATED
 from ragindex.text_analysis import analyse
 from ragindex.types import Triple
@@ -30,7 +30,7 @@ class ChainFact:
     topic: str
 
 
-def facts_of(passages: Iterable[tuple[str, str]]) -> list[ChainFact]:
+def list_facts(passages: Iterable[tuple[str, str]]) -> list[ChainFact]:
     """The facts of passages, given as (title, text), each sentence once."""
     found: dict[str, ChainFact] = {}
     for title, text in passages:
@@ -49,17 +49,17 @@ def _facts(title: str, text: str) -> tuple[ChainFact, ...]:
 
 
 def _fact(triple: Triple, entities: set[str], topic: str) -> ChainFact:
-    text = sentence(triple)
+    text = write_sentence(triple)
     sides = (entity_key(triple.subject), entity_key(triple.object))
     return ChainFact(triple, text, _words(text), tuple(side for side in sides if side in entities), topic)
 
 
-def sentence(triple: Triple) -> str:
+def write_sentence(triple: Triple) -> str:
     """A triple as a sentence."""
     return f"{triple.subject} {triple.predicate} {triple.object}."
 
 
-def next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str], language: str) -> ChainFact | None:
+def find_next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str], language: str) -> ChainFact | None:
     """The fact that leads on from what was `said`; None where none does.
 
     It has one of the names that are open and brings up a new one. Open are the names of the question that nothing said
@@ -68,7 +68,7 @@ def next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str], la
     """
     held, unsaid = [_words(text) for text in said], [fact for fact in facts if fact.text not in said]
     names = _open_names(question, said, held)
-    focus = " ".join([*open_words(question, said, language), *names])
+    focus = " ".join([*unmentioned_words(question, said, language), *names])
     scores = overlaps(focus, [fact.text for fact in unsaid], language)
     known = [_words(question), *held]
     leading = [
@@ -79,7 +79,7 @@ def next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str], la
     return unsaid[max(leading, key=lambda pair: (pair[0], -pair[1]))[1]] if leading else None
 
 
-def new_name(triple: Triple, question: str, said: Sequence[str]) -> str:
+def find_new_name(triple: Triple, question: str, said: Sequence[str]) -> str:
     """The side of a triple, as it is written, that neither the question nor what was `said` names: first its object."""
     known = [_words(text) for text in (question, *said)]
     return triple.subject if any(_holds(words, entity_key(triple.object)) for words in known) else triple.object
@@ -107,21 +107,21 @@ def _open_names(question: str, said: Sequence[str], held: Sequence[str]) -> list
     return list(dict.fromkeys([*still, *(n for n in fresh if not any(_holds(words, n) for words in earlier))]))
 
 
-def open_words(question: str, said: Sequence[str], language: str) -> list[str]:
+def unmentioned_words(question: str, said: Sequence[str], language: str) -> list[str]:
     """The words of a question that nothing said holds, in their order."""
     told = {token for text in said for token in analyse(text, language)}
     return [word for word in dict.fromkeys(question.split()) if not told & set(analyse(word, language))]
 
 
-def waiting(question: str, said: Sequence[str]) -> list[str]:
+def unmentioned_names(question: str, said: Sequence[str]) -> list[str]:
     """The names of a question, as they are written, that nothing said holds."""
     held = [_words(text) for text in said]
-    names = [one.text for one in mentions(question) if one.kind in ("name", "title")]
+    names = [one.text for one in find_mentions(question) if one.kind in ("name", "title")]
     return [name for name in names if not any(_holds(words, entity_key(name)) for words in held)]
 
 
 def _names(text: str) -> list[str]:
-    return [entity_key(one.text) for one in mentions(text) if one.kind in ("name", "title")]
+    return [entity_key(one.text) for one in find_mentions(text) if one.kind in ("name", "title")]
 
 
 def _words(text: str) -> str:

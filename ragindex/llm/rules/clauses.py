@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ragindex.llm.rules.phrases import Chunk, demonym
-from ragindex.llm.rules.words import ADJECTIVE_ENDINGS, GROUPS, PERSONS, THINGS
+from ragindex.llm.rules.phrases import Chunk, is_demonym
+from ragindex.llm.rules.words import ADJECTIVE_ENDINGS, GROUP_NOUNS, PERSON_NOUNS, THING_NOUNS
 from ragindex.types import Triple
 
 LONGEST_PREDICATE = 9
@@ -14,7 +14,7 @@ _MOST_WORDS = 13
 
 
 @dataclass(slots=True)
-class Clause:
+class ClauseState:
     """The words of a clause as far as it was read."""
 
     subject: str = ""
@@ -31,7 +31,7 @@ class Clause:
     fronted: list[tuple[str, Chunk]] = field(default_factory=list)
     wanted: str = ""  # what "that" or "which" stands for, until it turns out to be the object
     apposed: bool = False
-    outer: "Clause | None" = None
+    outer: "ClauseState | None" = None
 
     @property
     def base(self) -> str:
@@ -42,7 +42,7 @@ class Clause:
         return " ".join(words)
 
 
-def triple(subject: str, predicate: str, object: str) -> Iterator[Triple]:
+def make_triple(subject: str, predicate: str, object: str) -> Iterator[Triple]:
     """The triple; nothing where a part is missing, where it says nothing, or where its predicate runs on."""
     subject, predicate, object = (_clean(part) for part in (subject, predicate, object))
     says = subject and predicate and object and subject.casefold() != object.casefold()
@@ -54,42 +54,44 @@ def _clean(part: str) -> str:
     return " ".join(part.split()).strip(' ,;"')
 
 
-def described(chunk: Chunk) -> Iterator[Triple]:
+def description_triples(chunk: Chunk) -> Iterator[Triple]:
     """What the words before a name say of it: "filmmaker Ridley Scott", "Scott's film Alien"."""
     noun = chunk.described.rpartition(" ")[2]
     if chunk.owner:
-        yield from triple(chunk.owner, f"has {chunk.described}", chunk.name)
-    elif noun in PERSONS or noun in GROUPS or noun in THINGS:
-        yield from triple(chunk.name, "is", chunk.described)
+        yield from make_triple(chunk.owner, f"has {chunk.described}", chunk.name)
+    elif noun in PERSON_NOUNS or noun in GROUP_NOUNS or noun in THING_NOUNS:
+        yield from make_triple(chunk.name, "is", chunk.described)
 
 
 def object_triples(
-    clause: Clause, chunk: Chunk, predicate: str, base: str, preposition: str, quantities: bool
+    clause: ClauseState, chunk: Chunk, predicate: str, base: str, preposition: str, quantities: bool
 ) -> Iterator[Triple]:
     """The triples that a noun phrase makes as the object of `predicate`, which is `base` and `preposition`."""
     for subject in (clause.subject, *clause.others):
         if chunk.kind == "name":
-            yield from triple(subject, predicate, chunk.name)
+            yield from make_triple(subject, predicate, chunk.name)
         elif chunk.kind == "quantity":
             yield from _quantity(subject, predicate, chunk, base, preposition, quantities)
         elif chunk.kind == "common" and chunk.owner and chunk.owner != subject:
-            yield from triple(subject, f"{predicate} {chunk.text} of", chunk.owner)
+            yield from make_triple(subject, f"{predicate} {chunk.text} of", chunk.owner)
         elif chunk.kind == "common":
             yield from _common(subject, predicate, chunk)
     if chunk.kind == "name":
-        yield from described(chunk)
+        yield from description_triples(chunk)
 
 
 def _common(subject: str, predicate: str, chunk: Chunk) -> Iterator[Triple]:
     """ "a Warner Bros. film": it is a film, and of Warner Bros."""
     noun = chunk.text.rpartition(" ")[2]
-    adjective = noun == chunk.text and noun.endswith(ADJECTIVE_ENDINGS) and noun not in PERSONS | GROUPS | THINGS
+    adjective = (
+        noun == chunk.text and noun.endswith(ADJECTIVE_ENDINGS) and noun not in PERSON_NOUNS | GROUP_NOUNS | THING_NOUNS
+    )
     if chunk.full == chunk.text or not adjective:  # "an administrative and commercial centre" is no administrative
-        yield from triple(subject, predicate, chunk.text)
+        yield from make_triple(subject, predicate, chunk.text)
     for name in chunk.inner:
         head = chunk.text.partition(name)[2].strip(" -")
-        if head and not demonym(name):
-            yield from triple(subject, f"{predicate} {head} of", name)
+        if head and not is_demonym(name):
+            yield from make_triple(subject, f"{predicate} {head} of", name)
 
 
 def _quantity(
@@ -97,13 +99,13 @@ def _quantity(
 ) -> Iterator[Triple]:
     """A date or a number is no object by itself: the preposition, or the last word of the predicate, goes along."""
     if quantities:
-        yield from triple(subject, predicate, chunk.text)
+        yield from make_triple(subject, predicate, chunk.text)
     elif preposition and base:
-        yield from triple(subject, base, f"{preposition} {chunk.full}")
+        yield from make_triple(subject, base, f"{preposition} {chunk.full}")
     elif predicate:
         before, _, last = predicate.rpartition(" ")
         participle = last == "born" or last.endswith("ed")
-        yield from triple(subject, before or ("was" if participle else ""), f"{last} {chunk.full}")
+        yield from make_triple(subject, before or ("was" if participle else ""), f"{last} {chunk.full}")
 
 
 def life_triples(subject: str, dates: Sequence[str], quantities: bool) -> Iterator[Triple]:
@@ -112,6 +114,6 @@ def life_triples(subject: str, dates: Sequence[str], quantities: bool) -> Iterat
         return
     for verb, date in zip(("was born", "died"), dates, strict=True):
         preposition = "in" if date.isdigit() else "on"
-        yield from triple(
+        yield from make_triple(
             subject, *((f"{verb} {preposition}", date) if quantities else (verb, f"{preposition} {date}"))
         )

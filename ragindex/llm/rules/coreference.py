@@ -5,10 +5,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from ragindex.llm.rules.mentions import Unit
-from ragindex.llm.rules.subjects import Subject, like_a_person, may_be_a_person
+from ragindex.llm.rules.subjects import Subject, is_likely_person, may_be_person
 from ragindex.llm.rules.words import (
     AUXILIARIES,
-    FUNCTION_WORDS,
+    ENGLISH_FUNCTION_WORDS,
     HONORIFICS,
     JUDGING,
     MALE_OR_FEMALE,
@@ -19,12 +19,12 @@ from ragindex.llm.rules.words import (
 )
 
 
-def surnames(sentences: Iterable[Sequence[Unit]], subject: Subject) -> dict[str, str]:
+def find_surnames(sentences: Iterable[Sequence[Unit]], subject: Subject) -> dict[str, str]:
     """The persons of a passage by surname, where only one of them has it; the title's own is left to `subject`."""
     found: dict[str, set[str]] = {}
     for sentence in sentences:
         for unit in sentence:
-            if unit.kind == "name" and like_a_person(unit.text):
+            if unit.kind == "name" and is_likely_person(unit.text):
                 found.setdefault(unit.text.rsplit(" ", 1)[1], set()).add(unit.text)
     unsure = set(subject.name.split())
     return {
@@ -32,7 +32,7 @@ def surnames(sentences: Iterable[Sequence[Unit]], subject: Subject) -> dict[str,
     }
 
 
-def resolved(
+def resolve_references(
     sentence: Sequence[Unit], subject: Subject, person: str = "", people: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[list[Unit], str]:
     """The units of a sentence with the title, or the person last spoken of, where a word stands for them.
@@ -51,7 +51,7 @@ def resolved(
             continue
         new, width = _stands_for(sentence, position, subject, other or person if subject.kind != "person" else other)
         about = subject.kind == "person" and any(unit.kind == "subject" for unit in found)
-        if not other and not about and new[0].kind == "name" and like_a_person(new[0].text):
+        if not other and not about and new[0].kind == "name" and is_likely_person(new[0].text):
             other = new[0].text
         found += new
         position += width
@@ -90,7 +90,7 @@ def _antecedent(sentence: Sequence[Unit], position: int, subject: Subject, other
     if word not in SUBJECT_PRONOUNS and word not in POSSESSIVE_PRONOUNS and word not in ("him", "them"):
         return ""
     if word in MALE_OR_FEMALE:
-        fits = subject.kind == "person" or (subject.kind == "unknown" and may_be_a_person(subject.name))
+        fits = subject.kind == "person" or (subject.kind == "unknown" and may_be_person(subject.name))
         if fits:
             return "" if other else subject.name
         return other
@@ -105,7 +105,7 @@ def _possessive(sentence: Sequence[Unit], position: int) -> bool:
     if word != "her":
         return word in POSSESSIVE_PRONOUNS
     after = sentence[position + 1] if position + 1 < len(sentence) else None
-    return after is not None and after.kind != "mark" and after.lower not in FUNCTION_WORDS
+    return after is not None and after.kind != "mark" and after.lower not in ENGLISH_FUNCTION_WORDS
 
 
 def _expletive(sentence: Sequence[Unit], position: int) -> bool:
@@ -131,4 +131,4 @@ def _describes(sentence: Sequence[Unit], position: int, subject: Subject) -> boo
     return after.kind == "word" and not narrows and (after.lower in _FOLLOWS or after.lower.endswith(("ed", "ly", "s")))
 
 
-_FOLLOWS = FUNCTION_WORDS | AUXILIARIES | PAST_VERBS
+_FOLLOWS = ENGLISH_FUNCTION_WORDS | AUXILIARIES | PAST_VERBS

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import regex
 
-from ragindex.llm.rules.coreference import resolved, surnames
-from ragindex.llm.rules.mentions import Unit, units
-from ragindex.llm.rules.phrases import chunks, demonym
-from ragindex.llm.rules.sentences import LONGEST_TEXT, normalize_text, split
-from ragindex.llm.rules.subjects import Subject, known_words, subject_of
-from ragindex.llm.rules.triples import ASSOCIATED, triples_of
+from ragindex.llm.rules.coreference import find_surnames, resolve_references
+from ragindex.llm.rules.mentions import Unit, split_units
+from ragindex.llm.rules.phrases import find_chunks, is_demonym
+from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, normalize_text, split_normalized
+from ragindex.llm.rules.subjects import Subject, find_lower_case_words, find_subject
+from ragindex.llm.rules.triples import ASSOCIATED, extract_triples
 from ragindex.types import Triple
 
 ALSO = "also known as"
@@ -20,7 +20,7 @@ _QUANTITY = frozenset(("date", "number"))
 
 
 @dataclass(frozen=True, slots=True)
-class Proposition:
+class ExtractedProposition:
     """A sentence that can stand alone: pronouns are resolved; `topic` is the title of the passage it is from."""
 
     text: str
@@ -37,7 +37,7 @@ class Extraction:
 
     entities: tuple[str, ...]
     triples: tuple[Triple, ...]
-    propositions: tuple[Proposition, ...]
+    propositions: tuple[ExtractedProposition, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -48,17 +48,17 @@ def extract(title: str, text: str, numbers_as_entities: bool = False) -> Extract
     triples and propositions; `numbers_as_entities` makes them entities and objects too.
     """
     read = normalize_text(text)
-    sentences = split(read)
-    subject = subject_of(title, sentences)
-    known = known_words(read)
+    sentences = split_normalized(read)
+    subject = find_subject(title, sentences)
+    known = find_lower_case_words(read)
     entities: dict[str, str] = {entity_key(subject.name): subject.name} if subject.name else {}
     triples: dict[Triple, None] = {}
-    propositions: list[Proposition] = []
+    propositions: list[ExtractedProposition] = []
     person = ""
-    cut = [units(sentence, known, subject.forms) for sentence in sentences]
-    people = surnames(cut, subject)
+    cut = [split_units(sentence, known, subject.forms) for sentence in sentences]
+    people = find_surnames(cut, subject)
     for one in cut:
-        parts, person = resolved(one, subject, person, people)
+        parts, person = resolve_references(one, subject, person, people)
         named = _entities(parts, subject, numbers_as_entities)
         triples.update((Triple(subject.name, ALSO, alias), None) for alias in _aliases(parts, subject))
         for entity in named:
@@ -101,10 +101,10 @@ def _aliases(parts: Sequence[Unit], subject: Subject) -> list[str]:
 def _triples(parts: Sequence[Unit], subject: Subject, named: Sequence[str], quantities: bool) -> Iterable[Triple]:
     """The triples of a sentence; a name that no pattern ties is tied to the title."""
     whole = [unit._replace(text=subject.name) if unit.kind == "subject" else unit for unit in parts]
-    found = triples_of(chunks(whole), subject.name, subject.kind == "person", quantities)
+    found = extract_triples(find_chunks(whole), subject.name, subject.kind == "person", quantities)
     tied = {entity_key(side) for triple in found for side in (triple.subject, triple.object)}
     apart = {subject.name, *_aliases(parts, subject)}
-    loose = [name for name in named if entity_key(name) not in tied and name not in apart and not demonym(name)]
+    loose = [name for name in named if entity_key(name) not in tied and name not in apart and not is_demonym(name)]
     return [*found, *(Triple(subject.name, ASSOCIATED, name) for name in loose if subject.name)]
 
 
@@ -114,20 +114,20 @@ def _heading(parts: Sequence[Unit]) -> bool:
     return len(parts) < _FEWEST_UNITS and words < _SHORT_LINE and parts[-1].kind != "mark"
 
 
-def _proposition(parts: Sequence[Unit], subject: Subject, named: Sequence[str]) -> Proposition:
+def _proposition(parts: Sequence[Unit], subject: Subject, named: Sequence[str]) -> ExtractedProposition:
     text = "".join(unit.space + unit.text for unit in parts).strip()
     about = any(unit.kind == "subject" for unit in parts)
     if about or not subject.name:
-        return Proposition(text, subject.name, tuple(named))
-    return Proposition(f"{subject.name}: {text}", subject.name, (subject.name, *named))
+        return ExtractedProposition(text, subject.name, tuple(named))
+    return ExtractedProposition(f"{subject.name}: {text}", subject.name, (subject.name, *named))
 
 
 # ---------------------------------------------------------------- what was not read
 
 
 def _notes(text: str, read: str) -> Iterable[str]:
-    if len(text) > LONGEST_TEXT:
-        yield f"Only the first {LONGEST_TEXT:,} of {len(text):,} characters were read."
+    if len(text) > MAX_TEXT_LENGTH:
+        yield f"Only the first {MAX_TEXT_LENGTH:,} of {len(text):,} characters were read."
     letters = sum(map(str.isalpha, read))
     capitals = sum(map(str.isupper, read))
     small = sum(map(str.islower, read))

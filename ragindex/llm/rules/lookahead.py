@@ -31,7 +31,7 @@ def _participle(chunks: Sequence[Chunk], place: int) -> bool:
     return verb.bare and (by or verb.text.endswith("ing") or verb.text.split()[-1] in ONLY_PARTICIPLES)
 
 
-def reduced(chunks: Sequence[Chunk], position: int) -> bool:
+def is_reduced_clause(chunks: Sequence[Chunk], position: int) -> bool:
     """Whether the verb before `position` describes a noun, "the film directed by Scott", and another one follows."""
     verb = chunks[position - 1]
     by = position < len(chunks) and chunks[position].text == "by"
@@ -39,7 +39,7 @@ def reduced(chunks: Sequence[Chunk], position: int) -> bool:
     return verb.bare and (by or verb.text.endswith("ing")) and any(later.kind == "verb" for later in ahead)
 
 
-def list_goes_on(chunks: Sequence[Chunk], position: int) -> bool:
+def list_continues(chunks: Sequence[Chunk], position: int) -> bool:
     """Whether "and" and a phrase follow, after more phrases perhaps: what stands before is an item of a list."""
     for place in range(position, position + _A_LIST):
         kind = kind_at(chunks, place)
@@ -55,7 +55,7 @@ def of_follows(chunks: Sequence[Chunk], position: int) -> bool:
     return position < len(chunks) and chunks[position].text == "of" and kind_at(chunks, position + 1) in PHRASES
 
 
-def coming_subject(chunks: Sequence[Chunk], position: int, title: str) -> str:
+def find_main_subject(chunks: Sequence[Chunk], position: int, title: str) -> str:
     """The subject of the main clause after a participle that opens the sentence: "Born in Paris, Smith …"."""
     after_comma = False
     for chunk in chunks[position : position + _A_SUBJECT]:
@@ -65,7 +65,7 @@ def coming_subject(chunks: Sequence[Chunk], position: int, title: str) -> str:
     return title
 
 
-def bracketed(chunks: Sequence[Chunk], position: int) -> tuple[Sequence[Chunk], int]:
+def read_brackets(chunks: Sequence[Chunk], position: int) -> tuple[Sequence[Chunk], int]:
     """The chunks up to the bracket that closes the one before `position`, and where reading goes on."""
     start, depth = position, 1
     while position < len(chunks) and depth:

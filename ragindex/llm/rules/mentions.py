@@ -1,20 +1,20 @@
 """What a sentence mentions: names by their capitals, quoted titles, dates and numbers.
 
-`units` cuts a sentence into what the other rules work on: a name of several words is one unit.
+`split_units` cuts a sentence into what the other rules work on: a name of several words is one unit.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ragindex.llm.rules.sentences import LONGEST_TEXT, split
-from ragindex.llm.rules.tokens import Token, capital, capitals_say_nothing, tokens
+from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, split_normalized
+from ragindex.llm.rules.tokens import Token, is_all_capitals, is_capitalized, tokenize
 from ragindex.llm.rules.words import (
     ABBREVIATIONS,
     BODIES,
     COMMON_ENDINGS,
-    FUNCTION_WORDS,
-    MONTHS,
+    ENGLISH_FUNCTION_WORDS,
+    MONTH_NAMES,
     NAME_ARTICLES,
     NAME_LINKS,
     NUMBER_WORDS,
@@ -24,20 +24,20 @@ from ragindex.llm.rules.words import (
     WEEKDAYS,
 )
 
-MentionKind = Literal["name", "title", "date", "number"]
+MentionSpanKind = Literal["name", "title", "date", "number"]
 UnitKind = Literal["name", "title", "subject", "date", "number", "word", "mark"]
 
-_CALENDAR = frozenset((*MONTHS, *WEEKDAYS))
+_CALENDAR = frozenset((*MONTH_NAMES, *WEEKDAYS))
 _LONGEST_NAME = 14
 _LONGEST_QUOTE = 14
 _NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class MentionSpan:
     """Characters `start` to `end` of a sentence: a name, a quoted title, a date or a number."""
 
-    kind: MentionKind
+    kind: MentionSpanKind
     start: int
     end: int
     text: str
@@ -53,29 +53,31 @@ class Unit(NamedTuple):
     start: int
 
 
-def mentions(text: str, known_words: Collection[str] = _NOBODY) -> list[Mention]:
+def find_mentions(text: str, known_words: Collection[str] = _NOBODY) -> list[MentionSpan]:
     """What a text mentions, from left to right, none inside another: each is the characters of `text` that it names.
 
     Only the first LONGEST_TEXT characters are read. `known_words` are words in lower case that are no names even where
     they open a sentence.
     """
-    found: list[Mention] = []
+    found: list[MentionSpan] = []
     position = 0
-    for sentence in split(text[:LONGEST_TEXT]):
+    for sentence in split_normalized(text[:MAX_TEXT_LENGTH]):
         position = text.index(sentence, position)
-        for unit in units(sentence, known_words):
+        for unit in split_units(sentence, known_words):
             if unit.kind in ("name", "title", "date", "number"):
                 start = position + unit.start
-                found.append(Mention(unit.kind, start, start + len(unit.text), unit.text))
+                found.append(MentionSpan(unit.kind, start, start + len(unit.text), unit.text))
         position += len(sentence)
     return found
 
 
-def units(sentence: str, known_words: Collection[str] = _NOBODY, subject: Sequence[Sequence[str]] = ()) -> list[Unit]:
+def split_units(
+    sentence: str, known_words: Collection[str] = _NOBODY, subject: Sequence[Sequence[str]] = ()
+) -> list[Unit]:
     """The units of a sentence, in order. `subject` are the names of the title, each as its words: those in lower case
     stand for themselves in any case, the others only as they are written or in capitals."""
-    held = tokens(sentence)
-    silent = capitals_say_nothing(held)
+    held = tokenize(sentence)
+    silent = is_all_capitals(held)
     spans: list[tuple[int, int, UnitKind]] = []
     position = 0
     while position < len(held):
@@ -110,7 +112,7 @@ def _unit(
         end = _closing(held, position)
         if end:
             return end, "title"
-    if silent or not (capital(token.text) or token.kind == "date"):
+    if silent or not (is_capitalized(token.text) or token.kind == "date"):
         return position + 1, "word"
     return _name(held, position, known_words)
 
@@ -143,7 +145,7 @@ def _closing(held: Sequence[Token], position: int) -> int:
     """Where the closing quote of a title stands; 0 where the quote is a remark, or never closes."""
     mark = _CLOSING[held[position - 1].text]
     cased = held[position].text[:1].upper() != held[position].text[:1].lower()
-    if cased and not capital(held[position].text):
+    if cased and not is_capitalized(held[position].text):
         return 0
     for end in range(position + 1, min(position + _LONGEST_QUOTE, len(held))):
         if held[end].text == mark:
@@ -182,7 +184,7 @@ def _opens(held: Sequence[Token], position: int) -> bool:
 def _article_of_a_name(held: Sequence[Token], position: int, opens: bool) -> bool:
     """ "The Hague" within a sentence; "New", "Most", "First" before another capital are judged alike."""
     following = held[position + 1] if position + 1 < len(held) else None
-    return not opens and following is not None and following.kind == "word" and capital(following.text)
+    return not opens and following is not None and following.kind == "word" and is_capitalized(following.text)
 
 
 def _common(held: Sequence[Token], position: int, known_words: Collection[str]) -> bool:
@@ -245,12 +247,12 @@ def _continued(held: Sequence[Token], start: int, end: int) -> int:
 
 
 def _part(token: Token) -> bool:
-    return token.kind == "word" and capital(token.text) and (not _function_word(token) or token.text in NUMERALS)
+    return token.kind == "word" and is_capitalized(token.text) and (not _function_word(token) or token.text in NUMERALS)
 
 
 def _function_word(token: Token) -> bool:
     """A function word is none in capitals: US, IT, WHO."""
-    return token.lower in FUNCTION_WORDS and (len(token.text) == 1 or not token.text.isupper())
+    return token.lower in ENGLISH_FUNCTION_WORDS and (len(token.text) == 1 or not token.text.isupper())
 
 
 def _linked(held: Sequence[Token], start: int, end: int) -> int:

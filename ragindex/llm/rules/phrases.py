@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ragindex.llm.rules.mentions import Unit
-from ragindex.llm.rules.verbs import NAMED, begins_verb, is_adverb, lower_at, noun_like, verb_group_end
+from ragindex.llm.rules.verbs import NAME_UNITS, begins_verb, is_adverb, is_noun_like, lower_at, verb_group_end
 from ragindex.llm.rules.words import (
     ADVERBS,
     AUXILIARIES,
@@ -18,7 +18,7 @@ from ragindex.llm.rules.words import (
     DEMONYM_ENDINGS,
     DEMONYMS,
     DETERMINERS,
-    FUNCTION_WORDS,
+    ENGLISH_FUNCTION_WORDS,
     NUMBER_WORDS,
     POSSESSIVES,
     PREPOSITIONS,
@@ -78,7 +78,7 @@ _FUNCTIONS: tuple[tuple[frozenset[str], ChunkKind], ...] = (
 )
 
 
-def chunks(units: Sequence[Unit]) -> list[Chunk]:
+def find_chunks(units: Sequence[Unit]) -> list[Chunk]:
     """The chunks of a sentence, in order."""
     bare = _without_quotes(units)
     found: list[Chunk] = []
@@ -138,7 +138,7 @@ def _function(units: Sequence[Unit], position: int) -> ChunkKind | None:
     verb_next = begins_verb(units, position + 1)
     if word in DEGREES:
         return "adverb" if verb_next else None
-    return "adverb" if word in ADVERBS or verb_next or not noun_like(units, position + 1) else None
+    return "adverb" if word in ADVERBS or verb_next or not is_noun_like(units, position + 1) else None
 
 
 # ---------------------------------------------------------------- noun phrases
@@ -171,10 +171,10 @@ def _belongs(units: Sequence[Unit], position: int, articled: bool) -> bool:
     if unit.kind == "mark":
         return unit.text in ("'s", "%")
     if before.kind == "date" and before.text != "'s":
-        return (articled or before.lower.endswith("century")) and unit.kind != "date" and noun_like(units, position)
+        return (articled or before.lower.endswith("century")) and unit.kind != "date" and is_noun_like(units, position)
     if unit.kind == "date":
         led = before.lower in DETERMINERS or before.lower in POSSESSIVES
-        return before.kind == "word" and (led or (articled and noun_like(units, position + 1)))
+        return before.kind == "word" and (led or (articled and is_noun_like(units, position + 1)))
     if unit.kind != "word":
         return before.kind != "number" or unit.kind != "number"
     return _word_belongs(units, position, articled)
@@ -182,15 +182,15 @@ def _belongs(units: Sequence[Unit], position: int, articled: bool) -> bool:
 
 def _word_belongs(units: Sequence[Unit], position: int, articled: bool) -> bool:
     word, before = units[position].lower, units[position - 1]
-    if word in NUMBER_WORDS and before.kind in NAMED:
+    if word in NUMBER_WORDS and before.kind in NAME_UNITS:
         return False
     if word in DETERMINERS:
         return before.lower in DETERMINERS
     if begins_verb(units, position + 1) and (word in DEGREES or is_adverb(word)):
         return False
     if is_adverb(word) and word not in DEGREES:
-        return articled and noun_like(units, position + 1)
-    return (word not in FUNCTION_WORDS or word in DEGREES) and not begins_verb(units, position)
+        return articled and is_noun_like(units, position + 1)
+    return (word not in ENGLISH_FUNCTION_WORDS or word in DEGREES) and not begins_verb(units, position)
 
 
 def _phrase(units: Sequence[Unit]) -> Chunk | None:
@@ -202,11 +202,11 @@ def _phrase(units: Sequence[Unit]) -> Chunk | None:
         rest = rest[1:]
     if not rest:
         return Chunk("pronoun", full, full) if full else None
-    named = rest[-1].kind in NAMED
+    named = rest[-1].kind in NAME_UNITS
     unknown = units[0].lower in POSSESSIVES and units[0].lower != "whose" and not named
     if unknown or (rest[0].kind == "word" and rest[0].lower in PRONOUNS):
         return Chunk("pronoun", _text(rest), full)
-    names = tuple(unit.text for unit in rest if unit.kind in NAMED)
+    names = tuple(unit.text for unit in rest if unit.kind in NAME_UNITS)
     if named:
         return Chunk("name", _text(rest), full, rest[-1].text, _text(rest[:-1]), owner, names[:-1], definite)
     quantity = all(unit.kind in ("date", "number", "mark") for unit in rest)
@@ -218,7 +218,7 @@ def _owner(units: Sequence[Unit]) -> tuple[str, Sequence[Unit]]:
     for position in range(len(units) - 1, 0, -1):
         if units[position].text == "'s":
             before = units[position - 1]
-            return (before.text if before.kind in NAMED else ""), units[position + 1 :]
+            return (before.text if before.kind in NAME_UNITS else ""), units[position + 1 :]
     return "", units
 
 
@@ -226,6 +226,6 @@ def _text(units: Sequence[Unit]) -> str:
     return "".join(unit.space + unit.text for unit in units).strip(" \"'") if units else ""
 
 
-def demonym(name: str) -> bool:
+def is_demonym(name: str) -> bool:
     """Whether a name is an adjective of a country or people, which links nothing: American, French."""
     return " " not in name and (name.endswith(DEMONYM_ENDINGS) or name.rpartition("-")[2] in DEMONYMS)

@@ -4,12 +4,12 @@ import unicodedata
 
 import regex
 
-from ragindex.llm.rules.words import ABBREVIATIONS, FUNCTION_WORDS
+from ragindex.llm.rules.words import ABBREVIATIONS, ENGLISH_FUNCTION_WORDS
 
-LONGEST_TEXT = 100_000
+MAX_TEXT_LENGTH = 100_000
 """Characters of a text that are read; `extract` says so where there are more."""
 
-LONGEST_SENTENCE = 1_200
+MAX_SENTENCE_LENGTH = 1_200
 """A sentence that does not end within so many characters is cut at a space."""
 
 _SHORT_LINE = 60
@@ -31,7 +31,7 @@ def normalize_text(text: str) -> str:
     A line break stays where a paragraph or a short line ends; elsewhere it is a space. Only the first LONGEST_TEXT
     characters are read.
     """
-    text = unicodedata.normalize("NFC", text[:LONGEST_TEXT]).replace("''", '"').replace("``", '"').translate(_QUOTES)
+    text = unicodedata.normalize("NFC", text[:MAX_TEXT_LENGTH]).replace("''", '"').replace("``", '"').translate(_QUOTES)
     text = _EMPTY_BRACKETS.sub("", _REFERENCE.sub("", _INVISIBLE.sub("", text)))
     text = "\n".join(_paragraphs(_LOOSE_BRACKET.sub("(", text)))
     if " - " in text and not _HYPHEN.search(text):
@@ -41,7 +41,7 @@ def normalize_text(text: str) -> str:
 
 def _joined(match: regex.Match[str]) -> str:
     """Text that was cut into tokens writes every hyphen with spaces; before a function word it is a dash."""
-    return " - " if match[1].lower() in FUNCTION_WORDS else "-"
+    return " - " if match[1].lower() in ENGLISH_FUNCTION_WORDS else "-"
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -64,12 +64,12 @@ _NEXT_WORD = regex.compile(r"\p{L}++(?!\.)")
 _LAST_WORD = regex.compile(r"[\p{L}.]+\Z")
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of a text, in order, normalised; none is empty or longer than LONGEST_SENTENCE characters."""
-    return split(normalize_text(text))
+    return split_normalized(normalize_text(text))
 
 
-def split(text: str) -> list[str]:
+def split_normalized(text: str) -> list[str]:
     """The sentences of a text that is normalised."""
     found: list[str] = []
     start = 0
@@ -87,14 +87,14 @@ def _ends(text: str, start: int, match: regex.Match[str]) -> bool:
         word = _LAST_WORD.search(text, max(start, match.start() - 20), match.start())
         if word is not None and _abbreviated(word[0].lower()) and not _opens(text, match.end()):
             return False
-    sentence = text[max(start, match.end() - LONGEST_SENTENCE) : match.end()]
+    sentence = text[max(start, match.end() - MAX_SENTENCE_LENGTH) : match.end()]
     return sentence.count("(") <= sentence.count(")")
 
 
 def _opens(text: str, position: int) -> bool:
     """Whether a word stands there that is no name: behind an abbreviation, its capital tells of a new sentence."""
     word = _NEXT_WORD.match(text, position)
-    return word is not None and word[0].lower() in FUNCTION_WORDS
+    return word is not None and word[0].lower() in ENGLISH_FUNCTION_WORDS
 
 
 def _abbreviated(word: str) -> bool:
@@ -103,9 +103,9 @@ def _abbreviated(word: str) -> bool:
 
 def _pieces(sentence: str) -> list[str]:
     found = []
-    while len(sentence) > LONGEST_SENTENCE:
-        cut = sentence.rfind(" ", LONGEST_SENTENCE // 2, LONGEST_SENTENCE)
-        cut = LONGEST_SENTENCE if cut < 0 else cut
+    while len(sentence) > MAX_SENTENCE_LENGTH:
+        cut = sentence.rfind(" ", MAX_SENTENCE_LENGTH // 2, MAX_SENTENCE_LENGTH)
+        cut = MAX_SENTENCE_LENGTH if cut < 0 else cut
         found.append(sentence[:cut].strip())
         sentence = sentence[cut:].strip()
     return [piece for piece in [*found, sentence] if piece]

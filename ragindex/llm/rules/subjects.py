@@ -7,18 +7,18 @@ from typing import Literal
 
 import regex
 
-from ragindex.llm.rules.mentions import mentions
+from ragindex.llm.rules.mentions import find_mentions
 from ragindex.llm.rules.sentences import normalize_text
-from ragindex.llm.rules.tokens import tokens
+from ragindex.llm.rules.tokens import tokenize
 from ragindex.llm.rules.words import (
     BODIES,
     COMPANIES,
-    FUNCTION_WORDS,
-    GROUPS,
+    ENGLISH_FUNCTION_WORDS,
+    GROUP_NOUNS,
     PAST_VERBS,
-    PERSONS,
+    PERSON_NOUNS,
     PREPOSITIONS,
-    THINGS,
+    THING_NOUNS,
 )
 
 SubjectKind = Literal["person", "group", "thing", "unknown"]
@@ -46,18 +46,20 @@ class Subject:
     kind: SubjectKind
 
 
-def known_words(text: str) -> frozenset[str]:
+def find_lower_case_words(text: str) -> frozenset[str]:
     """The words that a text writes without a capital: no names even where they open a sentence."""
     return frozenset(_KNOWN_WORD.findall(text))
 
 
-def subject_of(title: str, sentences: Sequence[str]) -> Subject:
+def find_subject(title: str, sentences: Sequence[str]) -> Subject:
     """What the title of a passage tells about it together with the passage's normalised sentences."""
     whole = " ".join(normalize_text(title).split())
     name = _DISAMBIGUATION.sub("", whole) or whole
     first = sentences[0] if sentences else ""
     defined = _defining_nouns(first)
-    told = defined | {word for word in _title_nouns(whole) if word in THINGS or word in PERSONS or word in GROUPS}
+    told = defined | {
+        word for word in _title_nouns(whole) if word in THING_NOUNS or word in PERSON_NOUNS or word in GROUP_NOUNS
+    }
     told |= {"company"} if COMPANIES & _title_nouns(name) else set()
     kind = _kind(name, told, first, sentences)
     surname = _surname(name) if kind in ("person", "unknown") else ""
@@ -74,7 +76,7 @@ def _forms(name: str, first: str) -> tuple[tuple[str, ...], ...]:
     head, _, tail = name.partition(", ")
     if tail[:1].isupper() and head[:1].isupper() and len(head) > 2:  # "Tellin, Marland", not "Tarzan, the Ape Man"
         names.append(head)
-    opening = next(iter(mentions(first[:100])), None)
+    opening = next(iter(find_mentions(first[:100])), None)
     if opening is not None and opening.start == 0 and opening.kind == "name" and _longer(opening.text, name):
         names.append(opening.text)
     acronym = _ACRONYM.match(first)
@@ -92,9 +94,9 @@ def _longer(opening: str, name: str) -> bool:
 
 def _as_written(name: str) -> tuple[str, ...]:
     """The words of a title: its first in lower case too where the others tell that its capital is the sentence's."""
-    words = [token.text for token in tokens(name)]
+    words = [token.text for token in tokenize(name)]
     plain = len(words) == 1 or any(
-        word.islower() and word not in FUNCTION_WORDS and len(word) > 3 for word in words[1:]
+        word.islower() and word not in ENGLISH_FUNCTION_WORDS and len(word) > 3 for word in words[1:]
     )
     return tuple(words if not plain else [words[0].lower(), *words[1:]])
 
@@ -114,7 +116,7 @@ def _defining_nouns(sentence: str) -> set[str]:
         return set()
     nouns: set[str] = set()
     before = ""
-    for token in tokens(sentence[match.end() : match.end() + 150]):
+    for token in tokenize(sentence[match.end() : match.end() + 150]):
         ends = (
             token.lower in _HEAD_ENDS or token.kind == "mark" or token.lower.endswith("ed") or token.lower in PAST_VERBS
         )
@@ -125,7 +127,7 @@ def _defining_nouns(sentence: str) -> set[str]:
         before = token.lower if token.text.islower() and token.kind == "word" else ""
     else:
         nouns |= {before} if before else set()
-    return nouns - FUNCTION_WORDS
+    return nouns - ENGLISH_FUNCTION_WORDS
 
 
 def _kind(name: str, nouns: Iterable[str], first: str, sentences: Sequence[str]) -> SubjectKind:
@@ -143,33 +145,33 @@ def _kind(name: str, nouns: Iterable[str], first: str, sentences: Sequence[str])
         return "person"
     opening = Counter(sentence.split(" ", 1)[0].lower() for sentence in sentences)
     persons, things = opening["he"] + opening["she"] + opening["his"] + opening["her"], opening["it"] + opening["its"]
-    if persons > things and may_be_a_person(name):
+    if persons > things and may_be_person(name):
         return "person"
     return "thing" if things else "unknown"
 
 
-def may_be_a_person(name: str) -> bool:
+def may_be_person(name: str) -> bool:
     """Whether a title is written as a person's name is: one to four words with capitals, none of them a thing."""
     words = name.split()
     return len(words) < 5 and all(_of_a_person(word) for word in words)
 
 
-def like_a_person(name: str) -> bool:
-    """Whether a name is most likely a person's: as `may_be_a_person`, of two words at least."""
-    return " " in name and may_be_a_person(name)
+def is_likely_person(name: str) -> bool:
+    """Whether a name is most likely a person's: as `may_be_person`, of two words at least."""
+    return " " in name and may_be_person(name)
 
 
 def _of_a_person(word: str) -> bool:
-    common = word in BODIES or word.lower() in THINGS or word.lower() in FUNCTION_WORDS
+    common = word in BODIES or word.lower() in THING_NOUNS or word.lower() in ENGLISH_FUNCTION_WORDS
     return word[:1].isupper() and not common
 
 
 def _kind_of_noun(noun: str) -> SubjectKind:
-    if noun in PERSONS:
+    if noun in PERSON_NOUNS:
         return "person"
-    if noun in GROUPS:
+    if noun in GROUP_NOUNS:
         return "group"
-    return "thing" if noun in THINGS else "unknown"
+    return "thing" if noun in THING_NOUNS else "unknown"
 
 
 def _surname(name: str) -> str:
@@ -177,5 +179,5 @@ def _surname(name: str) -> str:
     words = [word for word in name.split() if word not in ("Jr.", "Sr.", "Jr", "Sr", "II", "III")]
     last = words[-1] if words else ""
     fits = 2 <= len(words) <= 4 and all(word[:1].isupper() or len(word) < 4 for word in words)
-    alone = last.lower() not in THINGS and last not in BODIES and last.isalpha() and len(last) > 2
+    alone = last.lower() not in THING_NOUNS and last not in BODIES and last.isalpha() and len(last) > 2
     return last if fits and alone and words[-2].lower() not in ("of", "the") else ""

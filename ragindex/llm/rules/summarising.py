@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ragindex.llm.rules.sentences import LONGEST_TEXT, sentences
+from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, split_sentences
 from ragindex.text_analysis import analyse
 
 _MOST_SENTENCES = 500
@@ -31,14 +31,14 @@ def _sentences(texts: Sequence[str]) -> Iterator[str]:
     seen: set[str] = set()
     characters = 0
     for text in texts:
-        for sentence in sentences(text):
+        for sentence in split_sentences(text):
             if sentence not in seen:
                 seen.add(sentence)
                 yield sentence
             if len(seen) >= _MOST_SENTENCES:
                 return
         characters += len(text)
-        if characters >= LONGEST_TEXT:
+        if characters >= MAX_TEXT_LENGTH:
             return
 
 

@@ -5,11 +5,11 @@ from typing import Literal, NamedTuple
 
 import regex
 
-from ragindex.llm.rules.words import BESIDE_NUMBERS, MONTHS, UNITS
+from ragindex.llm.rules.words import BESIDE_NUMBERS, MONTH_NAMES, UNITS
 
 TokenKind = Literal["word", "number", "date", "mark"]
 
-_MONTH = f"(?:{'|'.join(MONTHS)})"
+_MONTH = f"(?:{'|'.join(MONTH_NAMES)})"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _YEAR = r"(?:1\d{3}|20\d{2})"
 _SHORTENED = "St|Mt|Ft|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|Jr|Sr|Bros|Inc|Ltd|Co|Corp|No|Op|vs"
@@ -43,7 +43,7 @@ class Token(NamedTuple):
     end: int
 
 
-def tokens(sentence: str) -> list[Token]:
+def tokenize(sentence: str) -> list[Token]:
     """The tokens of a sentence, in order, none inside another."""
     return [
         Token(text := match.group(), text.lower(), match.lastgroup or "mark", match.start(), match.end())  # type: ignore[arg-type]
@@ -51,12 +51,12 @@ def tokens(sentence: str) -> list[Token]:
     ]
 
 
-def capital(word: str) -> bool:
+def is_capitalized(word: str) -> bool:
     """Whether a word is written as a name is: a capital at its start, or within (eBay, al-Qaida)."""
     return word[:1].isupper() or (len(word) > 2 and not word.isupper() and word != word.lower())
 
 
-def capitals_say_nothing(held: Sequence[Token]) -> bool:
+def is_all_capitals(held: Sequence[Token]) -> bool:
     """Whether a sentence is written in capitals: nearly all of its longer words are."""
     words = [token.text for token in held if token.kind == "word" and len(token.text) > 1]
     return len(words) > 4 and sum(word.isupper() for word in words) * 3 > len(words) * 2
@@ -68,13 +68,15 @@ _LONGEST_NUMBER = 60  # characters
 
 def is_number(name: str) -> bool:
     """Whether a name is nothing but a date, a year, a number or a measure: "1871", "12 May 1871", "about 40 km"."""
-    return len(name) <= _LONGEST_NUMBER and any(_only_numbers(tokens(text)) for text in (name, name.title()))
+    return len(name) <= _LONGEST_NUMBER and any(_only_numbers(tokenize(text)) for text in (name, name.title()))
 
 
 def _only_numbers(held: Sequence[Token]) -> bool:
     named = [token for token in held if token.kind != "mark" and token.lower not in BESIDE_NUMBERS]
     return (
         bool(named)
-        and all(token.kind in ("date", "number") or token.text in MONTHS or token.lower in _UNITS for token in named)
-        and any(token.kind != "word" or token.text in MONTHS for token in named)
+        and all(
+            token.kind in ("date", "number") or token.text in MONTH_NAMES or token.lower in _UNITS for token in named
+        )
+        and any(token.kind != "word" or token.text in MONTH_NAMES for token in named)
     )

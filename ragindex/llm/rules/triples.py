@@ -7,8 +7,14 @@ go along ("on 3 May 1950"), unless it is asked to be one.
 from collections.abc import Sequence
 
 from ragindex.llm.rules.arguments import NounPhrases
-from ragindex.llm.rules.clauses import LONGEST_PREDICATE, Clause, life_triples, triple
-from ragindex.llm.rules.lookahead import bracketed, clause_follows, coming_subject, list_goes_on, reduced
+from ragindex.llm.rules.clauses import LONGEST_PREDICATE, ClauseState, life_triples, make_triple
+from ragindex.llm.rules.lookahead import (
+    clause_follows,
+    find_main_subject,
+    is_reduced_clause,
+    list_continues,
+    read_brackets,
+)
 from ragindex.llm.rules.phrases import PHRASES, Chunk
 from ragindex.types import Triple
 
@@ -20,14 +26,14 @@ _BEHIND = PHRASES | {"verb"}
 _OF_ITS_NOUN = frozenset(("located", "situated", "named", "called", "known", "headquartered"))
 
 
-def triples_of(chunks: Sequence[Chunk], title: str, person: bool, quantities: bool = False) -> list[Triple]:
+def extract_triples(chunks: Sequence[Chunk], title: str, person: bool, quantities: bool = False) -> list[Triple]:
     """The triples of a sentence in the order of the text, each once.
 
     `title` is what "the" common noun of a sentence belongs to, unless it is a `person`; `quantities` lets dates and
     numbers alone be objects.
     """
     reading = _Reading(chunks, title, person, quantities)
-    reading.read(Clause())
+    reading.read(ClauseState())
     return list(dict.fromkeys(reading.found))
 
 
@@ -48,7 +54,7 @@ class _Reading(NounPhrases):
             "stop": self._stop,
         }
 
-    def read(self, clause: Clause) -> None:
+    def read(self, clause: ClauseState) -> None:
         self.clause = clause
         while self.position < len(self.chunks):
             chunk = self.chunks[self.position]
@@ -69,16 +75,16 @@ class _Reading(NounPhrases):
     def _verb(self, chunk: Chunk) -> None:
         clause = self.clause
         if clause.wanted and clause.opened and clause.subject != clause.wanted:
-            self.add(triple(clause.subject, f"{clause.lead} {chunk.text}".strip(), clause.wanted))
+            self.add(make_triple(clause.subject, f"{clause.lead} {chunk.text}".strip(), clause.wanted))
             clause.wanted = ""
         if chunk.text.startswith("to ") and clause.verb:
             self._same_subject(f"{clause.verb} {clause.object} {chunk.text}".replace("  ", " "), chunk)
         elif clause.verb and clause.preposition:
             self._same_subject(f"{clause.verb} {clause.object} {clause.preposition} {chunk.text}", chunk)
         elif not clause.opened:
-            subject = coming_subject(self.chunks, self.position, self.title)
-            self.clause = Clause(subject, opened=True, verb=chunk.text, copula=chunk.copula, outer=clause)
-        elif not clause.verb and not (chunk.bare and reduced(self.chunks, self.position)):
+            subject = find_main_subject(self.chunks, self.position, self.title)
+            self.clause = ClauseState(subject, opened=True, verb=chunk.text, copula=chunk.copula, outer=clause)
+        elif not clause.verb and not (chunk.bare and is_reduced_clause(self.chunks, self.position)):
             clause.verb, clause.copula = chunk.text, chunk.copula
         elif chunk.bare and self.before != "and":
             self._reduced_clause(chunk)
@@ -89,7 +95,7 @@ class _Reading(NounPhrases):
         clause = self.clause
         near = self.before != "comma" or chunk.text.split()[-1] in _OF_ITS_NOUN
         subject = self.referent() if near else clause.subject
-        self.clause = Clause(subject, opened=True, verb=chunk.text, outer=clause)
+        self.clause = ClauseState(subject, opened=True, verb=chunk.text, outer=clause)
 
     def _another_verb(self, chunk: Chunk) -> None:
         """A second finite verb: of the outer clause after a comma, else of the same subject."""
@@ -109,7 +115,7 @@ class _Reading(NounPhrases):
     def _leave(self) -> None:
         outer = self.clause.outer
         self._close()
-        self.clause = outer if outer is not None else Clause()
+        self.clause = outer if outer is not None else ClauseState()
 
     def _close(self) -> None:
         """What stood in front of a clause belongs to its verb: "In Paris, he met Ann"."""
@@ -130,16 +136,16 @@ class _Reading(NounPhrases):
         inside = self.clause.outer is not None and self.clause.outer.opened and not self.clause.outer.verb
         if self.clause.verb and not inside and self._new_clause():
             self._close()
-            self.clause = Clause()
+            self.clause = ClauseState()
 
     def _comma(self, chunk: Chunk) -> None:
         clause = self.clause
         clause.preposition = ""
-        if clause.apposed and not list_goes_on(self.chunks, self.position) and clause.outer is not None:
+        if clause.apposed and not list_continues(self.chunks, self.position) and clause.outer is not None:
             self._leave()
-        elif clause.verb and self._new_clause() and not list_goes_on(self.chunks, self.position):
+        elif clause.verb and self._new_clause() and not list_continues(self.chunks, self.position):
             self._close()
-            self.clause = Clause()
+            self.clause = ClauseState()
 
     def _new_clause(self) -> bool:
         return self.kind() in PHRASES and clause_follows(self.chunks, self.position)
@@ -147,20 +153,20 @@ class _Reading(NounPhrases):
     def _relative(self, chunk: Chunk) -> None:
         clause = self.clause
         if self.before == "verb" or (chunk.text == "that" and self.kind() != "verb" and self.before not in PHRASES):
-            self.clause = Clause(outer=clause)
+            self.clause = ClauseState(outer=clause)
         elif chunk.text in ("where", "whom") or clause.preposition:
             preposition = "in" if chunk.text == "where" else clause.preposition
             clause.preposition = ""
-            self.clause = Clause(fronted=[(preposition, self.phrase)] if preposition else [], outer=clause)
+            self.clause = ClauseState(fronted=[(preposition, self.phrase)] if preposition else [], outer=clause)
         else:
             subject = self.referent()
             wanted = clause.lead if clause.lead and not clause.verb else subject
-            self.clause = Clause(subject, opened=True, wanted=wanted, outer=clause)
+            self.clause = ClauseState(subject, opened=True, wanted=wanted, outer=clause)
 
     def _subordinate(self, chunk: Chunk) -> None:
         if clause_follows(self.chunks, self.position):
             self._close()
-            self.clause = Clause(outer=None)
+            self.clause = ClauseState(outer=None)
         elif self.kind() in PHRASES or self.kind() == "preposition":
             self._preposition(chunk)
 
@@ -168,20 +174,20 @@ class _Reading(NounPhrases):
         self.clause.preposition = ""
         if chunk.text == ";" or (chunk.text in (".", "!", "?") and self.position < len(self.chunks)):
             self._close()
-            self.clause = Clause()
+            self.clause = ClauseState()
         elif chunk.text == ":":
             self._close()
-            self.clause = Clause(opened=True)
+            self.clause = ClauseState(opened=True)
 
     # ------------------------------------------------------------ brackets
 
     def _aside(self, chunk: Chunk) -> None:
         """What stands in brackets is about the name before it."""
-        inside, self.position = bracketed(self.chunks, self.position)
+        inside, self.position = read_brackets(self.chunks, self.position)
         subject = self.phrase.name or self.clause.subject or self.title
         if any(part.kind == "verb" for part in inside) and self.depth < _DEEPEST:
             nested = _Reading(inside, self.title, self.person, self.quantities, self.depth + 1)
-            nested.read(Clause(subject, opened=True))
+            nested.read(ClauseState(subject, opened=True))
             self.found += nested.found
         elif self.person and subject == self.title:
             dates = [part.text for part in inside if part.kind == "quantity"]
@@ -189,4 +195,4 @@ class _Reading(NounPhrases):
         told = {side for one in self.found for side in (one.subject, one.object)}
         for part in inside:
             if part.kind == "name" and part.name not in told:
-                self.add(triple(subject, ASSOCIATED, part.name))
+                self.add(make_triple(subject, ASSOCIATED, part.name))

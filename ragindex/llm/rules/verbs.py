@@ -10,7 +10,7 @@ from ragindex.llm.rules.words import (
     COPULAS,
     DEGREES,
     DETERMINERS,
-    FUNCTION_WORDS,
+    ENGLISH_FUNCTION_WORDS,
     LIVING,
     MODALS,
     NEGATING,
@@ -26,7 +26,7 @@ from ragindex.llm.rules.words import (
     RELATIVES,
 )
 
-NAMED = frozenset(("name", "title", "subject"))
+NAME_UNITS = frozenset(("name", "title", "subject"))
 """The kinds of unit that are names."""
 
 
@@ -58,11 +58,11 @@ def _present(units: Sequence[Unit], position: int) -> bool:
     before, word, after = units[position - 1], units[position].lower, lower_at(units, position + 1)
     if word in PRESENT_VERBS:
         return before.lower not in PREPOSITIONS and not _adjective(units, position)
-    if word.endswith("s") and before.kind in NAMED and not word.endswith("ss"):
+    if word.endswith("s") and before.kind in NAME_UNITS and not word.endswith("ss"):
         return after in DETERMINERS or after in POSSESSIVES
     if word not in PRESENT_PLURAL_VERBS:
         return False
-    joined = before.kind in NAMED and lower_at(units, position - 2) == "and"
+    joined = before.kind in NAME_UNITS and lower_at(units, position - 2) == "and"
     return joined or before.lower.endswith("s") or before.lower in PRONOUNS or before.lower in RELATIVES
 
 
@@ -75,31 +75,36 @@ def _past(word: str) -> bool:
 def _infinitive(units: Sequence[Unit], position: int) -> bool:
     """Whether "to" stands before a verb rather than a noun: "to become", not "to the", "to Paris", "to members"."""
     after = units[position + 1] if position + 1 < len(units) else None
-    plain = after is not None and after.kind == "word" and after.text.islower() and after.lower not in FUNCTION_WORDS
+    plain = (
+        after is not None
+        and after.kind == "word"
+        and after.text.islower()
+        and after.lower not in ENGLISH_FUNCTION_WORDS
+    )
     return plain and (
-        lower_at(units, position + 2) in FUNCTION_WORDS or after.lower in ("be", "have") if after else False
+        lower_at(units, position + 2) in ENGLISH_FUNCTION_WORDS or after.lower in ("be", "have") if after else False
     )
 
 
 def _adjective(units: Sequence[Unit], position: int) -> bool:
     """Whether what looks like a verb describes the noun after it: "the newly formed band", "of related fields"."""
     before = lower_at(units, position - 1)
-    if not noun_like(units, position + 1):
+    if not is_noun_like(units, position + 1):
         return False
     if before.endswith("ly") or before in DEGREES:
         return any(lower_at(units, place) in DETERMINERS for place in range(position - 4, position - 1))
     return before in PREPOSITIONS and units[position + 1].kind == "word"
 
 
-def noun_like(units: Sequence[Unit], position: int) -> bool:
+def is_noun_like(units: Sequence[Unit], position: int) -> bool:
     """Whether a name, or a word that is no function word, stands there: a noun, an adjective or a verb."""
     if not 0 <= position < len(units):
         return False
     unit = units[position]
-    if unit.kind in NAMED:
+    if unit.kind in NAME_UNITS:
         return True
     return unit.kind == "word" and not (
-        unit.lower in FUNCTION_WORDS or unit.lower in AUXILIARIES or is_adverb(unit.lower)
+        unit.lower in ENGLISH_FUNCTION_WORDS or unit.lower in AUXILIARIES or is_adverb(unit.lower)
     )
 
 
@@ -109,11 +114,11 @@ def _participle(units: Sequence[Unit], position: int) -> bool:
     if word in NOT_PARTICIPLES or after is None or len(word) < 5:
         return False
     before = units[position - 1] if position else None
-    if after.lower in ARTICLES or after.lower in POSSESSIVES or after.kind in NAMED or after.kind == "number":
+    if after.lower in ARTICLES or after.lower in POSSESSIVES or after.kind in NAME_UNITS or after.kind == "number":
         return before is not None
-    if before is not None and before.text == "," and noun_like(units, position + 1):
+    if before is not None and before.text == "," and is_noun_like(units, position + 1):
         return True
-    loose = before is not None and (word in LIVING or before.kind in NAMED or before.text in (",", ")"))
+    loose = before is not None and (word in LIVING or before.kind in NAME_UNITS or before.text in (",", ")"))
     return loose and after.lower in PREPOSITIONS
 
 
@@ -130,7 +135,10 @@ def verb_group_end(units: Sequence[Unit], position: int) -> int:
         else:
             break
     while (
-        end < len(units) and units[end].kind == "word" and is_adverb(units[end].lower) and not noun_like(units, end + 1)
+        end < len(units)
+        and units[end].kind == "word"
+        and is_adverb(units[end].lower)
+        and not is_noun_like(units, end + 1)
     ):
         end += 1
     return end
@@ -147,7 +155,7 @@ def _goes_on(units: Sequence[Unit], position: int, last: str) -> bool:
         return False
     word = units[position].lower
     if last in MODALS or last in ("do", "does", "did", "to"):
-        return word not in FUNCTION_WORDS
+        return word not in ENGLISH_FUNCTION_WORDS
     if word == "to":
         return _infinitive(units, position)
     if last not in AUXILIARIES:

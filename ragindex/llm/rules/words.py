@@ -1,6 +1,6 @@
 """English words that the rules tell apart. What is in no list is taken for a noun or an adjective."""
 
-MONTHS = (
+MONTH_NAMES = (
     "January",
     "February",
     "March",
@@ -63,7 +63,7 @@ ADVERBS = _set(
 DEGREES = _set("first last only best most least more less very then once even well much")
 """Adverbs that stand before nouns too."""
 
-FUNCTION_WORDS = (
+ENGLISH_FUNCTION_WORDS = (
     DETERMINERS
     | PRONOUNS
     | PREPOSITIONS
@@ -195,7 +195,7 @@ DEMONYMS = _set("French German Dutch Greek Swiss Welsh Thai Czech Roman Jewish A
 
 # ---------------------------------------------------------------- what a title is
 
-PERSONS = _set(
+PERSON_NOUNS = _set(
     "abbot academic activist actor actress admiral adviser advisor ambassador anthropologist archaeologist "
     "archbishop architect aristocrat artist astronaut astronomer athlete attorney author baritone baron "
     "baseballer bassist biochemist biologist bishop botanist boxer broadcaster businessman businesswoman "
@@ -215,11 +215,11 @@ PERSONS = _set(
     "vocalist violinist wife winemaker woman wrestler writer zoologist singer brother midfielder defender forward "
     "quarterback pitcher earl count countess duchess jurist solicitor barrister surgeon"
 )
-GROUPS = _set(
+GROUP_NOUNS = _set(
     "band group team duo trio quartet quintet family tribe people company couple brothers sisters orchestra club "
     "party dynasty ensemble police army force clan organisation organization gang"
 )
-THINGS = _set(
+THING_NOUNS = _set(
     "agency airline airport album anthology area army association award bank battle bay board book borough brand "
     "bridge building campaign canal castle cathedral cemetery centre center ceremony chain channel church city "
     "club college commission committee community company competition conference conflict constituency corporation "

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ragindex.filters import Terms
 from ragindex.interfaces import Collection
-from ragindex.retrieval.hits import filter_fields
+from ragindex.retrieval.hits import build_filter_fields
 
 TEXTS = pa.list_(pa.string())
 
@@ -42,5 +42,5 @@ def unit_columns(
         "metadata": pa.array(by_document, pa.string()),
         "passage_ids": pa.array([[passage["id"]] for passage in passages], TEXTS),
         "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
-        **filter_fields([one] for one in metadata),
+        **build_filter_fields([one] for one in metadata),
     }

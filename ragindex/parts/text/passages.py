@@ -6,7 +6,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
-from ragindex.retrieval.hits import filter_fields, searchable
+from ragindex.retrieval.hits import build_filter_fields, text_search_schema
 
 
 class Passages(Part[Collection]):
@@ -16,7 +16,7 @@ class Passages(Part[Collection]):
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Write the passages of the batch, forget those removed."""
-        records = context.collection("records", searchable(context.language))
+        records = context.collection("records", text_search_schema(context.language))
         records.delete(change.remove)
         if change.upsert:
             records.upsert(_records(context.passages(list(change.upsert))))
@@ -41,6 +41,6 @@ def _records(passages: pa.RecordBatch) -> pa.RecordBatch:
         "metadata": pa.array(by_document, pa.string()),
         "passage_ids": pa.array([[id] for id in passages.column("id").to_pylist()], pa.list_(pa.string())),
         "doc_ids": pa.array([[id] for id in doc_ids], pa.list_(pa.string())),
-        **filter_fields([one] for one in metadata),
+        **build_filter_fields([one] for one in metadata),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -12,14 +12,14 @@ from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 from ragindex.canonical import encodable
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
-from ragindex.llm.coerce import reshaped
+from ragindex.llm.coerce import reshape
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import answers
 from ragindex.parts.support.records import TEXTS, held, unit_columns
 from ragindex.parts.text.preceding import Preceding, PrecedingTexts
 from ragindex.parts.triples.triple_json import names, well_formed
-from ragindex.retrieval.hits import KEYWORDS, searchable
+from ragindex.retrieval.hits import KEYWORD_FIELDS, text_search_schema
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _TRIPLETS = {
@@ -59,7 +59,7 @@ class Fact(BaseModel):
 
     def named(self, listed: Sequence[str], which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
         """The entities among heads and tails, and how many triplets were malformed."""
-        triplets, dropped = well_formed(reshaped(self.triplets, list[tuple[str, str, str]]))
+        triplets, dropped = well_formed(reshape(self.triplets, list[tuple[str, str, str]]))
         sides = [side for one in triplets for side in (one.subject, one.object)]
         if which == "all":
             return names(sides), dropped
@@ -217,7 +217,9 @@ class Proposition:
 
 
 def _schema(language: str) -> Schema:
-    return replace(searchable(language), keywords=(*KEYWORDS, "entities"), numbers=("position", "dropped"))
+    return replace(
+        text_search_schema(language), keywords=(*KEYWORD_FIELDS, "entities"), numbers=("position", "dropped")
+    )
 
 
 def _records(rows: Sequence[Proposition], passages: Mapping[str, Mapping[str, Any]]) -> pa.RecordBatch:

@@ -16,11 +16,11 @@ from pydantic import BaseModel, StringConstraints
 from ragindex.canonical import encodable
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Uses
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.rules.words import FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
+from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import answers
 from ragindex.parts.support.records import held, unit_columns
-from ragindex.retrieval.hits import searchable
+from ragindex.retrieval.hits import text_search_schema
 from ragindex.text_analysis import token_spans
 
 _KIND = regex.compile(r"\b(?:is|was|are|were)\s+(?:an?|the|one of the)\s+((?:[\p{L}\p{N}'’-]+\s*){1,6})")
@@ -52,7 +52,7 @@ def _frequent(text: str, language: str) -> str:
     spelt: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for token, start, end in token_spans(text, language):
-        if text[start:end].lower() not in FUNCTION_WORDS and not _NUMBER.fullmatch(token):
+        if text[start:end].lower() not in ENGLISH_FUNCTION_WORDS and not _NUMBER.fullmatch(token):
             spelt.setdefault(token, text[start:end])
             counts[token] += 1
     return " ".join(spelt[token] for token, _ in counts.most_common(_WORDS)) or text.strip()
@@ -81,7 +81,7 @@ class Topics(Part[Collection]):
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the topics of the batch's passages; those that fail lose what they had."""
-        records = context.collection("records", searchable(context.language))
+        records = context.collection("records", text_search_schema(context.language))
         passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
         inputs = {
             id: {"title": one["title"], "text": one["text"], "language": context.language}

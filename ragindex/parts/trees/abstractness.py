@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from ragindex.interfaces import BuildContext
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.trees.tree_nodes import Node
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _PARTICULAR = regex.compile(r"\p{N}|(?<=[\p{Ll},;:] )\p{Lu}")
@@ -43,7 +43,7 @@ ABSTRACTNESS: Task[Abstractness] = Task(
 
 def raised(leaves: Sequence[Node], context: BuildContext) -> list[Node]:
     """The leaves in order, those of high abstractness on level 1; one that could not be judged is low, and counted."""
-    with bar("summary_tree: abstractness", len(leaves)) as advance:
+    with progress_bar("summary_tree: abstractness", len(leaves)) as advance:
         answers = context.llm.map(ABSTRACTNESS, [{"text": node.whole} for node in leaves], again=True, progress=advance)
     judged = list[Node]()
     for node, answer in zip(leaves, answers, strict=True):

@@ -17,8 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from ragindex.distribution import require
-from ragindex.encoders.common import of_length_one
+from ragindex.distribution import require_module
+from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
     of threads changes nothing: the same vectors, seed, libraries and machine give the same clusters. Work grows
     linearly with the cells. Raises MissingExtraError for UMAP where it is not installed.
     """
-    units = of_length_one(vectors).astype(np.float64)
+    units = normalize_rows(vectors).astype(np.float64)
     heavy = np.asarray(weights, np.float64)
     with threadpool_limits(limits=1):
         parts = [
@@ -168,7 +168,7 @@ def principal(rows: Points, dimensions: int) -> Points:
 
 
 def _umap(units: Points, how: Clustering, neighbours: int) -> Points:
-    umap = require("umap", "umap-learn", "summary_tree(reduction=umap)")
+    umap = require_module("umap", "umap-learn", "summary_tree(reduction=umap)")
     reducer = umap.UMAP(
         n_neighbors=min(max(neighbours, 2), len(units) - 1),
         n_components=how.dimensions,

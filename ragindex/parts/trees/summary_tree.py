@@ -24,7 +24,7 @@ from ragindex.parts.trees import abstractness, entity_sentences, tree_nodes
 from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clusters
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.plugins.registry import PartField, fingerprint, name_of, of_class
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 
 SUMMARY_KIND = "summary"
 _BATCH = 2_000  # nodes written at once
@@ -196,7 +196,7 @@ class SummaryTree(Part[Collection]):
             {"texts": _fitting(cluster, self.cluster_tokens), "words": words, "language": context.language}
             for cluster in clusters
         ]
-        with bar(f"summary_tree: level {level}", len(inputs)) as advance:
+        with progress_bar(f"summary_tree: level {level}", len(inputs)) as advance:
             answers = context.llm.map(SUMMARY, inputs, again=True, progress=advance)
         for cluster, answer in zip(clusters, answers, strict=True):
             if isinstance(answer, Failure):

@@ -13,7 +13,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Encoder, Floats, Schema
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.support.replace_all import DIGEST
-from ragindex.retrieval.hits import FIELDS, KEYWORDS, STORED, filter_fields, searchable
+from ragindex.retrieval.hits import HIT_FIELDS, KEYWORD_FIELDS, STORED_FIELDS, build_filter_fields, text_search_schema
 from ragindex.types import Metadata
 
 _BATCH = 2_000  # texts encoded at once
@@ -72,13 +72,13 @@ def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
     Nodes of other trees keep level, children and tree. Raises UsageError where the collection lacks a field that hits
     are made of.
     """
-    missing = set(FIELDS) - set(records.fields())
+    missing = set(HIT_FIELDS) - set(records.fields())
     if missing:
         raise UsageError(
-            f"{wanted_by} needs records with {', '.join(FIELDS)}; {', '.join(sorted(missing))} is missing."
+            f"{wanted_by} needs records with {', '.join(HIT_FIELDS)}; {', '.join(sorted(missing))} is missing."
         )
     own = records.schema.dimensions is not None
-    fields = (*FIELDS, *(name for name in _OF_NODES if name in records.fields()))
+    fields = (*HIT_FIELDS, *(name for name in _OF_NODES if name in records.fields()))
     batches = list(records.scan((*fields, "vector") if own else fields))
     rows = [row for batch in batches for row in batch.select(("id", *fields)).to_pylist()]
     if own:
@@ -119,9 +119,9 @@ def schema(
 ) -> Schema:
     """Of a collection made whole that is searched by text and by vector, with fields beside those of hits."""
     return replace(
-        searchable(language),
-        stored=(*STORED, *stored, DIGEST),
-        keywords=(*KEYWORDS, *keywords),
+        text_search_schema(language),
+        stored=(*STORED_FIELDS, *stored, DIGEST),
+        keywords=(*KEYWORD_FIELDS, *keywords),
         numbers=tuple(numbers),
         dimensions=dimensions,
     )
@@ -134,8 +134,8 @@ def columns(nodes: Sequence[Node], dimensions: int) -> dict[str, pa.Array]:
     return {
         **{name: pa.array([getattr(node, name) for node in nodes], pa.string()) for name in _PLAIN},
         "metadata": pa.array(by_document, pa.string()),
-        **{name: pa.array([getattr(node, name) for node in nodes], TEXTS) for name in KEYWORDS},
-        **filter_fields([node.metadata.get(id, {}) for id in node.doc_ids] for node in nodes),
+        **{name: pa.array([getattr(node, name) for node in nodes], TEXTS) for name in KEYWORD_FIELDS},
+        **build_filter_fields([node.metadata.get(id, {}) for id in node.doc_ids] for node in nodes),
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors, pa.float32()), dimensions),
     }
 

@@ -17,7 +17,7 @@ from ragindex.parts.trees.aggregates import Aggregates
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND, SummaryTree, node_schema
 from ragindex.parts.vectors.vectors import vectors_of
 from ragindex.plugins.registry import PartField, name_of, of_class
-from ragindex.retrieval.hits import FIELDS
+from ragindex.retrieval.hits import HIT_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class TreePool(Part[Collection]):
                     yield _as_nodes(fresh, source.name)
 
 
-_COPIED = frozenset({*FIELDS, "level", "children", "tree"})
+_COPIED = frozenset({*HIT_FIELDS, "level", "children", "tree"})
 
 
 def _as_nodes(batch: pa.RecordBatch, tree: str) -> pa.RecordBatch:

@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ragindex.encoders.vector_cache import shared_questions
+from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import Collection, Retriever
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
-from ragindex.retrieval.hits import check, looked_up
+from ragindex.retrieval.hits import check_queries, fetch_records
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 PASSAGE_KIND = "passage"
@@ -45,8 +45,8 @@ class Nodes:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """The k best nodes, as `explained`."""
-        check(queries, k)
-        with shared_questions():
+        check_queries(queries, k)
+        with share_question_vectors():
             return self.explained(queries, self.base.retrieve(queries, k))
 
     def explained(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Retrieval]:
@@ -112,5 +112,5 @@ class Nodes:
         wanted = [id for summary in dict.fromkeys(summaries) for id in self.above.children.get(summary, ())]
         if not wanted:
             return {}
-        rows = looked_up(self.collection, wanted, ("kind", "passage_ids")).to_pylist()
+        rows = fetch_records(self.collection, wanted, ("kind", "passage_ids")).to_pylist()
         return {row["id"]: (row["kind"], tuple(row["passage_ids"])) for row in rows if row["kind"] != PASSAGE_KIND}

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from ragindex.errors import DataError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
-from ragindex.llm.coerce import reshaped
+from ragindex.llm.coerce import reshape
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import answers
 from ragindex.parts.support.records import TEXTS
@@ -29,7 +29,7 @@ class Answer(BaseModel):
 
     def extracted(self) -> Extracted:
         """Names, triples, and how many of the triples are none in any known form."""
-        triples, dropped = well_formed(reshaped(self.triples, list[tuple[str, str, str]]))
+        triples, dropped = well_formed(reshape(self.triples, list[tuple[str, str, str]]))
         return Extracted(names(self.entities), triples, dropped)
 
 

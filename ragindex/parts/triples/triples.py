@@ -13,7 +13,7 @@ from ragindex.parts.support.records import TEXTS, held, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.plugins.registry import PartField
-from ragindex.retrieval.hits import KEYWORDS, STORED, searchable
+from ragindex.retrieval.hits import KEYWORD_FIELDS, STORED_FIELDS, text_search_schema
 from ragindex.types import Triple
 
 _SIDES = ("{subject}", "{predicate}", "{object}")
@@ -100,8 +100,8 @@ def triple_text(triple: Triple) -> str:
 
 
 def _schema(language: str) -> Schema:
-    stored, keywords = (*STORED, "subject", "predicate", "object"), (*KEYWORDS, *KEYS)
-    return replace(searchable(language), stored=stored, keywords=keywords)
+    stored, keywords = (*STORED_FIELDS, "subject", "predicate", "object"), (*KEYWORD_FIELDS, *KEYS)
+    return replace(text_search_schema(language), stored=stored, keywords=keywords)
 
 
 def triple_id(passage_id: str, number: int) -> str:

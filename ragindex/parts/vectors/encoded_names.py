@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ragindex.interfaces import BuildContext, Floats, Schema
 from ragindex.parts.support.columns import large_text
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 
 _BLOCK = 8192
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -84,7 +84,7 @@ def keep(names: pa.Array, context: BuildContext, collection: str, part: str, int
     vectors = context.collection(collection, Schema(dimensions=context.encoder.dimensions))
     held = large_text(batch.column("id") for batch in vectors.scan(()))
     fresh = pc.invert(pc.is_in(names, value_set=held))
-    with bar(f"{part}: encoding {collection}", len(names)) as advance:
+    with progress_bar(f"{part}: encoding {collection}", len(names)) as advance:
         for start in range(0, len(names), _BLOCK):
             block = names.slice(start, _BLOCK)
             rows = context.encoder.encode_documents(block.to_pylist())

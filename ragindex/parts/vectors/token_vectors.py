@@ -13,7 +13,7 @@ from ragindex import durable_files
 from ragindex.canonical import digest
 from ragindex.corpus import passage_text
 from ragindex.encoders import multi_vector
-from ragindex.encoders.local_models import with_revision
+from ragindex.encoders.local_models import resolve_revision
 from ragindex.errors import UsageError
 from ragindex.interfaces import (
     BuildContext,
@@ -31,7 +31,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens
 from ragindex.parts.vectors.quantized_tokens import Places, Rows, Scores
 from ragindex.plugins.registry import PartField
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex.workspace import versioned_files
 
 SCHEMA = Schema(stored=("segment", "digest"), numbers=("start", "count"))
@@ -91,7 +91,7 @@ class TokenVectors(Part["TokenIndex"]):
             held.ids, {id: row for row, id in enumerate(held.ids)}, files, held.places, self.coding(context)
         )
 
-    def coding(self, context: PartContext) -> multi_vector.Coding:
+    def coding(self, context: PartContext) -> multi_vector.TokenCoding:
         """How texts become token vectors. Raises UsageError where the encoder has none."""
         return _OfEncoder(context.encoder)
 
@@ -112,9 +112,9 @@ class MultiVectors(TokenVectors):
     @model_validator(mode="before")
     @classmethod
     def _named_by_its_files(cls, values: Any) -> Any:
-        return with_revision(values)
+        return resolve_revision(values)
 
-    def coding(self, context: PartContext) -> multi_vector.Coding:
+    def coding(self, context: PartContext) -> multi_vector.TokenCoding:
         """The model, loaded once a process."""
         return multi_vector.load_multi_vector_model(self.model, self.revision, self.device)
 
@@ -150,7 +150,7 @@ class TokenIndex:
     rows: Mapping[str, int]
     files: tuple[Rows, ...]
     places: Places
-    coding: multi_vector.Coding
+    coding: multi_vector.TokenCoding
 
     def question(self, text: str) -> Floats:
         """The token vectors of a question, (tokens, dimensions)."""
@@ -211,7 +211,7 @@ def _forget_damaged(records: Collection, context: BuildContext) -> None:
 def _changed(source: Collection, records: Collection) -> Iterator[pa.Table]:
     """The records of `source` whose text is not that of `records`, a batch at a time; what is gone is removed."""
     known = {row["id"]: row["digest"] for batch in records.scan(("digest",)) for row in batch.to_pylist()}
-    with bar("token_vectors: encoding", source.count()) as advance:
+    with progress_bar("token_vectors: encoding", source.count()) as advance:
         for batch in source.scan(("title", "text")):
             rows = [(row["id"], passage_text(row["title"], row["text"])) for row in batch.to_pylist()]
             told = [{"id": id, "text": text, "digest": digest(text)} for id, text in sorted(rows)]

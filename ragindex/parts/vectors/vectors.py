@@ -13,7 +13,7 @@ from ragindex.filters import Filter, Terms
 from ragindex.interfaces import BuildContext, Change, Collection, ForgettingEncoder, Part, ReadContext, Uses
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField
-from ragindex.stores.large_strings import TEXT, wide
+from ragindex.stores.large_strings import LARGE_STRING, widen
 
 
 def has_vectors(part: Part[Any]) -> bool:
@@ -111,8 +111,8 @@ def _sorted(collection: Collection, fields: Sequence[str], where: Filter) -> pa.
     """The records that pass, by id."""
     batches = list(collection.scan(fields, where))
     if not batches:
-        return pa.table({name: pa.array([], TEXT) for name in ("id", *fields)})
-    found = wide(pa.Table.from_batches(batches))
+        return pa.table({name: pa.array([], LARGE_STRING) for name in ("id", *fields)})
+    found = widen(pa.Table.from_batches(batches))
     return found.take(pc.sort_indices(found.column("id").combine_chunks()))
 
 

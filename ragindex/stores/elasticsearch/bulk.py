@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 
 from ragindex.errors import StoreError
-from ragindex.http import Trouble, TroubleError, delay
+from ragindex.http import Trouble, TroubleError, retry_delay
 from ragindex.stores.elasticsearch.client import Server
-from ragindex.stores.elasticsearch.records import key
+from ragindex.stores.elasticsearch.records import server_id
 from ragindex.stores.elasticsearch.responses import ItemsError
 
 _LARGEST = 2 << 20
@@ -36,7 +36,7 @@ class Action:
     def lines(self) -> list[bytes]:
         """As the bulk interface wants it."""
         kind = "delete" if self.document is None else "index"
-        head = json.dumps({kind: {"_id": key(self.id)}}, ensure_ascii=False).encode()
+        head = json.dumps({kind: {"_id": server_id(self.id)}}, ensure_ascii=False).encode()
         return [head] if self.document is None else [head, self.document]
 
 
@@ -79,7 +79,7 @@ def _send(server: Server, alias: str, block: Sequence[Action], name: str) -> Non
         if not again:
             return
         left, (first, *_) = [action for action, _ in again], [trouble for _, trouble in again]
-        time.sleep(delay(first, attempt, rng))
+        time.sleep(retry_delay(first, attempt, rng))
     trouble = Trouble("its queue stays full", _FULL) if first.status == _FULL else first
     raise server.failure(f"write {len(left)} of {len(block)} records to the collection {name}", trouble)
 

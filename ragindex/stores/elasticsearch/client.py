@@ -16,13 +16,13 @@ from urllib.parse import unquote, urlsplit
 
 import regex
 
-from ragindex.distribution import install_line, require
+from ragindex.distribution import install_line, require_module
 from ragindex.errors import StoreError, UsageError
-from ragindex.http import Trouble, TroubleError, redacted, retrying, secret, variable, without_credentials
+from ragindex.http import Trouble, TroubleError, read_secret, read_variable, redact, retry, strip_credentials
 from ragindex.stores.elasticsearch import responses
-from ragindex.stores.elasticsearch.responses import PARTIAL, ItemsError, problem
+from ragindex.stores.elasticsearch.responses import PARTIAL, ItemsError, parse_error
 
-Given = TypeVar("Given")
+Response = TypeVar("Response")
 URL, API_KEY, USER, PASSWORD, CA_FILE = (
     f"ELASTICSEARCH_{name}" for name in ("URL", "API_KEY", "USER", "PASSWORD", "CA_FILE")
 )
@@ -76,7 +76,7 @@ class Server:
     keys: tuple[str, ...] = field(repr=False)
     retries: int = 5
 
-    def ask(self, doing: str, call: Callable[[Any], Given], *, retries: int | None = None) -> Given:
+    def ask(self, doing: str, call: Callable[[Any], Response], *, retries: int | None = None) -> Response:
         """What `call` gets from the client. Lost connections, 429 and 5xx are tried again, with growing waits.
 
         Raises StoreError, which says what could not be done and what to do next.
@@ -86,10 +86,10 @@ class Server:
         except TroubleError as error:
             raise self.failure(doing, error.trouble) from None
 
-    def try_to(self, call: Callable[[Any], Given], *, retries: int | None = None) -> Given:
+    def try_to(self, call: Callable[[Any], Response], *, retries: int | None = None) -> Response:
         """As `ask`, for a caller who knows what to do about some errors. Raises TroubleError."""
         tries = self.retries if retries is None else retries
-        return retrying(lambda: self._asked(call), tries, Random())  # noqa: S311  # jitter, no result
+        return retry(lambda: self._asked(call), tries, Random())  # noqa: S311  # jitter, no result
 
     def failure(self, doing: str, trouble: Trouble) -> StoreError:
         """The error that a user reads."""
@@ -100,7 +100,7 @@ class Server:
         reason = " ".join((trouble.message if unasked else str(trouble)).split()).rstrip(".")
         return StoreError(f"The store at {self.where} could not {doing}: {reason}. {hint}".rstrip())
 
-    def _asked(self, call: Callable[[Any], Given]) -> Given:
+    def _asked(self, call: Callable[[Any], Response]) -> Response:
         from elasticsearch import ApiError, TransportError
 
         try:
@@ -120,7 +120,7 @@ class Server:
 
         if isinstance(error, UnsupportedProductError):
             return Trouble("it does not answer like Elasticsearch", 501, "other")
-        code, message = problem(error.body)
+        code, message = parse_error(error.body)
         return Trouble(self.short(message or error.message), error.meta.status, code)
 
     def _unanswered(self, error: Any) -> Trouble:
@@ -140,7 +140,7 @@ class Server:
     def short(self, text: str) -> str:
         """What a server said, without our keys and not too long."""
         for key in self.keys:
-            text = redacted(text, key)
+            text = redact(text, key)
         return text[:_LONGEST_REASON]
 
 
@@ -168,20 +168,20 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
 
     Raises UsageError where the address is none, MissingExtraError, StoreError where it cannot be used.
     """
-    package = require("elasticsearch", "elasticsearch", "The store elasticsearch")
+    package = require_module("elasticsearch", "elasticsearch", "The store elasticsearch")
     if package.__version__[0] != 8:
         version = ".".join(map(str, package.__version__))
         raise UsageError(
             f"The store elasticsearch needs the package elasticsearch 8, which speaks to servers 8 and 9; "
             f"got {version}. Run: {install_line('elasticsearch')}"
         )
-    written = url or variable([URL])
+    written = url or read_variable([URL])
     if written is None:
         raise UsageError(f"The store elasticsearch needs an address: elasticsearch:http://HOST:9200, or set {URL}.")
     hosts = [host.strip().rstrip("/") for host in written.split(",") if host.strip()]
     login, keys = _login(hosts)
-    bare = [checked_address(without_credentials(checked_address(host, URL)), URL) for host in hosts]
-    client = client_of(
+    bare = [check_address(strip_credentials(check_address(host, URL)), URL) for host in hosts]
+    client = create_client(
         [_with_port(host) for host in bare],
         request_timeout=timeout,
         max_retries=len(bare),  # the other nodes
@@ -193,7 +193,7 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
     return server
 
 
-def client_of(hosts: Sequence[str], **how: Any) -> Any:
+def create_client(hosts: Sequence[str], **how: Any) -> Any:
     """The only way to make a client: each of its answers is checked before anybody sees it (see responses)."""
     from elasticsearch import Elasticsearch
 
@@ -218,11 +218,11 @@ def _checking() -> type:
     return CheckingTransport
 
 
-def checked_address(host: str, name: str) -> str:
+def check_address(host: str, name: str) -> str:
     """An address as it may be. Raises UsageError, which does not repeat it: it may hold a password."""
     if not host.startswith(("http://", "https://")):
         raise UsageError(f"The address of the store elasticsearch ({name}) must begin with http:// or https://.")
-    if "?" in host or "#" in host or "@" in without_credentials(host):
+    if "?" in host or "#" in host or "@" in strip_credentials(host):
         raise UsageError(
             f"The address of the store elasticsearch ({name}) cannot be read: it must have no query, and / @ : ? # in "
             "its user and password are written as %2F %40 %3A %3F %23."
@@ -239,10 +239,10 @@ def _with_port(host: str) -> str:
 
 def _login(hosts: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """How the client identifies itself, and the secrets in that."""
-    key = secret([API_KEY])
+    key = read_secret([API_KEY])
     if key is not None:
         return {"api_key": key}, (key,)
-    user, password = variable([USER]), secret([PASSWORD])
+    user, password = read_variable([USER]), read_secret([PASSWORD])
     if user is None:
         parts = urlsplit(hosts[0]) if hosts else None
         if parts is not None and parts.username:
@@ -256,7 +256,7 @@ def _login(hosts: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _ca_file(hosts: list[str]) -> str | None:
-    path = variable([CA_FILE])
+    path = read_variable([CA_FILE])
     plain = [host for host in hosts if host.startswith("http://")]
     if path is not None and plain:
         raise UsageError(

@@ -19,7 +19,14 @@ from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.indices import Generation
 from ragindex.stores.elasticsearch.lease import WriterLease
 from ragindex.stores.elasticsearch.parameters import ElasticsearchParameters
-from ragindex.stores.elasticsearch.records import batch, check_fields, documents, key, sources, vector_mapping
+from ragindex.stores.elasticsearch.records import (
+    build_batch,
+    build_documents,
+    build_vector_mapping,
+    check_fields,
+    server_id,
+    source_fields,
+)
 
 _GOT = 1000
 _REWRITTEN_UP_TO = 1 << 30
@@ -62,7 +69,7 @@ class ElasticsearchCollection:
     @property
     def version(self) -> int:
         """One more than the writes that the collection has seen."""
-        return indices.version_of(self.store.server, self._now())
+        return indices.read_generation_version(self.store.server, self._now())
 
     @property
     def identity(self) -> str:
@@ -78,7 +85,7 @@ class ElasticsearchCollection:
 
     def upsert(self, records: pa.RecordBatch) -> None:
         """Raises UsageError on missing fields, StoreError with the records that the server refused."""
-        made = documents(records, self.schema, self.name, self.store.settings.analyser)
+        made = build_documents(records, self.schema, self.name, self.store.settings.analyser)
         self._send(Action(id, document) for id, document in made)
 
     def delete(self, ids: Iterable[str]) -> None:
@@ -98,7 +105,7 @@ class ElasticsearchCollection:
         if now.sealed:
             return
         self._may_write()
-        totals: Mapping[str, Any] = elastic_totals.count(self.store.server, now.index, now.shards)
+        totals: Mapping[str, Any] = elastic_totals.count_totals(self.store.server, now.index, now.shards)
         if self.schema.text and totals["stale"]:
             now, totals = self._without_stale(now, totals)
         many = totals["records"] > self.store.settings.exact_up_to
@@ -112,22 +119,22 @@ class ElasticsearchCollection:
         few = totals["stale"] <= _STALE * totals["records"]
         if few and elastic_totals.read_disk_figures(server, now.index, now.shards)["bytes"] > _REWRITTEN_UP_TO:
             return now, totals
-        clean = indices.cloned(server, self.name, now)
-        indices.merge(server, self.name, clean, only_expunge_deletes=True)
-        indices.delete(server, [now])
-        return clean, elastic_totals.count(server, clean.index, clean.shards)
+        clean = indices.clone_generation(server, self.name, now)
+        indices.merge_segments(server, self.name, clean, only_expunge_deletes=True)
+        indices.delete_indices(server, [now])
+        return clean, elastic_totals.count_totals(server, clean.index, clean.shards)
 
     def _with_graph(self, now: Generation) -> Generation:
         server, dimensions = self.store.server, self.schema.dimensions or 0
-        now = indices.unblocked(server, self.name, now)  # a record is written again, to have all rewritten
-        properties = {"vector": vector_mapping(dimensions, "int8_hnsw")}
+        now = indices.unblock_writes(server, self.name, now)  # a record is written again, to have all rewritten
+        properties = {"vector": build_vector_mapping(dimensions, "int8_hnsw")}
         server.ask(
             f"finish the collection {self.name}",
             lambda client: client.indices.put_mapping(index=now.index, properties=properties),
         )
         indices.rewrite_index(server, self.name, now)
         # noted last: a merge that was cut short is done again
-        return indices.noted(server, self.name, now, vectors="int8_hnsw")
+        return indices.write_note(server, self.name, now, vectors="int8_hnsw")
 
     def _writable(self) -> Generation:
         """The newest generation; a new one where that is sealed."""
@@ -136,8 +143,8 @@ class ElasticsearchCollection:
         self._may_write()
         now = self._now()
         if now.sealed:
-            return indices.cloned(self.store.server, self.name, now)
-        return indices.unblocked(self.store.server, self.name, now)
+            return indices.clone_generation(self.store.server, self.name, now)
+        return indices.unblock_writes(self.store.server, self.name, now)
 
     def _may_write(self) -> None:
         if self.store.held is not None:
@@ -151,19 +158,19 @@ class ElasticsearchCollection:
         index, wanted = self._now().index, list(dict.fromkeys(ids))
         found: dict[str, Mapping[str, Any]] = {}
         for start in range(0, len(wanted), _GOT):
-            keys = [key(id) for id in wanted[start : start + _GOT]]
+            keys = [server_id(id) for id in wanted[start : start + _GOT]]
             ask = partial(_looked_up, index=index, keys=keys, fields=fields)
             answer = self.store.server.ask(f"read the collection {self.name}", ask)
             found.update((one["_source"]["id"], one["_source"]) for one in answer["docs"] if one["found"])
-        return batch([found[id] for id in ids if id in found], fields, self.schema)
+        return build_batch([found[id] for id in ids if id in found], fields, self.schema)
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """By a point in time."""
-        yield from view.scan(self._view(), fields, where)
+        yield from view.scan_view(self._view(), fields, where)
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """In one `_msearch`."""
-        return elastic_search.search([(self._view(), requests)])[0] if requests else []
+        return elastic_search.search_views([(self._view(), requests)])[0] if requests else []
 
     def search_with(
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
@@ -172,7 +179,7 @@ class ElasticsearchCollection:
         beside = [(one, requests) for one, requests in asked if isinstance(one, ElasticsearchCollection)]
         if len(beside) < len(asked) or any(one.store.server is not self.store.server for one, _ in beside):
             return None
-        return elastic_search.search([(one._view(), requests) for one, requests in beside])
+        return elastic_search.search_views([(one._view(), requests) for one, requests in beside])
 
     def resident(self) -> InMemoryVectors | None:
         """None: the vectors are on the server."""
@@ -200,7 +207,7 @@ class ElasticsearchCollection:
 
     def _view(self) -> view.IndexView:
         now = self._now()
-        totals = now.sealed or elastic_totals.count(self.store.server, now.index, now.shards)
+        totals = now.sealed or elastic_totals.count_totals(self.store.server, now.index, now.shards)
         settings = self.store.settings
         return view.IndexView(
             server=self.store.server,
@@ -216,4 +223,4 @@ class ElasticsearchCollection:
 
 
 def _looked_up(client: Any, index: str, keys: Sequence[str], fields: Sequence[str]) -> Any:
-    return client.mget(index=index, ids=keys, source_includes=sources(fields))
+    return client.mget(index=index, ids=keys, source_includes=source_fields(fields))

@@ -20,21 +20,21 @@ from ragindex.filters import All, Filter, Ids, Not, Range, Terms
 from ragindex.interfaces import Schema
 from ragindex.stores.memory.filters import _number as number_in
 
-Query = dict[str, Any]
+QueryClause = dict[str, Any]
 MAX_TERM_LENGTH = 256
 """Characters of a value that are indexed as they are; of longer ones a hash takes the place of the rest."""
 _MOST_TERMS = 60_000
 """The server allows 65,536 terms in a query."""
 _MOST_GAPS = 500
 """The server bounds the clauses of a query."""
-EVERYTHING: Query = {"match_all": {}}
-MATCH_NONE: Query = {"match_none": {}}
+EVERYTHING: QueryClause = {"match_all": {}}
+MATCH_NONE: QueryClause = {"match_none": {}}
 
 
 # ---------------------------------------------------------------- terms
 
 
-def term(field: str, value: str) -> str:
+def encode_term(field: str, value: str) -> str:
     """What a value of a field is indexed as."""
     return (
         f"{field}\0{value}"
@@ -43,7 +43,7 @@ def term(field: str, value: str) -> str:
     )
 
 
-def number_term(field: str, value: float) -> str:
+def encode_number(field: str, value: float) -> str:
     """What a number of a field is indexed as: 16 hexadecimal digits, in the order of numbers; others after them."""
     if value != value or value in (float("inf"), float("-inf")):
         return f"{field}\0none"
@@ -55,23 +55,23 @@ def _hash(value: str) -> str:
     return hashlib.sha256(value.encode()).hexdigest()[:32]
 
 
-def indexed(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[str]]:
+def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[str]]:
     """The terms of a record, by the keyword field they go into. `record` has the fields' values by their names."""
     terms, numbers, group_terms, group_numbers = [], [], [], []
     for field in schema.numbers:
         if record.get(field) is not None:
-            numbers.append(number_term(field, record[field]))
+            numbers.append(encode_number(field, record[field]))
     for field, held in record.items():
         values = _strings(schema, field, held)
         if field.startswith("meta.") and len(set(values)) > 1:
             if None not in values:
-                group_terms += [term(field, value) for value in values]
+                group_terms += [encode_term(field, value) for value in values]
             found = [one for value in values if (one := number_in(value)) is not None]
             if len(found) == len(values):
-                group_numbers += [number_term(field, one) for one in found]
+                group_numbers += [encode_number(field, one) for one in found]
         elif values != [None]:
-            terms += [term(field, value) for value in values if value is not None]
-            numbers += [number_term(field, one) for value in values if (one := number_in(value)) is not None]
+            terms += [encode_term(field, value) for value in values if value is not None]
+            numbers += [encode_number(field, one) for value in values if (one := number_in(value)) is not None]
     named = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
     return {name: sorted(set(held)) for name, held in named if held}
 
@@ -85,7 +85,7 @@ def _strings(schema: Schema, field: str, held: Any) -> list[Any]:
 # ---------------------------------------------------------------- queries
 
 
-def query(where: Filter | None, schema: Schema, groups: Set[str]) -> Query:
+def translate_filter(where: Filter | None, schema: Schema, groups: Set[str]) -> QueryClause:
     """The query that `where` means; `groups` are the metadata fields of which some record has several values."""
     match where:
         case None:
@@ -97,27 +97,27 @@ def query(where: Filter | None, schema: Schema, groups: Set[str]) -> Query:
         case Range():
             return _range(where, schema, groups)
         case Not():
-            return {"bool": {"must_not": [query(where.filter, schema, groups)]}}
+            return {"bool": {"must_not": [translate_filter(where.filter, schema, groups)]}}
         case All():
-            inner = [query(part, schema, groups) for part in where.filters]
+            inner = [translate_filter(part, schema, groups) for part in where.filters]
             return {"bool": {"filter": inner}} if inner else EVERYTHING
         case filters.Any():
-            return _any(query(part, schema, groups) for part in where.filters)
+            return _any(translate_filter(part, schema, groups) for part in where.filters)
 
 
-def _any(parts: Iterable[Query]) -> Query:
+def _any(parts: Iterable[QueryClause]) -> QueryClause:
     inner = [part for part in parts if part != MATCH_NONE]
     return {"bool": {"should": inner, "minimum_should_match": 1}} if inner else MATCH_NONE
 
 
-def _among(field: str, values: Sequence[str]) -> Query:
+def _among(field: str, values: Sequence[str]) -> QueryClause:
     blocks = [values[start : start + _MOST_TERMS] for start in range(0, len(values), _MOST_TERMS)]
     queries = [{"terms": {field: block}} for block in blocks]
     return queries[0] if len(queries) == 1 else _any(queries)
 
 
-def _terms(where: Terms, groups: Set[str]) -> Query:
-    wanted = sorted({term(where.field, value) for value in where.values})
+def _terms(where: Terms, groups: Set[str]) -> QueryClause:
+    wanted = sorted({encode_term(where.field, value) for value in where.values})
     single = _among("terms", wanted)
     if where.field not in groups or not wanted:
         return single
@@ -130,7 +130,7 @@ def _terms(where: Terms, groups: Set[str]) -> Query:
     return _any([single, group])
 
 
-def _range(where: Range, schema: Schema, groups: Set[str]) -> Query:
+def _range(where: Range, schema: Schema, groups: Set[str]) -> QueryClause:
     number = where.field in schema.numbers
     if number and not where.numeric and where != Range(where.field):
         raise UsageError(
@@ -138,7 +138,7 @@ def _range(where: Range, schema: Schema, groups: Set[str]) -> Query:
         )
     kind = "numbers" if number or where.numeric else "terms"
     low, high = _ends(where)
-    single: Query = {"range": {kind: {"gte": low, "lte": high}}}
+    single: QueryClause = {"range": {kind: {"gte": low, "lte": high}}}
     if where.field not in groups:
         return single
     field = f"group_{kind}"
@@ -155,13 +155,13 @@ def _range(where: Range, schema: Schema, groups: Set[str]) -> Query:
 def _ends(where: Range) -> tuple[str, str]:
     """The terms between which a value lies, both included."""
     if where.numeric:
-        low = _low(where.field) if where.low is None else number_term(where.field, float(where.low))
-        return low, f"{where.field}\0g" if where.high is None else number_term(where.field, float(where.high))
+        low = _low(where.field) if where.low is None else encode_number(where.field, float(where.low))
+        return low, f"{where.field}\0g" if where.high is None else encode_number(where.field, float(where.high))
     for end in (where.low, where.high):
         if end is not None and len(str(end)) > MAX_TERM_LENGTH:
             raise UsageError(f"The ends of a Range on {where.field!r} must have at most {MAX_TERM_LENGTH} characters.")
-    low = _low(where.field) if where.low is None else term(where.field, str(where.low))
-    return low, _high(where.field) if where.high is None else term(where.field, str(where.high))
+    low = _low(where.field) if where.low is None else encode_term(where.field, str(where.low))
+    return low, _high(where.field) if where.high is None else encode_term(where.field, str(where.high))
 
 
 def _low(field: str) -> str:

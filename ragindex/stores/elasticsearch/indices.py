@@ -31,9 +31,9 @@ from ragindex.http import TroubleError
 from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch import totals as elastic_totals
 from ragindex.stores.elasticsearch.client import Server
-from ragindex.stores.elasticsearch.records import SIMILARITY, mapping
+from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping
 
-FORMAT = 1
+INDEX_FORMAT = 1
 _PARTS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
 _PATIENCE = 3600.0
 """Seconds that merging a large index may take."""
@@ -104,7 +104,7 @@ class Generation:
 # ---------------------------------------------------------------- finding
 
 
-def generations(server: Server, layout: IndexLayout, name: str | None = None) -> dict[str, list[Generation]]:
+def list_generations(server: Server, layout: IndexLayout, name: str | None = None) -> dict[str, list[Generation]]:
     """The generations of the collection `name`, or of all, oldest first, by collection.
 
     Raises StoreError for indices of another format than this version reads.
@@ -128,36 +128,36 @@ def generations(server: Server, layout: IndexLayout, name: str | None = None) ->
 
 
 def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
-    if note["format"] != FORMAT:
+    if note["format"] != INDEX_FORMAT:
         raise StoreError(
-            f"The index {index} at {server.where} has format {note['format']}; this ragindex reads {FORMAT}. "
+            f"The index {index} at {server.where} has format {note['format']}; this ragindex reads {INDEX_FORMAT}. "
             "Run ragindex index DATA --index with another folder, or use the version that made it."
         )
 
 
-def live_version(server: Server, generation: Generation) -> int:
+def read_live_version(server: Server, generation: Generation) -> int:
     """The version of what an index holds now. Raises StoreError where one of its shards is not to be had."""
     doing, field = f"read the state of the index {generation.index}", "seq_no.max_seq_no"
-    held = elastic_totals.primaries(server, doing, generation.index, generation.shards, "docs", [field])
+    held = elastic_totals.read_primary_shards(server, doing, generation.index, generation.shards, "docs", [field])
     return 1 + sum(int(one["seq_no"]["max_seq_no"]) + 1 for one in held)
 
 
-def version_of(server: Server, generation: Generation) -> int:
+def read_generation_version(server: Server, generation: Generation) -> int:
     """The version of a generation, sealed or not."""
-    return int(generation.sealed["version"]) if generation.sealed else live_version(server, generation)
+    return int(generation.sealed["version"]) if generation.sealed else read_live_version(server, generation)
 
 
 # ---------------------------------------------------------------- making
 
 
-def make(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Generation:
+def create_generation(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Generation:
     """The first generation of a new collection."""
     note = {
-        **{"format": FORMAT, "workspace": layout.workspace, "name": name, "analyser": layout.analyser},
+        **{"format": INDEX_FORMAT, "workspace": layout.workspace, "name": name, "analyser": layout.analyser},
         **{"schema": asdict(schema), "vectors": "flat"},
     }
     generation = Generation(f"{layout.stem(name)}-{uuid.uuid4().hex[:8]}-1", False, layout.shards, note)
-    described = {**mapping(schema, layout.analyser), "_meta": {"ragindex": note}}
+    described = {**build_mapping(schema, layout.analyser), "_meta": {"ragindex": note}}
     settings = {**layout.settings(), "similarity": SIMILARITY}
     _made(
         server,
@@ -170,7 +170,7 @@ def make(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Gene
     return generation
 
 
-def cloned(server: Server, name: str, old: Generation) -> Generation:
+def clone_generation(server: Server, name: str, old: Generation) -> Generation:
     """A new generation with what the old one, which takes no more writes, holds."""
     new = replace(old, index=f"{old.index.rpartition('-')[0]}-{old.number + 1}", blocked=False)
     block_writes(server, name, old)
@@ -206,7 +206,7 @@ def block_writes(server: Server, name: str, generation: Generation) -> None:
         )
 
 
-def unblocked(server: Server, name: str, generation: Generation) -> Generation:
+def unblock_writes(server: Server, name: str, generation: Generation) -> Generation:
     """Where a `finish` was cut short: it takes writes again."""
     if not generation.blocked:
         return generation
@@ -217,7 +217,7 @@ def unblocked(server: Server, name: str, generation: Generation) -> Generation:
     return replace(generation, blocked=False)
 
 
-def noted(server: Server, name: str, generation: Generation, **changes: Any) -> Generation:
+def write_note(server: Server, name: str, generation: Generation, **changes: Any) -> Generation:
     """Keep something in the mapping."""
     note = {**generation.note, **changes}
     server.ask(
@@ -231,12 +231,12 @@ def seal_generation(server: Server, name: str, generation: Generation, totals: M
     """The finished state; the note in the mapping is what makes it one."""
     block_writes(server, name, generation)
     server.ask(f"finish the collection {name}", lambda client: client.indices.flush(index=generation.index))
-    version = live_version(server, generation)
+    version = read_live_version(server, generation)
     sealed = {**totals, "generation": generation.number, "version": version, "at": time.time()}
-    return noted(server, name, replace(generation, blocked=True), sealed=sealed)
+    return write_note(server, name, replace(generation, blocked=True), sealed=sealed)
 
 
-def merge(server: Server, name: str, generation: Generation, **how: Any) -> None:
+def merge_segments(server: Server, name: str, generation: Generation, **how: Any) -> None:
     """Rewrite what was deleted, or all as one segment a shard."""
     server.ask(
         f"finish the collection {name}",
@@ -251,7 +251,7 @@ def rewrite_index(server: Server, name: str, generation: Generation) -> None:
     """
     for shard in range(generation.shards):
         server.ask(f"finish the collection {name}", partial(_write_again, generation=generation, shard=shard))
-    merge(server, name, generation, max_num_segments=1)
+    merge_segments(server, name, generation, max_num_segments=1)
 
 
 def _write_again(client: Any, generation: Generation, shard: int) -> None:
@@ -267,7 +267,7 @@ def _write_again(client: Any, generation: Generation, shard: int) -> None:
         client.index(index=generation.alias, id=one["_id"], document=one["_source"], require_alias=True, refresh=True)
 
 
-def delete(server: Server, doomed: Sequence[Generation]) -> None:
+def delete_indices(server: Server, doomed: Sequence[Generation]) -> None:
     """Indices that are there no more are no error."""
     for generation in doomed:
         server.ask(

@@ -88,7 +88,7 @@ class WriterLease:
 
 def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> WriterLease:
     """The lease, renewed until it is released. Raises WriterBusyError, which says who holds it."""
-    state.prepare(server, index, _DOING)
+    state.create_state_index(server, index, _DOING)
     held = _read(server, index)
     if held is not None and not _abandoned(server, index, *held):
         raise WriterBusyError(_busy(held[0]))

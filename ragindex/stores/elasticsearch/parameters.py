@@ -8,7 +8,7 @@ from ragindex.http import require_bare
 from ragindex.interfaces import StorePlugin
 from ragindex.stores.elasticsearch import client
 
-NAME = r"[a-z0-9][a-z0-9_.]{0,60}"
+NAME_PATTERN = r"[a-z0-9][a-z0-9_.]{0,60}"
 
 
 class ElasticsearchParameters(StorePlugin):
@@ -20,10 +20,12 @@ class ElasticsearchParameters(StorePlugin):
     url: str | None = Field(
         default=None, description="Address of the cluster, or several separated by commas. Default: ELASTICSEARCH_URL."
     )
-    prefix: str = Field(default="ragindex", pattern=f"^{NAME}$", description="First part of the names of all indices.")
+    prefix: str = Field(
+        default="ragindex", pattern=f"^{NAME_PATTERN}$", description="First part of the names of all indices."
+    )
     workspace: str | None = Field(
         default=None,
-        pattern=f"^{NAME}$",
+        pattern=f"^{NAME_PATTERN}$",
         description="Second part of the names of the indices. Default: a name that is stored in the "
         "workspace's folder.",
     )

@@ -13,7 +13,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, Schema
 from ragindex.stores.elasticsearch import filters
 from ragindex.stores.lancedb.records import arrow_schema, table_rows
-from ragindex.stores.lancedb.sql import column, field
+from ragindex.stores.lancedb.sql import column_name, field_name
 from ragindex.stores.memory.bm25 import K1, B
 
 _LONGEST_ID = 512
@@ -23,7 +23,7 @@ RecordFields = Mapping[str, Any]
 # ---------------------------------------------------------------- the mapping
 
 
-def mapping(schema: Schema, analyser: str | None) -> dict[str, Any]:
+def build_mapping(schema: Schema, analyser: str | None) -> dict[str, Any]:
     """How documents are indexed. What came with a record is under `record`, untouched; the rest is made from it."""
     keyword = {"type": "keyword", "doc_values": False}
     names = ("terms", "numbers", "group_terms", "group_numbers")
@@ -39,11 +39,11 @@ def mapping(schema: Schema, analyser: str | None) -> dict[str, Any]:
         properties["tokens"] = {**kind, "analyzer": analyser or "whitespace"}
         properties["length"] = {"type": "integer"}
     if schema.dimensions:
-        properties["vector"] = vector_mapping(schema.dimensions, "flat")
+        properties["vector"] = build_vector_mapping(schema.dimensions, "flat")
     return {"dynamic": False, "properties": properties}
 
 
-def vector_mapping(dimensions: int, kind: str) -> dict[str, Any]:
+def build_vector_mapping(dimensions: int, kind: str) -> dict[str, Any]:
     """`flat` compares all vectors, exactly; `int8_hnsw` goes through a graph of shortened ones."""
     options = {"index": True, "similarity": "cosine", "index_options": {"type": kind}}
     return {"type": "dense_vector", "dims": dimensions, **options}
@@ -54,17 +54,19 @@ SIMILARITY = {"ragindex": {"type": "BM25", "k1": K1, "b": B, "discount_overlaps"
 # ---------------------------------------------------------------- documents
 
 
-def key(id: str) -> str:
+def server_id(id: str) -> str:
     """The server's id of the record `id`: itself, or a hash where it is empty or too long."""
     size = len(id.encode())
     return id if 0 < size <= _LONGEST_ID else f"sha256:{hashlib.sha256(id.encode()).hexdigest()}"
 
 
-def documents(records: pa.RecordBatch, schema: Schema, name: str, analyser: str | None) -> Iterator[tuple[str, bytes]]:
+def build_documents(
+    records: pa.RecordBatch, schema: Schema, name: str, analyser: str | None
+) -> Iterator[tuple[str, bytes]]:
     """Each record's id and its document as JSON. Raises UsageError for what does not fit the schema."""
     target = arrow_schema(schema)
     for given in (one for one in records.schema.names if one.startswith("meta.")):
-        target = target.append(pa.field(column(given), pa.list_(pa.string())))
+        target = target.append(pa.field(column_name(given), pa.list_(pa.string())))
     rows = table_rows(records, schema, target, name)
     for batch in rows.to_batches(1024):
         vectors = _matrix(batch.column("vector"), schema.dimensions) if schema.dimensions else None
@@ -79,9 +81,9 @@ def documents(records: pa.RecordBatch, schema: Schema, name: str, analyser: str 
 def _document(row: dict[str, Any], schema: Schema, analyser: str | None) -> dict[str, Any]:
     tokens, given = row.get("tokens"), {name: held for name, held in row.items() if held is not None}
     record = {name: _plain(held) for name, held in given.items() if name not in ("id", "tokens")}
-    values = {field(name): held for name, held in given.items()}
+    values = {field_name(name): held for name, held in given.items()}
     meta = {name: held for name, held in values.items() if name.startswith("meta.")}
-    document = {"id": row["id"], "record": record, **filters.indexed(schema, values)}
+    document = {"id": row["id"], "record": record, **filters.collect_terms(schema, values)}
     if meta:
         document["fields"] = list(meta)
     groups = [name for name, held in meta.items() if len(set(held)) > 1]
@@ -119,12 +121,12 @@ def check_fields(fields: Sequence[str], schema: Schema) -> None:
         raise UsageError(f"There is no field {unknown[0]!r}. There are: id, {', '.join(known)} and meta.KEY.")
 
 
-def sources(fields: Iterable[str]) -> list[str]:
+def source_fields(fields: Iterable[str]) -> list[str]:
     """What to ask a document's source for."""
-    return ["id", *("vector" if name == "vector" else f"record.{column(name)}" for name in fields if name != "id")]
+    return ["id", *("vector" if name == "vector" else f"record.{column_name(name)}" for name in fields if name != "id")]
 
 
-def batch(rows: Sequence[RecordFields], fields: Sequence[str], schema: Schema) -> pa.RecordBatch:
+def build_batch(rows: Sequence[RecordFields], fields: Sequence[str], schema: Schema) -> pa.RecordBatch:
     """Documents' sources as one batch with `id` and `fields`."""
     columns = [_column(rows, name, schema) for name in fields]
     ids = pa.array([row["id"] for row in rows], pa.string())
@@ -136,7 +138,7 @@ def _column(rows: Sequence[RecordFields], name: str, schema: Schema) -> pa.Array
         return pa.array([row["id"] for row in rows], pa.string())
     if name == "vector":
         return _vectors(rows, schema.dimensions or 0)
-    held = [row.get("record", {}).get(column(name)) for row in rows]
+    held = [row.get("record", {}).get(column_name(name)) for row in rows]
     if name in schema.numbers:
         return pa.array([None if value is None else float(value) for value in held], pa.float64())
     lists = name in schema.keywords or name.startswith("meta.")

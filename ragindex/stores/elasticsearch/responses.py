@@ -35,7 +35,7 @@ class ItemsError(TroubleError):
         self.troubles = troubles
 
 
-def problem(body: Any) -> tuple[str, str]:
+def parse_error(body: Any) -> tuple[str, str]:
     """The type of an error that the server answered with, and its reason."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping):
@@ -47,7 +47,7 @@ def problem(body: Any) -> tuple[str, str]:
     return str(error.get("type", "")), reason if not deeper or deeper in reason else f"{reason}: {deeper}"
 
 
-def endpoint(method: str, target: str) -> tuple[str, str]:
+def parse_endpoint(method: str, target: str) -> tuple[str, str]:
     """What a request is for: its method, and the first part of its path that is no name of an index."""
     parts = [part for part in target.partition("?")[0].split("/") if part]
     return method, next((part for part in parts if part.startswith("_")), "INDEX" if parts else "")
@@ -55,7 +55,7 @@ def endpoint(method: str, target: str) -> tuple[str, str]:
 
 def require_rule(method: str, target: str, sent: Any) -> None:
     """Raises NotImplementedError, a fault of ours, for a request whose answer cannot be checked or may be partial."""
-    kind = endpoint(method, target)
+    kind = parse_endpoint(method, target)
     if kind not in RULES:
         raise NotImplementedError(f"Add a rule to responses for {' '.join(kind)}: its answer could be partial.")
     headers = sent[::2] if kind[1] == "_msearch" else []
@@ -66,7 +66,7 @@ def require_rule(method: str, target: str, sent: Any) -> None:
 
 def check_response(method: str, target: str, sent: Any, body: Any) -> None:
     """`body` is the answer to a request that got a status below 300. Raises TroubleError where anything is missing."""
-    trouble = RULES[endpoint(method, target)](body, sent) if isinstance(body, Mapping) else _OTHER
+    trouble = RULES[parse_endpoint(method, target)](body, sent) if isinstance(body, Mapping) else _OTHER
     if trouble is not None:
         raise TroubleError(trouble)
 
@@ -93,7 +93,7 @@ def _shards(shards: Any, enough: Callable[[int, int], bool]) -> Trouble | None:
     if not failed and enough(total, successful):
         return None
     said = shards.get("failures") or [{}]
-    code, reason = problem({"error": said[0].get("reason")})
+    code, reason = parse_error({"error": said[0].get("reason")})
     told = f"{successful} of {total} shards have answered{f': {reason}' if reason else ''}"
     return Trouble(told, 400 if code in _OURS else None, code if code in _OURS else PARTIAL)
 
@@ -129,7 +129,7 @@ def _searches(body: Body, sent: Any) -> Trouble | None:
 def _one_search(response: Body) -> Trouble | None:
     if "error" not in response:
         return _search(response)
-    code, reason = problem(response)
+    code, reason = parse_error(response)
     return Trouble(reason or "a search failed", int(response.get("status", 500)), code)
 
 
@@ -144,7 +144,7 @@ def _documents(body: Body, sent: Any) -> Trouble | None:
 
 def _one_document(one: Body) -> Trouble | None:
     if "error" in one:
-        code, reason = problem(one)
+        code, reason = parse_error(one)
         statuses = {"security_exception": 403, "index_not_found_exception": 404}  # which one is not said of each
         return Trouble(reason, statuses.get(code), code if code in statuses else PARTIAL)
     found = one.get("found")
@@ -276,4 +276,4 @@ RULES: Mapping[tuple[str, str], _Rule] = {
     ("POST", "_doc"): _done,
     ("DELETE", "_doc"): _done,
 }
-"""What must be true of the answer to each request that is made, by `endpoint`."""
+"""What must be true of the answer to each request that is made, by `parse_endpoint`."""

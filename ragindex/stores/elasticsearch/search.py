@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.elasticsearch.records import batch, check_fields, sources
-from ragindex.stores.elasticsearch.view import IndexView, scan
-from ragindex.stores.large_strings import wide
+from ragindex.stores.elasticsearch.records import build_batch, check_fields, source_fields
+from ragindex.stores.elasticsearch.view import IndexView, scan_view
+from ragindex.stores.large_strings import widen
 from ragindex.stores.memory.bm25 import K1, B
-from ragindex.stores.memory.search import query_vector
+from ragindex.stores.memory.search import check_query_vector
 from ragindex.text_analysis import analyse
 
 WINDOW = 10_000
@@ -68,7 +68,7 @@ class PendingSearch:
     done: bool = False
 
 
-def search(groups: Sequence[tuple[IndexView, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
+def search_views(groups: Sequence[tuple[IndexView, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """Answer the requests to each view; all are of one server. Raises UsageError as the image in memory does,
     StoreError.
     """
@@ -99,7 +99,7 @@ def _asked(view: IndexView, request: SearchRequest) -> PendingSearch:
         return _asked_by_text(view, request, wanted)
     if isinstance(request, VectorQuery):
         return _asked_by_vector(view, request, wanted)
-    body = {"query": view.query(request.where), "sort": _BY_ID, "_source": sources(request.fields)}
+    body = {"query": view.query(request.where), "sort": _BY_ID, "_source": source_fields(request.fields)}
     unbounded = request.where is not None and not isinstance(request.where, Ids) and wanted == view.totals["records"]
     size = min(wanted, _PAGE if unbounded else WINDOW)
     return PendingSearch(view, request, wanted, size, body, done=wanted == 0)
@@ -122,7 +122,7 @@ def _asked_by_text(view: IndexView, request: TextQuery, wanted: int) -> PendingS
         "query": {"bool": {"must": [scored], "filter": [] if request.where is None else [view.query(request.where)]}},
         "sort": _BY_ID if len(tokens) > _MOST_TOKENS and view.analyser is None else _BY_SCORE,
         "track_scores": True,
-        "_source": [*sources(request.fields), *([] if view.analyser else ["tokens"])],
+        "_source": [*source_fields(request.fields), *([] if view.analyser else ["tokens"])],
     }
     nothing = wanted == 0 or not (request.text.strip() if view.analyser else tokens)
     counted = Counter[str]() if view.analyser else tokens
@@ -130,11 +130,11 @@ def _asked_by_text(view: IndexView, request: TextQuery, wanted: int) -> PendingS
 
 
 def _asked_by_vector(view: IndexView, request: VectorQuery, wanted: int) -> PendingSearch:
-    vector = query_vector(request.vector, view.schema.dimensions)
+    vector = check_query_vector(request.vector, view.schema.dimensions)
     knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_depth(view, request, wanted)}
     if request.where is not None:
         knn["filter"] = [view.query(request.where), _WITH_VECTOR]
-    body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": sources(request.fields)}
+    body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": source_fields(request.fields)}
     asked = PendingSearch(view, request, wanted, min(wanted + 1, WINDOW), body)
     asked.done = wanted == 0 or not vector.any() or _too_many(asked)
     return asked
@@ -269,7 +269,7 @@ def _found(one: PendingSearch, counts: TokenCounts) -> SearchResult:
     scores = _final_scores(one, counts)
     ids = [hit["_source"]["id"] for hit in one.hits]
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
-    records = batch([one.hits[row]["_source"] for row in order], one.request.fields, one.view.schema)
+    records = build_batch([one.hits[row]["_source"] for row in order], one.request.fields, one.view.schema)
     return SearchResult(
         [ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), records
     )
@@ -279,8 +279,8 @@ def _compared(one: PendingSearch) -> SearchResult:
     """More nearest records than the server compares at once: all vectors are read and compared here."""
     assert isinstance(one.request, VectorQuery)  # noqa: S101  # the others are not asked for so
     fields = tuple(dict.fromkeys((*one.request.fields, "vector")))
-    empty = batch([], fields, one.view.schema)
-    table = wide(pa.Table.from_batches(scan(one.view, fields, one.request.where), empty.schema)).combine_chunks()
+    empty = build_batch([], fields, one.view.schema)
+    table = widen(pa.Table.from_batches(scan_view(one.view, fields, one.request.where), empty.schema)).combine_chunks()
     vectors = table.column("vector").combine_chunks().flatten().to_numpy().reshape(len(table), -1).astype(np.float64)
     unit = one.request.vector.astype(np.float64) / np.linalg.norm(one.request.vector.astype(np.float64))
     rows = np.flatnonzero(vectors.any(axis=1))

@@ -8,13 +8,13 @@ from typing import Any
 
 from ragindex.http import TroubleError
 from ragindex.stores.elasticsearch.client import Server
-from ragindex.stores.elasticsearch.records import key
+from ragindex.stores.elasticsearch.records import server_id
 
 _CONFLICT, _GONE = 409, 404
 StateTokens = dict[str, int]
 
 
-def prepare(server: Server, index: str, doing: str) -> None:
+def create_state_index(server: Server, index: str, doing: str) -> None:
     """Make the index, where it is not there."""
     settings = {"number_of_shards": 1, "auto_expand_replicas": "0-1"}
     try:
@@ -26,7 +26,7 @@ def prepare(server: Server, index: str, doing: str) -> None:
 
 def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], StateTokens] | None:
     """A document and the state it is in; None where there is none."""
-    found = _ask(server, doing, lambda client: client.get(index=index, id=key(name)))
+    found = _ask(server, doing, lambda client: client.get(index=index, id=server_id(name)))
     if found is None:
         return None
     return found["_source"], {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
@@ -37,7 +37,9 @@ def write_state(
 ) -> StateTokens | None:
     """Write over the state seen, or where there is none; None where it is in another state."""
     how: dict[str, Any] = {"op_type": "create"} if seen is None else dict(seen)
-    written = _ask(server, doing, lambda client: client.index(index=index, id=key(name), document=document, **how))
+    written = _ask(
+        server, doing, lambda client: client.index(index=index, id=server_id(name), document=document, **how)
+    )
     if written is None:
         return None
     return {"if_seq_no": written["_seq_no"], "if_primary_term": written["_primary_term"]}
@@ -45,7 +47,7 @@ def write_state(
 
 def delete_state(server: Server, index: str, name: str, seen: StateTokens | None, doing: str) -> None:
     """Remove it, where it is still in the state seen; None: in any."""
-    _ask(server, doing, lambda client: client.delete(index=index, id=key(name), **(seen or {})))
+    _ask(server, doing, lambda client: client.delete(index=index, id=server_id(name), **(seen or {})))
 
 
 def _ask(server: Server, doing: str, call: Callable[[Any], Any]) -> Any:

@@ -24,7 +24,7 @@ from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
 from ragindex.stores.elasticsearch.indices import Generation, IndexLayout
 from ragindex.stores.elasticsearch.lease import WriterLease
-from ragindex.stores.elasticsearch.parameters import NAME, ElasticsearchParameters
+from ragindex.stores.elasticsearch.parameters import NAME_PATTERN, ElasticsearchParameters
 
 _KEEP = 86_400.0
 """Seconds that a replaced state stays: a copy of the workspace's folder on another machine may still name it."""
@@ -84,7 +84,7 @@ class ElasticsearchStore:
             if generation.sealed and generation.sealed["version"] == version:
                 return ElasticsearchCollection(self, name, generation.schema, generation)
         newest = held[-1]
-        if not newest.sealed and indices.live_version(self.server, newest) >= version > _finished(held):
+        if not newest.sealed and indices.read_live_version(self.server, newest) >= version > _finished(held):
             return ElasticsearchCollection(self, name, newest.schema)
         raise StoreError(
             f"The store at {self.server.where} has the collection {name} at version {_finished(held)}, no more at "
@@ -93,22 +93,22 @@ class ElasticsearchStore:
 
     def names(self) -> list[str]:
         """The names of all collections, sorted."""
-        return sorted(indices.generations(self.server, self.layout))
+        return sorted(indices.list_generations(self.server, self.layout))
 
     def version(self, name: str) -> int | None:
         """The newest version, None where there is no such collection."""
         held = self._generations(name)
-        return indices.version_of(self.server, held[-1]) if held else None
+        return indices.read_generation_version(self.server, held[-1]) if held else None
 
     def clean(self, name: str, kept: Set[int]) -> None:
         """Delete finished states that are not kept a day after they were replaced, and what a dead writer left."""
         held = self._generations(name)
-        indices.delete(self.server, [one for one in held[:-1] if not _stays(one, held, kept)])
+        indices.delete_indices(self.server, [one for one in held[:-1] if not _stays(one, held, kept)])
 
     def drop(self, name: str) -> None:
         """Delete all its indices."""
         state.delete_state(self.server, self._state, _collection(name), None, f"drop the collection {name}")
-        indices.delete(self.server, self._generations(name))
+        indices.delete_indices(self.server, self._generations(name))
 
     @contextmanager
     def lease(self, owner: str) -> Iterator[None]:
@@ -141,17 +141,17 @@ class ElasticsearchStore:
         if self.held is not None:
             self.held.check()
         doing, known = f"make the collection {name}", _collection(name)
-        state.prepare(self.server, self._state, doing)
+        state.create_state_index(self.server, self._state, doing)
         part = name.rpartition(".")[0]
         left = not part or any(other.rpartition(".")[0] == part for other in self.names())
         if left and state.read_state(self.server, self._state, known, doing) is not None:
             raise self._missing(name)
-        made = indices.make(self.server, self.layout, name, schema)
+        made = indices.create_generation(self.server, self.layout, name, schema)
         state.write_state(self.server, self._state, known, {"name": name}, None, doing)
         return made
 
     def _generations(self, name: str) -> list[Generation]:
-        return indices.generations(self.server, self.layout, name).get(name, [])
+        return indices.list_generations(self.server, self.layout, name).get(name, [])
 
     def _missing(self, name: str) -> StoreError:
         return StoreError(
@@ -204,6 +204,6 @@ def _workspace_name(folder: Path) -> str:
             f"{path} is not as it was written: it named this workspace's indices on the server. "
             "Run: ragindex index DATA --index OTHER"
         )
-    if not isinstance(name, str) or not re.fullmatch(NAME, name):
+    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
         raise StoreError(f"{path} must hold a workspace's name as {{'workspace': NAME}}; got {name!r}.")
     return name

@@ -10,7 +10,7 @@ _MOST_KEYS = 30_000
 """The server makes 65,536 buckets at most; where there are more keys, the answer is refused (see responses)."""
 
 
-def count(server: Server, index: str, shards: int) -> dict[str, Any]:
+def count_totals(server: Server, index: str, shards: int) -> dict[str, Any]:
     """Count: `records`; `stale` deleted ones that the engine's statistics still hold; of records with text how many
     (`filled`), all their `tokens` and the `longest`; metadata `fields`, and those with several values (`groups`).
     """
@@ -41,14 +41,14 @@ def count(server: Server, index: str, shards: int) -> dict[str, Any]:
 def read_disk_figures(server: Server, index: str, shards: int) -> dict[str, int]:
     """Documents `deleted` and not yet merged away, and `bytes`, both of the primary shards."""
     asked = ("docs.deleted", "store.size_in_bytes")
-    held = primaries(server, f"measure the index {index}", index, shards, "docs,store", asked)
+    held = read_primary_shards(server, f"measure the index {index}", index, shards, "docs,store", asked)
     return {
         "deleted": sum(int(one["docs"]["deleted"]) for one in held),
         "bytes": sum(int(one["store"]["size_in_bytes"]) for one in held),
     }
 
 
-def primaries(
+def read_primary_shards(
     server: Server, doing: str, index: str, shards: int, metric: str, fields: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     """Figures of each primary shard. Raises StoreError where one of the `shards` is not to be had: the sums that the

@@ -11,7 +11,7 @@ from ragindex.filters import Filter
 from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch import filters
 from ragindex.stores.elasticsearch.client import Server
-from ragindex.stores.elasticsearch.records import batch, check_fields, sources
+from ragindex.stores.elasticsearch.records import build_batch, check_fields, source_fields
 
 _KEPT = "10m"
 """How long the server keeps a point in time between two batches."""
@@ -33,10 +33,10 @@ class IndexView:
 
     def query(self, where: Filter | None) -> dict[str, Any]:
         """The query that a filter means."""
-        return filters.query(where, self.schema, frozenset(self.totals["groups"]))
+        return filters.translate_filter(where, self.schema, frozenset(self.totals["groups"]))
 
 
-def scan(view: IndexView, fields: Sequence[str], where: Filter | None) -> Iterator[pa.RecordBatch]:
+def scan_view(view: IndexView, fields: Sequence[str], where: Filter | None) -> Iterator[pa.RecordBatch]:
     """All records that pass, as they were when the first batch was asked for."""
     check_fields(fields, view.schema)
     doing, query = f"read the collection {view.name}", view.query(where)
@@ -50,7 +50,7 @@ def scan(view: IndexView, fields: Sequence[str], where: Filter | None) -> Iterat
             hits = answer["hits"]["hits"]
             point = answer.get("pit_id", point)
             if hits:
-                yield batch([hit["_source"] for hit in hits], fields, view.schema)
+                yield build_batch([hit["_source"] for hit in hits], fields, view.schema)
             if len(hits) < size:
                 return
             after = hits[-1]["sort"]
@@ -64,7 +64,7 @@ def _page(client: Any, point: str, query: Any, size: int, fields: Sequence[str],
         query=query,
         size=size,
         sort=[{"_shard_doc": "asc"}],
-        source=sources(fields),
+        source=source_fields(fields),
         search_after=after,
         track_total_hits=False,
         allow_partial_search_results=False,

@@ -75,19 +75,19 @@ class Version:
 # ---------------------------------------------------------------- reading
 
 
-def versions(folder: Path) -> dict[int, Version]:
+def read_versions(folder: Path) -> dict[int, Version]:
     """All versions that the table in `folder` has, by number. Raises ValueError where one cannot be read."""
     found = (_read(path) for path in (folder / "_versions").glob("*.manifest"))
     return {one.number: one for one in found}
 
 
-def newest(folder: Path) -> int | None:
+def find_newest_version(folder: Path) -> int | None:
     """The number of the newest version, by the names of the manifests; None where the table has none."""
     numbers = (int(path.stem) for path in (folder / "_versions").glob("*.manifest"))
     return max((_REVERSED - number if number > _REVERSED // 2 else number for number in numbers), default=None)
 
 
-def version(folder: Path, number: int) -> Version:
+def read_version(folder: Path, number: int) -> Version:
     """One version. Raises ValueError where it is not there or cannot be read."""
     for name in (f"{_REVERSED - number:020d}", str(number)):
         path = folder / "_versions" / f"{name}.manifest"
@@ -131,7 +131,7 @@ def _indexes(section: "_Message") -> dict[str, IndexInfo]:
 # ---------------------------------------------------------------- sizes and removal
 
 
-def needed(folder: Path, kept: Iterable[Version]) -> dict[Path, int]:
+def list_needed_files(folder: Path, kept: Iterable[Version]) -> dict[Path, int]:
     """The files that the versions `kept` need, with their bytes."""
     held = list(kept)
     return {
@@ -145,7 +145,7 @@ def remove_other_versions(folder: Path, kept: Set[int], rows: int) -> None:
     The caller holds the writer's lease, so no write is under way; `rows` is how many records the engine counts in the
     newest of `kept`. Raises ValueError, before anything is removed, where what is read here does not agree with it.
     """
-    held = versions(folder)
+    held = read_versions(folder)
     missing = sorted(kept - held.keys())
     if missing or not kept:
         raise ValueError(f"{folder.stem} has no version {missing or 'to keep'}")

@@ -20,12 +20,12 @@ from lancedb.query import MatchQuery
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.lancedb import bm25_statistics, sql
-from ragindex.stores.lancedb.bm25_statistics import Words
-from ragindex.stores.lancedb.records import one_batch, renamed
-from ragindex.stores.large_strings import wide
+from ragindex.stores.lancedb.bm25_statistics import CollectionStatistics
+from ragindex.stores.lancedb.records import combine_chunks, select_columns
+from ragindex.stores.large_strings import widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import K1
-from ragindex.stores.memory.search import Image, Scores, query_vector
+from ragindex.stores.memory.search import MemoryImage, ScoreArray, check_query_vector
 from ragindex.text_analysis import analyse
 
 _PROBED = 0.2
@@ -44,7 +44,7 @@ class SearchTable:
 
     table: Any
     schema: Schema
-    columns: sql.Columns
+    columns: sql.TableColumns
     count: int
     folder: Path
     earlier: Callable[[int], Any]
@@ -55,9 +55,9 @@ class SearchTable:
         return sorted(self.columns.names - {"vector"})
 
     @cached_property
-    def words(self) -> Words | None:
+    def words(self) -> CollectionStatistics | None:
         """What its text is searched by; None where it has no index of it."""
-        return bm25_statistics.open_words(self.table, self.earlier, self.folder, self.schema, self.texts)
+        return bm25_statistics.open_statistics(self.table, self.earlier, self.folder, self.schema, self.texts)
 
 
 Searching: TypeAlias = Generator[Any, pa.Table, list[SearchResult]]
@@ -79,14 +79,14 @@ def open_table(connection: Any, folder: Path, name: str, version: int, schema: S
 
     async def opening() -> SearchTable:
         table = await at(version)
-        columns = sql.Columns.of(await table.schema())
+        columns = sql.TableColumns.of(await table.schema())
         rows = await table.count_rows()
         return SearchTable(table, schema, columns, rows, folder, lambda other: LOOP.run(at(other)))
 
     return LOOP.run(opening())  # type: ignore[no-any-return]
 
 
-def partitions(count: int) -> int:
+def choose_partitions(count: int) -> int:
     """Into how many parts an index of so many vectors is divided."""
     return max(1, int(np.sqrt(count)))
 
@@ -147,8 +147,8 @@ def _unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> list[in
 def _whole(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
     """The answers from all texts in memory, which are let go at once: right, and slow."""
     rows = yield table.table.query().select(table.texts)
-    named = rows.rename_columns([sql.field(name) for name in rows.column_names])
-    found = Image(table.schema, named, None).search([_bare(one) for one in requests])
+    named = rows.rename_columns([sql.field_name(name) for name in rows.column_names])
+    found = MemoryImage(table.schema, named, None).search([_bare(one) for one in requests])
     whole = list[SearchResult]()
     for one, request in zip(found, requests, strict=True):
         whole.append((yield from _with_vectors(table, one, request)))
@@ -191,7 +191,7 @@ def _exact(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
     ids, near = _ids(requests), any(isinstance(one, VectorQuery) for one in requests)
     for one in requests:
         if isinstance(one, VectorQuery):
-            query_vector(one.vector, table.schema.dimensions)
+            check_query_vector(one.vector, table.schema.dimensions)
     fields = tuple(dict.fromkeys(field for one in requests for field in one.fields))
     if near and fields and sum(one.k for one in requests) < len(ids):
         ranked = yield from _exact(table, [replace(one, fields=()) for one in requests])
@@ -206,12 +206,14 @@ def _exact(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
     return _image(table, rows, wanted.fields).search(requests)
 
 
-def _image(table: SearchTable, rows: pa.Table, fields: Sequence[str]) -> Image:
+def _image(table: SearchTable, rows: pa.Table, fields: Sequence[str]) -> MemoryImage:
     named = _renamed(rows, tuple(dict.fromkeys(fields)))
     if "vector" not in fields:
-        return Image(table.schema, named, None)
+        return MemoryImage(table.schema, named, None)
     values = named.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return Image(table.schema, named.drop_columns(["vector"]), values.reshape(len(named), table.schema.dimensions or 0))
+    return MemoryImage(
+        table.schema, named.drop_columns(["vector"]), values.reshape(len(named), table.schema.dimensions or 0)
+    )
 
 
 def _matching(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
@@ -235,7 +237,7 @@ def _matching(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.T
 
 
 def _texts(rows: pa.Table) -> pa.Array:
-    return wide(rows).column("tokens").combine_chunks()
+    return widen(rows).column("tokens").combine_chunks()
 
 
 def _proven(found: SearchResult, rows: pa.Table, looseness: float, k: int) -> bool:
@@ -244,18 +246,18 @@ def _proven(found: SearchResult, rows: pa.Table, looseness: float, k: int) -> bo
     return k <= 0 or (len(found.ids) >= k and bool(found.scores[k - 1] > least * looseness * (1 + _FLOAT32)))
 
 
-def _both(lacking: SearchResult, rows: pa.Table, scores: Scores, request: TextQuery) -> SearchResult:
+def _both(lacking: SearchResult, rows: pa.Table, scores: ScoreArray, request: TextQuery) -> SearchResult:
     """The best of what the index lacks and of what it has found."""
     found = [pa.Table.from_batches([lacking.records]), _renamed(rows, request.fields)]
     return _found(pa.concat_tables(found), np.concatenate([lacking.scores, scores]), request)
 
 
 def _nearest(table: SearchTable, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
-    if not query_vector(request.vector, table.schema.dimensions).any():
+    if not check_query_vector(request.vector, table.schema.dimensions).any():
         return (yield from _nothing(table, request))
     limit = min(request.k, table.count) + _SPARE
     near = table.table.query().nearest_to(request.vector).column("vector").distance_type("cosine")
-    near = near.maximum_nprobes(0).minimum_nprobes(max(1, int(partitions(table.count) * _PROBED)))
+    near = near.maximum_nprobes(0).minimum_nprobes(max(1, int(choose_partitions(table.count) * _PROBED)))
     rows = yield _query(table, near, request, "_distance").limit(limit)
     return _found(_renamed(rows, request.fields), 1 - rows.column("_distance").to_numpy(), request)
 
@@ -267,18 +269,18 @@ def _nothing(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.Ta
 
 def _query(table: SearchTable, query: Any, request: SearchRequest, *score: str) -> Any:
     if request.where is not None:
-        query = query.where(sql.condition(request.where, table.columns))
-    columns = dict.fromkeys(map(sql.column, ("id", *request.fields)))
+        query = query.where(sql.translate_to_sql(request.where, table.columns))
+    columns = dict.fromkeys(map(sql.column_name, ("id", *request.fields)))
     return query.select([*(name for name in columns if name in table.columns.names), *score])
 
 
 def _renamed(rows: pa.Table, fields: Sequence[str]) -> pa.Table:
     """The fields asked for, under their own names."""
-    return wide(renamed(rows, ("id", *fields)))
+    return widen(select_columns(rows, ("id", *fields)))
 
 
 def _found(rows: pa.Table, scores: Any, request: SearchRequest) -> SearchResult:
     ids = rows.column("id").to_pylist()
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: max(request.k, 0)]
-    kept = one_batch(rows.select(["id", *request.fields]).take(pa.array(order, pa.int64())))
+    kept = combine_chunks(rows.select(["id", *request.fields]).take(pa.array(order, pa.int64())))
     return SearchResult([ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), kept)

@@ -13,7 +13,7 @@ from lancedb.index import FTS, BTree, IvfFlat, LabelList
 from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import bm25_statistics, files
 from ragindex.stores.lancedb.files import Fragment
-from ragindex.stores.lancedb.index import partitions
+from ragindex.stores.lancedb.index import choose_partitions
 from ragindex.stores.memory import bm25
 
 _FRAGMENTS = 64
@@ -35,9 +35,9 @@ _FOR_EVER = timedelta(days=36_500)
 # ---------------------------------------------------------------- files
 
 
-def tidy(table: Any, folder: Path) -> None:
+def compact_table(table: Any, folder: Path) -> None:
     """Write small fragments together, and all records anew where many are deleted. No version is removed."""
-    now = files.version(folder, table.version)
+    now = files.read_version(folder, table.version)
     if now.written - now.rows > _DELETED * now.written:
         _write_anew(table)
     elif len(now.fragments) > _FRAGMENTS:
@@ -70,15 +70,15 @@ def _write_together(table: Any, small: Sequence[Fragment]) -> None:
 
 
 def _write_anew(table: Any) -> None:
-    if any(index.name == bm25_statistics.INDEX for index in table.list_indices()):
-        table.drop_index(bm25_statistics.INDEX)  # else LanceDB makes it anew too, and without its statistics
+    if any(index.name == bm25_statistics.TEXT_INDEX for index in table.list_indices()):
+        table.drop_index(bm25_statistics.TEXT_INDEX)  # else LanceDB makes it anew too, and without its statistics
     table.optimize(cleanup_older_than=_FOR_EVER)  # readers are still pinned to what was before
 
 
 # ---------------------------------------------------------------- indexes
 
 
-def build_lookups(table: Any, schema: Schema, lacking: float = _LACKING) -> None:
+def build_scalar_indexes(table: Any, schema: Schema, lacking: float = _LACKING) -> None:
     """Indexes of ids and keywords, made anew where they lack more than a share of the records: a filter then takes as
     long in a large collection as in a small one.
     """
@@ -87,32 +87,32 @@ def build_lookups(table: Any, schema: Schema, lacking: float = _LACKING) -> None
             table.create_index(column, config=kind, replace=True)
 
 
-def build_searches(table: Any, folder: Path, schema: Schema) -> None:
+def build_search_indexes(table: Any, folder: Path, schema: Schema) -> None:
     """The indexes of text and of vectors, made anew where they lack many records."""
     if schema.text and table.count_rows():
-        build_words(table, folder, schema)
+        build_bm25_index(table, folder, schema)
     if (
         schema.dimensions
         and table.count_rows() >= _ANN_FROM
         and _unindexed(table, "vector") > _LACKING * table.count_rows()
     ):
-        count = partitions(table.count_rows())
+        count = choose_partitions(table.count_rows())
         table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=count), replace=True)
 
 
-def build_words(table: Any, folder: Path, schema: Schema) -> None:
+def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
     """The index of text, with its statistics beside it.
 
     A search in it goes by the lookups alone where there are any, so these must know all records that it knows.
     """
-    now = files.version(folder, table.version)
-    if bm25_statistics.exists(folder, now):
-        made_from = files.version(folder, now.indexes[bm25_statistics.INDEX].made_from)
+    now = files.read_version(folder, table.version)
+    if bm25_statistics.has_statistics(folder, now):
+        made_from = files.read_version(folder, now.indexes[bm25_statistics.TEXT_INDEX].made_from)
         most = min(max(_FEW_UNLIKE, int(_UNLIKE * now.rows)), _MANY_UNLIKE)
-        if bm25_statistics.unlike(now, made_from) <= most:
+        if bm25_statistics.count_changes(now, made_from) <= most:
             return
     if any(index.columns == ["id"] for index in table.list_indices()):
-        build_lookups(table, schema, 0)
+        build_scalar_indexes(table, schema, 0)
     analysed = FTS(
         base_tokenizer="whitespace",
         lower_case=False,
@@ -123,9 +123,9 @@ def build_words(table: Any, folder: Path, schema: Schema) -> None:
         with_position=False,
     )
     table.create_index("tokens", config=analysed, replace=True)
-    made = files.version(folder, table.version).indexes[bm25_statistics.INDEX]
+    made = files.read_version(folder, table.version).indexes[bm25_statistics.TEXT_INDEX]
     batches = table.search().select(["tokens"]).limit(None).to_batches(8192)
-    bm25_statistics.save_statistics(folder, made.uuid, bm25.count(batch.column("tokens") for batch in batches))
+    bm25_statistics.save_statistics(folder, made.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
 
 
 def _unindexed(table: Any, column: str) -> int:

@@ -46,7 +46,7 @@ def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name:
         )
     if len(records.column("id").unique()) < len(records):
         raise UsageError(f"Records written to {name} at once must have different ids; some come twice.")
-    columns = {sql.column(field): records.column(field) for field in given}
+    columns = {sql.column_name(field): records.column(field) for field in given}
     if schema.text:
         columns["tokens"] = pa.array(analyse_many(_joined(records, schema.text), schema.language), pa.string())
     if schema.dimensions:
@@ -73,9 +73,9 @@ def _cast(column: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
     return pa.nulls(length, kind) if column is None else column.cast(kind)
 
 
-def renamed(found: Any, fields: Sequence[str]) -> Any:
+def select_columns(found: Any, fields: Sequence[str]) -> Any:
     """Columns under their fields' names, in the order asked; a `meta.` field that no record has is null."""
-    columns = {sql.field(name): found.column(name) for name in found.schema.names}
+    columns = {sql.field_name(name): found.column(name) for name in found.schema.names}
     absent = pa.nulls(found.num_rows, pa.list_(pa.string()))
     unknown = [name for name in fields if name not in columns and not name.startswith("meta.")]
     if unknown:
@@ -84,7 +84,7 @@ def renamed(found: Any, fields: Sequence[str]) -> Any:
     return type(found).from_arrays(arrays, names=list(fields))
 
 
-def one_batch(table: pa.Table) -> pa.RecordBatch:
+def combine_chunks(table: pa.Table) -> pa.RecordBatch:
     """A table as one record batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

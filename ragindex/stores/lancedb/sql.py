@@ -11,23 +11,23 @@ from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
 _META = "meta_"
 
 
-def column(field: str) -> str:
+def column_name(field: str) -> str:
     """A field's column: `meta.KEY` is escaped, for a key may hold any character."""
     return _META + field.removeprefix("meta.").encode().hex() if field.startswith("meta.") else field
 
 
-def field(column: str) -> str:
+def field_name(column: str) -> str:
     """The field behind a column; the inverse of `column`."""
     return "meta." + bytes.fromhex(column.removeprefix(_META)).decode() if column.startswith(_META) else column
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class TableColumns:
     """A table's columns: which there are, and which of them hold lists of strings or float64."""
 
     names: frozenset[str]
@@ -35,14 +35,14 @@ class Columns:
     numbers: frozenset[str]
 
     @classmethod
-    def of(cls, schema: pa.Schema) -> "Columns":
+    def of(cls, schema: pa.Schema) -> "TableColumns":
         """Those of a table's schema."""
         lists = frozenset(item.name for item in schema if pa.types.is_list(item.type))
         numbers = frozenset(item.name for item in schema if pa.types.is_floating(item.type))
         return cls(frozenset(schema.names), lists, numbers)
 
 
-def condition(where: Filter, columns: Columns) -> str:
+def translate_to_sql(where: Filter, columns: TableColumns) -> str:
     """The condition that `where` means.
 
     A null counts as false: so a negation is carried down to what it denies, and nowhere else is a null replaced, for
@@ -58,31 +58,31 @@ def condition(where: Filter, columns: Columns) -> str:
         case Not():
             return _denied(where.filter, columns)
         case All():
-            return " AND ".join(f"({condition(part, columns)})" for part in where.filters) or "true"
+            return " AND ".join(f"({translate_to_sql(part, columns)})" for part in where.filters) or "true"
         case Any():
-            return " OR ".join(f"({condition(part, columns)})" for part in where.filters) or "false"
+            return " OR ".join(f"({translate_to_sql(part, columns)})" for part in where.filters) or "false"
 
 
-def _denied(where: Filter, columns: Columns) -> str:
+def _denied(where: Filter, columns: TableColumns) -> str:
     match where:
         case Ids():
             return f"id NOT IN ({_listed(where.ids)})" if where.ids else "true"
         case Not():
-            return condition(where.filter, columns)
+            return translate_to_sql(where.filter, columns)
         case All():
-            return condition(Any(tuple(map(Not, where.filters))), columns)
+            return translate_to_sql(Any(tuple(map(Not, where.filters))), columns)
         case Any():
-            return condition(All(tuple(map(Not, where.filters))), columns)
+            return translate_to_sql(All(tuple(map(Not, where.filters))), columns)
         case _:
-            return f"NOT coalesce({condition(where, columns)}, false)"
+            return f"NOT coalesce({translate_to_sql(where, columns)}, false)"
 
 
 def _listed(values: tuple[str, ...]) -> str:
-    return ", ".join(map(quoted, values))
+    return ", ".join(map(quote, values))
 
 
-def _terms(where: Terms, columns: Columns) -> str:
-    name = column(where.field)
+def _terms(where: Terms, columns: TableColumns) -> str:
+    name = column_name(where.field)
     if name not in columns.names or not where.values:
         return "false"
     if name not in columns.lists:
@@ -92,8 +92,8 @@ def _terms(where: Terms, columns: Columns) -> str:
     return f"array_has_any({name}, [{_listed(where.values)}])"
 
 
-def _range(where: Range, columns: Columns) -> str:
-    name = column(where.field)
+def _range(where: Range, columns: TableColumns) -> str:
+    name = column_name(where.field)
     if name not in columns.names:
         return "false"
     if name in columns.numbers and not where.numeric and where != Range(where.field):
@@ -121,4 +121,4 @@ def _range(where: Range, columns: Columns) -> str:
 
 
 def _literal(value: float | str) -> str:
-    return quoted(value) if isinstance(value, str) else f"CAST({value!r} AS DOUBLE)"
+    return quote(value) if isinstance(value, str) else f"CAST({value!r} AS DOUBLE)"

@@ -27,10 +27,10 @@ from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
 from ragindex.stores.lancedb import bm25_statistics, files, index, maintenance, sql
-from ragindex.stores.lancedb.records import arrow_schema, one_batch, renamed, table_rows
-from ragindex.stores.large_strings import wide
-from ragindex.stores.memory.mapped_vectors import mapped_array
-from ragindex.stores.memory.search import Image
+from ragindex.stores.lancedb.records import arrow_schema, combine_chunks, select_columns, table_rows
+from ragindex.stores.large_strings import widen
+from ragindex.stores.memory.mapped_vectors import map_array
+from ragindex.stores.memory.search import MemoryImage
 
 _GIB = 1 << 30
 _POSTINGS = 2.0
@@ -84,7 +84,9 @@ class LanceStore:
     settings: LanceDB
     folder: Path
     connection: Any
-    images: "weakref.WeakValueDictionary[tuple[str, int], Image]" = field(default_factory=weakref.WeakValueDictionary)
+    images: "weakref.WeakValueDictionary[tuple[str, int], MemoryImage]" = field(
+        default_factory=weakref.WeakValueDictionary
+    )
     loading: Any = field(default_factory=RLock)
     _reading: Any = None
 
@@ -132,7 +134,7 @@ class LanceStore:
         version.
         """
         with _engine(f"look for the collection {name}"):
-            return files.newest(self.place(name))
+            return files.find_newest_version(self.place(name))
 
     def drop(self, name: str) -> None:
         """Remove the collection and its files. It is gone at once: files removed one by one would leave half of it."""
@@ -159,9 +161,9 @@ class LanceStore:
         """Remove all versions but `kept` and the newest, with the files that only they need."""
         with _engine(f"clean the collection {name}"):
             folder = self.place(name)
-            held = files.versions(folder)
+            held = files.read_versions(folder)
             wanted = {max(held), *(kept & held.keys())}
-            wanted |= {one.made_from for number in wanted for one in bm25_statistics.bases(held[number])}
+            wanted |= {one.made_from for number in wanted for one in bm25_statistics.list_text_indexes(held[number])}
             if held.keys() - wanted:
                 files.remove_other_versions(folder, wanted, self.connection.open_table(name).count_rows())
             for mapped in self._mapped(name):
@@ -198,12 +200,12 @@ class LanceStore:
             held = sum(_bytes_in_memory(image, self.settings) for image in self.images.values())
         return held + collection.estimate() <= self.settings.memory_gib * _GIB
 
-    def image(self, collection: "LanceCollection") -> Image | None:
+    def image(self, collection: "LanceCollection") -> MemoryImage | None:
         """The collection in memory, None where that would go beyond the budget."""
         with self.loading:
             return self._image(collection)
 
-    def _image(self, collection: "LanceCollection") -> Image | None:
+    def _image(self, collection: "LanceCollection") -> MemoryImage | None:
         key = (collection.identity, collection.version)
         image = self.images.get(key)
         if image is not None:
@@ -225,7 +227,7 @@ class LanceCollection:
     table: Any
     _schema: Schema | None = None
     _ids: set[str] | None = None
-    _image: Image | None = None
+    _image: MemoryImage | None = None
     _estimate: int | None = None
     _table: index.SearchTable | None = None
     _columns: pa.Schema | None = None
@@ -260,7 +262,7 @@ class LanceCollection:
     def fields(self) -> tuple[str, ...]:
         """Every field that can be asked for, `meta.` fields included; without id, vector and tokens."""
         hidden = {"id", "vector", "tokens"}
-        return tuple(sql.field(name) for name in self.columns.names if name not in hidden)
+        return tuple(sql.field_name(name) for name in self.columns.names if name not in hidden)
 
     def upsert(self, records: pa.RecordBatch) -> None:
         """Raises UsageError on missing fields, StoreError where the disk fails."""
@@ -299,7 +301,7 @@ class LanceCollection:
         found = pa.concat_tables(tables) if tables else self._read(fields, Ids(()))
         place = {id: row for row, id in enumerate(found.column("id").to_pylist())}
         order = pa.array([place[id] for id in ids if id in place], pa.int64())
-        return one_batch(found.take(order))
+        return combine_chunks(found.take(order))
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """In LanceDB's batches."""
@@ -310,7 +312,7 @@ class LanceCollection:
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield renamed(batch, ("id", *fields))
+            yield select_columns(batch, ("id", *fields))
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """From memory, exactly, within the budget; else by LanceDB's indexes."""
@@ -349,11 +351,11 @@ class LanceCollection:
     def finish(self) -> None:
         """Indexes are made where they will be searched, and made anew once they lack many records."""
         with _engine(f"finish the collection {self.name}"):
-            maintenance.tidy(self.table, self._folder)
+            maintenance.compact_table(self.table, self._folder)
             if self.count() >= _LOOKUPS_FROM:
-                maintenance.build_lookups(self.table, self.schema)
+                maintenance.build_scalar_indexes(self.table, self.schema)
             if self.estimate() > _INDEXED_FROM * self.store.settings.memory_gib * _GIB:
-                maintenance.build_searches(self.table, self._folder, self.schema)
+                maintenance.build_search_indexes(self.table, self._folder, self.schema)
             self._table = None
 
     def describe(self) -> Mapping[str, str | int | float]:
@@ -361,9 +363,9 @@ class LanceCollection:
         settings = self.store.settings
         with _engine(f"look at the collection {self.name}"):
             held = self._image is not None or self.store.fits(self)
-            now = files.version(self._folder, self.version)
-            bases = [files.version(self._folder, one.made_from) for one in bm25_statistics.bases(now)]
-            size = sum(files.needed(self._folder, [now, *bases]).values())
+            now = files.read_version(self._folder, self.version)
+            bases = [files.read_version(self._folder, one.made_from) for one in bm25_statistics.list_text_indexes(now)]
+            size = sum(files.list_needed_files(self._folder, [now, *bases]).values())
         beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
         kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
         search = f"exact, {kept}from memory" if held else beyond
@@ -390,12 +392,12 @@ class LanceCollection:
             self._estimate = int(self.count() * (text + vectors))
         return self._estimate
 
-    def load(self, map_folder: Path | None, *, float16: bool) -> Image:
+    def load(self, map_folder: Path | None, *, float16: bool) -> MemoryImage:
         """Read everything; vectors into one matrix, mapped from a file under `map_folder` if one is given."""
         columns = self._text_columns()
         table = self.table.search().select(columns).limit(None).to_arrow()
-        table = wide(table.rename_columns([sql.field(name) for name in columns])).combine_chunks()
-        return Image(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
+        table = widen(table.rename_columns([sql.field_name(name) for name in columns])).combine_chunks()
+        return MemoryImage(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
 
     def _load_vectors(self, map_folder: Path | None, dtype: "type[np.floating[Any]]") -> Any:
         dimensions = self.schema.dimensions
@@ -409,7 +411,7 @@ class LanceCollection:
         def write(path: Path) -> None:
             self._fill(np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)).flush()
 
-        return mapped_array(map_folder / "mapped", self.name, state, write)
+        return map_array(map_folder / "mapped", self.name, state, write)
 
     def _fill(self, vectors: Any) -> Any:
         at = 0
@@ -419,7 +421,7 @@ class LanceCollection:
             at += len(batch)
         return vectors
 
-    def _in_memory(self) -> Image | None:
+    def _in_memory(self) -> MemoryImage | None:
         if self._image is None:
             self._image = self.store.image(self)
         return self._image
@@ -438,7 +440,7 @@ class LanceCollection:
         return not self._ids.isdisjoint(ids)
 
     def _add_columns(self, records: pa.RecordBatch) -> None:
-        columns = (sql.column(name) for name in records.schema.names if name.startswith("meta."))
+        columns = (sql.column_name(name) for name in records.schema.names if name.startswith("meta."))
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
         if len(new) + len(self.columns.names) > _MOST_KEYS:
             raise UsageError(f"Documents can be filtered by at most {_MOST_KEYS} metadata keys; {self.name} has more.")
@@ -448,15 +450,15 @@ class LanceCollection:
 
     def _query(self, fields: Sequence[str], where: Filter | None) -> Any:
         present = set(self.columns.names)
-        columns = [sql.column(name) for name in ("id", *fields)]
+        columns = [sql.column_name(name) for name in ("id", *fields)]
         query = self.table.search().select([name for name in columns if name in present]).limit(None)
         return query if where is None else query.where(self._condition(where))
 
     def _read(self, fields: Sequence[str], where: Filter | None = None) -> pa.Table:
-        return wide(pa.table(renamed(self._query(fields, where).to_arrow(), ("id", *fields))))
+        return widen(pa.table(select_columns(self._query(fields, where).to_arrow(), ("id", *fields))))
 
     def _condition(self, where: Filter) -> str:
-        return sql.condition(where, sql.Columns.of(self.columns))
+        return sql.translate_to_sql(where, sql.TableColumns.of(self.columns))
 
     def _indexed(self) -> index.SearchTable:
         if self._table is None:
@@ -464,7 +466,7 @@ class LanceCollection:
         return self._table
 
 
-def _bytes_in_memory(image: Image, settings: LanceDB) -> int:
+def _bytes_in_memory(image: MemoryImage, settings: LanceDB) -> int:
     vectors = 0 if image.vectors is None or settings.mmap else image.vectors.nbytes
     return int(image.table_bytes * _POSTINGS) + vectors
 

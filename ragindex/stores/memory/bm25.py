@@ -90,7 +90,7 @@ def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> 
     return TextIndex(terms, starts, rows, weights, statistics, len(lengths))
 
 
-def count(columns: Iterable[pa.Array]) -> TextCounts:
+def count_tokens(columns: Iterable[pa.Array]) -> TextCounts:
     """The statistics of rows as `build` takes them, that come in pieces."""
     frequencies, filled, whole = Counter[str](), 0, 0
     for tokens in columns:

@@ -32,7 +32,7 @@ class KeywordIndex:
         return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 
 
-def keyword_index(column: pa.Array) -> KeywordIndex:
+def build_keyword_index(column: pa.Array) -> KeywordIndex:
     """Index a list-of-strings column; null elements count in a row's length but match nothing."""
     encoded = column.flatten().dictionary_encode()
     parents = pc.list_parent_indices(column).to_numpy()
@@ -44,7 +44,7 @@ def keyword_index(column: pa.Array) -> KeywordIndex:
 
 
 @dataclass(slots=True)
-class Filtering:
+class FilterEvaluator:
     """Evaluates filters over equally long columns; `rows` is the row of each id. Indexes are kept once made."""
 
     columns: Mapping[str, pa.Array]
@@ -85,7 +85,7 @@ class Filtering:
             return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
         index = self._keywords.get(where.field)
         if index is None:
-            index = self._keywords.setdefault(where.field, keyword_index(column))
+            index = self._keywords.setdefault(where.field, build_keyword_index(column))
         holders = index.holders(where.values)
         if not where.field.startswith("meta."):
             nothing[holders] = True

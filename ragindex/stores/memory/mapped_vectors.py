@@ -11,7 +11,7 @@ import numpy as np
 from ragindex import durable_files
 
 
-def mapped_array(folder: Path, collection: str, state: str, write: Callable[[Path], None]) -> Any:
+def map_array(folder: Path, collection: str, state: str, write: Callable[[Path], None]) -> Any:
     """The array that `write` leaves in a file for one `state` of a collection; files of other states are removed.
 
     A file's name ends in its hash. Whoever has a removed file open keeps it. Raises OSError.

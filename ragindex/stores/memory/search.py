@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.large_strings import KEYWORDS, wide
+from ragindex.stores.large_strings import LARGE_STRING_LIST, widen
 from ragindex.stores.memory import bm25
-from ragindex.stores.memory.filters import Filtering
+from ragindex.stores.memory.filters import FilterEvaluator
 from ragindex.text_analysis import analyse
 
 _MARGIN = 1e-4
@@ -24,12 +24,12 @@ _BLOCK = 1 << 22
 
 _NO_VECTORS = "This collection has no vectors. Search it by text, or search the part `vectors` over it."
 
-Rows = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float64]
+RowNumbers = npt.NDArray[np.int64]
+ScoreArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Image:
+class MemoryImage:
     """`table` holds id, the fields, and for searchable text the column `tokens`; row i of `vectors` is record i's.
 
     `statistics` are of a larger collection that the records belong to; without, they are the collection. Strings are
@@ -72,7 +72,7 @@ class Image:
 
     @cached_property
     def _wide(self) -> pa.Table:
-        return wide(self.table)
+        return widen(self.table)
 
     @cached_property
     def rank(self) -> npt.NDArray[np.int32]:
@@ -83,7 +83,7 @@ class Image:
         return rank
 
     @cached_property
-    def silent(self) -> Rows:
+    def silent(self) -> RowNumbers:
         """The rows whose vector is zero: no search by vector finds them."""
         maybe = np.flatnonzero(self._vectors[:, 0] == 0)  # one column is quicker to look at than all
         return maybe[~self._vectors[maybe].any(axis=1)]
@@ -94,11 +94,11 @@ class Image:
         return bm25.build_text_index(self.columns["tokens"], self.statistics)
 
     @cached_property
-    def filtering(self) -> Filtering:
+    def filtering(self) -> FilterEvaluator:
         """The evaluator of filters."""
-        return Filtering(self.columns, self.rows)
+        return FilterEvaluator(self.columns, self.rows)
 
-    def _one(self, request: SearchRequest) -> tuple[Rows, Scores]:
+    def _one(self, request: SearchRequest) -> tuple[RowNumbers, ScoreArray]:
         everything = np.arange(len(self.table), dtype=np.int64)
         rows = everything if request.where is None else self._passing(request.where)
         if isinstance(request, FilterQuery):
@@ -114,14 +114,14 @@ class Image:
             rows = rows[_near_best(rough, request.k)]
         return self._exactly(unit, rows, request.k)
 
-    def _passing(self, where: Filter) -> Rows:
+    def _passing(self, where: Filter) -> RowNumbers:
         if isinstance(where, Ids):  # the candidates of a composed search: few rows, no mask over the table
             rows = {row for row in map(self.rows.get, where.ids) if row is not None}
             return np.array(sorted(rows), dtype=np.int64)
         return np.flatnonzero(self.filtering.mask(where))
 
-    def _nearest(self, requests: Sequence[VectorQuery]) -> list[tuple[Rows, Scores]]:
-        found: list[tuple[Rows, Scores]] = []
+    def _nearest(self, requests: Sequence[VectorQuery]) -> list[tuple[RowNumbers, ScoreArray]]:
+        found: list[tuple[RowNumbers, ScoreArray]] = []
         step = max(1, _BLOCK // max(1, len(self.table)))
         for start in range(0, len(requests), step):
             block = requests[start : start + step]
@@ -133,7 +133,7 @@ class Image:
                 found.append(self._exactly(units[column], rows, request.k))
         return found
 
-    def _exactly(self, unit: Floats, rows: Rows, k: int) -> tuple[Rows, Scores]:
+    def _exactly(self, unit: Floats, rows: RowNumbers, k: int) -> tuple[RowNumbers, ScoreArray]:
         """Cosines in float64, summed row by row: the same whatever stands beside a row and whatever was asked with."""
         if not unit.any():
             return np.empty(0, dtype=np.int64), np.empty(0)
@@ -150,10 +150,10 @@ class Image:
         return self.vectors
 
     def _unit(self, vector: Floats) -> Floats:
-        norm = np.linalg.norm(query_vector(vector, self.schema.dimensions).astype(np.float64))
+        norm = np.linalg.norm(check_query_vector(vector, self.schema.dimensions).astype(np.float64))
         return vector if norm == 0 else (vector / norm).astype(np.float32)
 
-    def _best(self, rows: Rows, scores: Scores, k: int) -> tuple[Rows, Scores]:
+    def _best(self, rows: RowNumbers, scores: ScoreArray, k: int) -> tuple[RowNumbers, ScoreArray]:
         """The k best of `rows`, equal scores by id."""
         if 0 < k < len(rows):
             kept = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
@@ -161,16 +161,16 @@ class Image:
         order = np.lexsort((self.rank[rows], -scores))[: max(k, 0)]
         return rows[order], scores[order]
 
-    def _found(self, request: SearchRequest, rows: Rows, scores: Scores) -> SearchResult:
+    def _found(self, request: SearchRequest, rows: RowNumbers, scores: ScoreArray) -> SearchResult:
         records = self._records(rows, ("id", *request.fields))
         return SearchResult(records.column(0).to_pylist(), scores, records)
 
-    def _records(self, rows: Rows, fields: Sequence[str]) -> pa.RecordBatch:
+    def _records(self, rows: RowNumbers, fields: Sequence[str]) -> pa.RecordBatch:
         indices = pa.array(rows)
         columns = [self._vectors_of(rows) if name == "vector" else self._column(name).take(indices) for name in fields]
         return pa.RecordBatch.from_arrays(columns, names=list(fields))
 
-    def _vectors_of(self, rows: Rows) -> pa.Array:
+    def _vectors_of(self, rows: RowNumbers) -> pa.Array:
         taken = self._vectors[rows].astype(np.float32)
         return pa.FixedSizeListArray.from_arrays(pa.array(taken.ravel()), taken.shape[1])
 
@@ -178,11 +178,11 @@ class Image:
         if name in self.columns:
             return self.columns[name]
         if name.startswith("meta."):
-            return pa.nulls(len(self.table), KEYWORDS)
+            return pa.nulls(len(self.table), LARGE_STRING_LIST)
         raise UsageError(f"There is no field {name!r}. There are: {', '.join(self.columns)} and meta.KEY.")
 
 
-def query_vector(vector: Floats, dimensions: int | None) -> Floats:
+def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:
     """The vector, if it can be asked for. Raises UsageError for another length, NaN or infinity."""
     if dimensions is None:
         raise UsageError(_NO_VECTORS)
@@ -202,7 +202,7 @@ def _multiply(vectors: Floats, units: Floats) -> Floats:
     return np.concatenate(blocks) if blocks else np.empty((0, len(units)), dtype=np.float32)
 
 
-def _near_best(scores: Floats, k: int) -> Rows:
+def _near_best(scores: Floats, k: int) -> RowNumbers:
     """Rows whose rough score is within the margin of the k-th best."""
     least = np.partition(scores, len(scores) - k)[len(scores) - k] - _MARGIN if 0 < k < len(scores) else -np.inf
     return np.flatnonzero((scores >= least) & (scores > -np.inf))

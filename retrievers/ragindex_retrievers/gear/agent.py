@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ragindex.accounting import ledger
-from ragindex.encoders.vector_cache import shared_questions
+from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.errors import LLMError
 from ragindex.interfaces import Retriever
 from ragindex.llm.tasks import LLM
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.retrieval.hits import check
+from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.expansion import Expanded
@@ -64,7 +64,7 @@ class Agent:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """One question after the other: each has rounds of its own."""
-        check(queries, k)
+        check_queries(queries, k)
         return [self._answered(query, k) for query in queries]
 
     def _answered(self, query: Query, k: int) -> Retrieval:
@@ -96,7 +96,7 @@ class Agent:
     def _round(self, state: _State) -> None:
         """Retrieve and remember: steps 1 and 2 (Eqs. 1 to 5)."""
         current, n = replace(state.query, text=state.asked[-1]), state.n + 1
-        with shared_questions():
+        with share_question_vectors():
             base = self.base.retrieve([current], self.loop.base_k)[0]
             searched = state.query if self.loop.sync_query == "original" else current
             vector = self.sync.expansion.encoder.encode_queries([searched.text])[0]
@@ -148,7 +148,7 @@ class Agent:
             return _Links({}, ())
         with state.trace.step(state.n, "passageLink", state.query.text) as step:
             asked = self.sync.linker.asked(triples, state.query)
-            with shared_questions():
+            with share_question_vectors():
                 by_passage = [retrieval.hits for retrieval in self.base.retrieve(asked, k)]
                 by_triple = self.sync.linker.passages(asked, k)
             rankings = {

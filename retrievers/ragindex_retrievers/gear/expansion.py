@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from ragindex.encoders.vector_cache import shared_questions
+from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever, SearchResult
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval
 from ragindex_retrievers.gear.beams import Beams, Search, flatten, search
@@ -76,8 +76,8 @@ class Expansion:
     def _passages(self, ids: Sequence[str]) -> tuple[Hit, ...]:
         if not ids:
             return ()
-        records = looked_up(self.passages, ids, FIELDS)
-        return hits(SearchResult(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
+        records = fetch_records(self.passages, ids, HIT_FIELDS)
+        return read_hits(SearchResult(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
 
     @cached_property
     def _held(self) -> Held | None:
@@ -98,8 +98,8 @@ class NaiveRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """The base answers all questions together; each is then expanded by itself."""
-        check(queries, k)
-        with shared_questions():
+        check_queries(queries, k)
+        with share_question_vectors():
             found = self.base.retrieve(queries, self.base_k or k)
             vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
         return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ragindex.encoders.vector_cache import shared_questions
+from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Floats, Retriever
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM
 from ragindex.parts.triples.triples import Triples
-from ragindex.retrieval.hits import check
+from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.expansion import Expanded, Expansion
@@ -109,8 +109,8 @@ class SyncRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """The base answers all questions together; each is then read and expanded by itself."""
-        check(queries, k)
-        with shared_questions():
+        check_queries(queries, k)
+        with share_question_vectors():
             found = self.base.retrieve(queries, self.base_k or k)
             vectors = self.sync.expansion.encoder.encode_queries([query.text for query in queries])
         return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]

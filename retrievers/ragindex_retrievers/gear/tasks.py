@@ -11,7 +11,7 @@ import regex
 from pydantic import BaseModel
 
 from ragindex.llm import rules
-from ragindex.llm.coerce import reshaped
+from ragindex.llm.coerce import reshape
 from ragindex.llm.parse_output import UnusableError, read_json
 from ragindex.llm.rules import chains
 from ragindex.llm.tasks import Task
@@ -55,7 +55,7 @@ class Read(BaseModel):
 
     def kept(self) -> tuple[Triple, ...]:
         """Those that are triples in any known form, each once."""
-        found, _ = well_formed(reshaped(self.triples, list[tuple[str, str, str]]))
+        found, _ = well_formed(reshape(self.triples, list[tuple[str, str, str]]))
         return tuple(dict.fromkeys(found))
 
 
@@ -86,7 +86,7 @@ def _read(inputs: Mapping[str, Any]) -> Read:
     )
     shared: dict[Triple, int] = {}
     for passage in inputs["passages"]:
-        for fact in chains.facts_of([(passage.title, passage.text)]):
+        for fact in chains.list_facts([(passage.title, passage.text)]):
             leads = len(set(fact.names)) == 2 and any(name in names for name in fact.names)  # from a name to another
             shared[fact.triple] = len(asked & _stems(fact.triple.predicate, language)) if leads else 0
     best = sorted((one for one in shared if shared[one] and one not in memory), key=lambda one: -shared[one])
@@ -100,7 +100,7 @@ def _reason(inputs: Mapping[str, Any]) -> Reasoned:
     """Answerable where the memory holds every word of the question that matters, or each of the names it compares."""
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     missing = _missing(question, triples, language)
-    waiting = chains.waiting(question, [chains.sentence(triple) for triple in triples])
+    waiting = chains.unmentioned_names(question, [chains.write_sentence(triple) for triple in triples])
     if not missing or (len(_mentioned(question)) > 1 and not waiting):
         return Reasoned(answerable=True)
     return Reasoned(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
@@ -111,19 +111,19 @@ def _rewrite(inputs: Mapping[str, Any]) -> Rewritten:
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     if not triples:
         return Rewritten(question=question)
-    said = [chains.sentence(triple) for triple in triples]
-    open_ = [*chains.waiting(question, said), *_missing(question, triples, language)]
-    return Rewritten(question=" ".join([*open_, chains.new_name(triples[-1], question, said[:-1])]))
+    said = [chains.write_sentence(triple) for triple in triples]
+    open_ = [*chains.unmentioned_names(question, said), *_missing(question, triples, language)]
+    return Rewritten(question=" ".join([*open_, chains.find_new_name(triples[-1], question, said[:-1])]))
 
 
 def _mentioned(question: str) -> list[str]:
-    return [one.text for one in rules.mentions(question) if one.kind in ("name", "title")]
+    return [one.text for one in rules.find_mentions(question) if one.kind in ("name", "title")]
 
 
 def _besides_names(question: str) -> list[str]:
     """The words of a question outside what it mentions, without those that only ask."""
     kept, last = [], 0
-    for mention in rules.mentions(question):
+    for mention in rules.find_mentions(question):
         kept.append(question[last : mention.start])
         last = mention.end
     return [word for word in _WORD.findall(" ".join([*kept, question[last:]])) if word.lower() not in _ASKING]
@@ -131,7 +131,7 @@ def _besides_names(question: str) -> list[str]:
 
 def _missing(question: str, triples: Sequence[Triple], language: str) -> list[str]:
     """The words of a question, names aside, that matter and that no triple holds."""
-    held = _stems(" ".join(chains.sentence(triple) for triple in triples), language)
+    held = _stems(" ".join(chains.write_sentence(triple) for triple in triples), language)
     words = _besides_names(question)
     telling = _stems(" ".join(words), language)
     return [word for word in words if (stems := _stems(word, language) & telling) and not stems <= held]

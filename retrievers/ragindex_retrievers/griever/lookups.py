@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ragindex.filters import All, Any, Filter, Ids, Not, Terms, both
+from ragindex.filters import All, Any, Filter, Ids, Not, Terms, combine_filters
 from ragindex.interfaces import Collection, FilterQuery, Floats, SearchResult, VectorQuery
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples, triple_id
-from ragindex.stores.multi_search import together
+from ragindex.stores.multi_search import search_together
 from ragindex.types import Triple
 from ragindex_retrievers.griever.lookup_cache import Kept
 from ragindex_retrievers.griever.parts.name_vectors import Names
@@ -77,7 +77,7 @@ class Index:
         asked = [(self.passages, [_those(passage_ids, ("triples",))])]
         if self.same_as is not None and contexts:
             asked.append((self.same_as, [_sense(context) for context in contexts]))
-        found = together(asked)
+        found = search_together(asked)
         rows = found[0][0].records.to_pylist()
         triples = {row["id"]: _stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
         pairs = (
@@ -103,7 +103,9 @@ class Index:
             (self.names.predicates, new_predicates, "vector"),
             (self.partial_triples, new_partials, _FIELDS[of]),
         )
-        found = together([(collection, [_those(ids, (field,))] if ids else []) for collection, ids, field in lookups])
+        found = search_together(
+            [(collection, [_those(ids, (field,))] if ids else []) for collection, ids, field in lookups]
+        )
         entity = self.entities.completed(entity, self._by_name(new_names, found[0]))
         predicate = self.predicates.completed(predicate, self._by_name(new_predicates, found[1]))
         often = self.often.completed(often, _counts(found[2], of))
@@ -152,7 +154,7 @@ def _stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tup
 def joined(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -> Filter | None:
     """Passages with one of the entities that were not yet `seen` (section 4.2.2), and that pass `where`."""
     holds = Any((Terms("subjects", tuple(entities)), Terms("objects", tuple(entities))))
-    return both(All((Not(Ids(tuple(seen))), holds)), where)
+    return combine_filters(All((Not(Ids(tuple(seen))), holds)), where)
 
 
 def aliases_in(pairs: Pairs, entities: Iterable[str]) -> Aliases:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from ragindex.encoders.common import of_length_one
+from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
 
 Pool = Literal["mean", "max"]
@@ -58,7 +58,7 @@ def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pool) -> Ngra
     found, of = np.array(spans(text, longest), np.int64).reshape(-1, 2), np.array(tokens.spans, np.int64).reshape(-1, 2)
     found = found[_distinct([np.packbits(_inside(block, of), axis=1) for block in _blocks(found)])]
     made = [_pooled(_inside(block, of), tokens.vectors, pool) for block in _blocks(found)]
-    return Ngrams(tuple((start, end) for start, end in found.tolist()), of_length_one(np.concatenate(made)))
+    return Ngrams(tuple((start, end) for start, end in found.tolist()), normalize_rows(np.concatenate(made)))
 
 
 def _blocks(found: Integers) -> list[Integers]:

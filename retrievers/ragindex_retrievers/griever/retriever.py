@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ragindex.encoders.vector_cache import shared_questions
+from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Floats, QueryEncoder, Retriever, TokenEncoder
 from ragindex.llm.rules import is_number
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.retrieval.hits import check
+from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.griever.lookups import Index, joined
@@ -45,9 +45,9 @@ class GrieverRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """All questions and their clauses in one batch of the encoder; one batch more a question for each rewriting."""
-        check(queries, k)
+        check_queries(queries, k)
         texts = [self._texts(one) for one in queries]
-        with shared_questions():
+        with share_question_vectors():
             encoded = self._encoded([text for each in zip(queries, texts, strict=True) for text in self._asked(*each)])
             return [self._one(query, each, encoded, k) for query, each in zip(queries, texts, strict=True)]
 
@@ -67,7 +67,7 @@ class GrieverRetriever:
     def searched(self, query: Query, k: int) -> list[Line]:
         """The lines of one question when its search is over: what it came by, for looking into."""
         texts = self._texts(query)
-        with shared_questions():
+        with share_question_vectors():
             lines, _ = self._search(query, texts, self._encoded(self._asked(query, texts)), k, Trace())
         return lines
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ragindex.filters import Filter, Ids, both
+from ragindex.filters import Filter, Ids, combine_filters
 from ragindex.interfaces import Collection, TextQuery, VectorQuery
 from ragindex.parts.triples.triples import triple_id
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.stores.multi_search import together
+from ragindex.stores.multi_search import search_together
 from ragindex_retrievers.griever.lookups import Aliases, Index, Stated, aliases_in
 from ragindex_retrievers.griever.search_state import Line, Shortlist
 
@@ -30,7 +30,7 @@ class Shortlister:
     def nearest(self, lines: Sequence[Line], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
         """The ids of the records nearest each line's text, among those that pass its filter."""
         depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
-        by_text, by_vector = together(
+        by_text, by_vector = search_together(
             [
                 (self.text, [TextQuery(line.text, depth, (), where) for line, where in asked]),
                 (self.vectors, [VectorQuery(line.vector, depth, (), where) for line, where in asked]),
@@ -55,7 +55,7 @@ def shortlist(
     aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]
     if shortlister is None:
         return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
-    found = shortlister.nearest(lines, [both(Ids(_records(shortlister.by, each)), where) for each in stated])
+    found = shortlister.nearest(lines, [combine_filters(Ids(_records(shortlister.by, each)), where) for each in stated])
     choose = _by_partials if shortlister.by == "partial" else _by_triples
     return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ragindex.filters import Not, Terms, both
+from ragindex.filters import Not, Terms, combine_filters
 from ragindex.interfaces import Collection, Retriever, SearchResult
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.parts.trees.tree_search import PASSAGE_KIND
-from ragindex.retrieval.hits import FIELDS, check, hits, looked_up
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 _LEAVES = Not(Terms("kind", (SUMMARY_KIND,)))
@@ -28,8 +28,8 @@ class Lifted:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """One search of the base for all questions, among the leaves; passages."""
-        check(queries, k)
-        asked = [replace(query, filter=both(query.filter, _LEAVES)) for query in queries]
+        check_queries(queries, k)
+        asked = [replace(query, filter=combine_filters(query.filter, _LEAVES)) for query in queries]
         found = self.base.retrieve(asked, max(self.depth, k))
         return [self._one(query, one, k) for query, one in zip(queries, found, strict=True)]
 
@@ -37,14 +37,14 @@ class Lifted:
         start = time.perf_counter()
         raised = lifted(found.hits)
         best = sorted(raised, key=lambda id: (-raised[id].score, id))[:k]
-        records = looked_up(self.nodes, best, FIELDS)
+        records = fetch_records(self.nodes, best, HIT_FIELDS)
         ids = records.column("id").to_pylist()
         scores = np.array([raised[id].score for id in ids], np.float64)
         by = {id: raised[id].by for id in ids[:_SHOWN]}
         paths = tuple((Triple(name, "is made of", id),) for id, name in by.items() if name)
         ms = (time.perf_counter() - start) * 1e3
         step = Step(1, "passages by their aggregates", query.text, tuple(ids), paths=paths, ms=ms)
-        return Retrieval(hits(SearchResult(ids, scores, records), self.source), (*found.trace, step), found.notes)
+        return Retrieval(read_hits(SearchResult(ids, scores, records), self.source), (*found.trace, step), found.notes)
 
 
 @dataclass(frozen=True, slots=True)

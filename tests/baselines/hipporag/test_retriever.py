@@ -22,7 +22,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.similar_pairs import Pairs
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.retrieval.fusion import normalised
+from ragindex.retrieval.fusion import normalize_scores
 from ragindex.testing import CHECKS, DOCUMENTS, Check, build, check_finds, check_law
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import Workspace
@@ -187,7 +187,7 @@ def test_facts_are_ranked_as_igraph_ranks_them(world: Workspace) -> None:
         nodes, mass = retriever.seeds(facts)
         reset[nodes] = mass
         cosines = (resident.vectors[order] @ vector).astype(np.float64)
-        reset[first:] = 0.05 * normalised(cosines)
+        reset[first:] = 0.05 * normalize_scores(cosines)
         exact = by_igraph(graph, reset, 0.5)[first:]
         scores = np.array([hit.score for hit in retrieval.hits])
         ranking = [graph.passages.to_pylist().index(hit.id) for hit in retrieval.hits]

@@ -182,7 +182,7 @@ def test_an_endpoint_that_cannot_be_reached_stops_the_run(
     if who == "encoder":  # its documents are there; nobody answers when a question comes
         server.choose = of_questions(status(500))
         compared(tmp_path, "bm25", method, **options)
-        monkeypatch.setattr("ragindex.encoders.openai_compatible.without_credentials", lambda _: server.url)
+        monkeypatch.setattr("ragindex.encoders.openai_compatible.strip_credentials", lambda _: server.url)
     for name in ("OPENAI_BASE_URL", "EMBEDDING_BASE_URL", "RERANK_BASE_URL"):
         monkeypatch.setenv(name, dead_address())
     with pytest.raises(ServiceError, match="refused|[Cc]onnect") as caught:

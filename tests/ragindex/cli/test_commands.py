@@ -16,7 +16,7 @@ from ragindex.cli.plugin_help import parameters
 from ragindex.plugins import registry
 from ragindex_eval.run import pipeline
 
-OURS = distribution.installed().name
+OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts"),

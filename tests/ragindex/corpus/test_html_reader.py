@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex.corpus import read
-from ragindex.corpus.html_reader import page
+from ragindex.corpus.html_reader import read_page
 from ragindex.errors import DataError
 
 APART = frozenset(  # a word ends before and after these
@@ -78,7 +78,7 @@ UNSHOWN = {"script", "style", "noscript", "template", "title", "iframe", "noembe
     ],
 )
 def test_what_a_page_shows(markup: str, title: str, text: str) -> None:
-    found = page(markup)
+    found = read_page(markup)
     assert (found.title, found.text) == (title, text)
 
 
@@ -148,7 +148,7 @@ PIECE = st.one_of(
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(PIECE, max_size=14).map("".join))
 def test_any_markup_shows_what_the_tree_of_html5_shows(markup: str) -> None:
-    shown, expected = page(markup).text.split(), words_of_tree(markup)
+    shown, expected = read_page(markup).text.split(), words_of_tree(markup)
     if "<table" in markup:  # text that is misplaced in a table comes before it in the tree
         assert Counter("".join(shown)) == Counter("".join(expected)), markup
         return
@@ -163,7 +163,7 @@ SAFE = [tag for tag in TAGS if tag not in UNSHOWN and tag not in ("svg", "math",
 @given(st.lists(st.one_of(st.sampled_from(SAFE), st.sampled_from([f"/{tag}" for tag in SAFE])), max_size=40))
 def test_no_word_of_a_body_is_lost_however_tags_are_left_open(tags: list[str]) -> None:
     markup = "<title>x</title>" + "".join(f"<{tag}> w{number} " for number, tag in enumerate(tags)) + "end"
-    assert page(markup).text.split() == [*(f"w{number}" for number in range(len(tags))), "end"]
+    assert read_page(markup).text.split() == [*(f"w{number}" for number in range(len(tags))), "end"]
 
 
 # ---------------------------------------------------------------- bounded

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from made_extractions import imported, openie, spelt
 
-from ragindex.encoders.common import of_length_one
+from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.token_spans import check_token_embeddings
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
@@ -41,7 +41,7 @@ TEXTS_WITH_SPANS = QUESTIONS.flatmap(lambda text: st.tuples(st.just(text), given
 
 
 def vectors_of(count: int, dimensions: int = 4) -> Floats:
-    return of_length_one(np.random.default_rng(count).normal(size=(count, dimensions)))
+    return normalize_rows(np.random.default_rng(count).normal(size=(count, dimensions)))
 
 
 # ---------------------------------------------------------------- n-grams, one at a time
@@ -68,7 +68,7 @@ def test_an_ngram_is_pooled_of_the_tokens_it_shares_a_character_with(
     assert list(found.spans) == [span for span, _ in expected]
     assert found.vectors.shape == (len(expected), 4)
     for vector, (_, pooled) in zip(found.vectors, expected, strict=True):
-        np.testing.assert_allclose(vector, of_length_one(pooled[None].astype(np.float32))[0], atol=1e-4)
+        np.testing.assert_allclose(vector, normalize_rows(pooled[None].astype(np.float32))[0], atol=1e-4)
 
 
 def test_many_ngrams_are_pooled_a_block_at_a_time() -> None:
@@ -76,7 +76,7 @@ def test_many_ngrams_are_pooled_a_block_at_a_time() -> None:
     held = tuple((3 * n + m, 3 * n + m + 1) for n in range(400) for m in (0, 1))
     found = ngrams(text, TokenEmbeddings(held, vectors_of(len(held))), 4, "mean")
     assert len(found.spans) == 400 + 399 + 398 + 397
-    last = of_length_one(vectors_of(len(held))[-8:].mean(axis=0)[None])[0]
+    last = normalize_rows(vectors_of(len(held))[-8:].mean(axis=0)[None])[0]
     np.testing.assert_allclose(found.vectors[-1], last, atol=1e-6)
 
 

@@ -21,7 +21,7 @@ import pytest
 from ragindex.accounting import ledger, timing
 from ragindex.accounting.ledger import CallRecord
 from ragindex.encoders import vector_cache
-from ragindex.encoders.vector_cache import CachedEncoder, shared_questions
+from ragindex.encoders.vector_cache import CachedEncoder, share_question_vectors
 from ragindex.errors import ServiceError, StoreError, UsageError
 from ragindex.interfaces import Floats, TokenEmbeddings, TokenEncoder
 from ragindex.types import Usage
@@ -131,7 +131,7 @@ def test_tokens_only_where_the_encoder_has_them(path: Path) -> None:
 def test_questions_with_tokens_are_shared(path: Path) -> None:
     inner = Tokens()
     encoder = CachedEncoder(inner, path)
-    with shared_questions():
+    with share_question_vectors():
         vectors, tokens = encoder.encode_queries_with_tokens(["a", "b"])
         np.testing.assert_array_equal(vectors, Plain().encode_queries(["a", "b"]))
         assert [one.spans for one in tokens] == [((0, 1),), ((0, 1),)]

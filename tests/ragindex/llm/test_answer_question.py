@@ -28,7 +28,7 @@ from ragindex.llm.answer_question import (
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import render
+from ragindex.llm.tasks import render_messages
 from ragindex.types import Hit, Retrieval
 from ragindex.workspace.workspace import Workspace
 
@@ -135,7 +135,7 @@ class _Characters:
 @given(st.lists(TEXTS, max_size=4), st.integers(1, 120))
 def test_packing_by_a_vocabulary(texts: list[str], budget: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tokens, "vocabulary", lambda model: _Characters() if model == "known" else None)
+        patched.setattr(tokens, "load_tokenizer", lambda model: _Characters() if model == "known" else None)
         hits = [hit(str(number), text) for number, text in enumerate(texts)]
         assert build_context(hits, (), budget, "known").estimated is False
         _is_packed(hits, [], budget, "known")
@@ -151,7 +151,7 @@ def test_whose_tokens_count(tmp_path: Path) -> None:
 
 
 def test_the_prompt_holds_passages_notes_and_question() -> None:
-    _, user = render(ANSWER, answer_inputs("When was it built?", build_context(HITS[:2], ("It is tall.",))))
+    _, user = render_messages(ANSWER, answer_inputs("When was it built?", build_context(HITS[:2], ("It is tall.",))))
     assert user.content == (
         "[1] Bread\nRye bread keeps for a week.\n\n"
         f"[2] Lindau\n{LIGHTHOUSE}\n\n"
@@ -161,7 +161,7 @@ def test_the_prompt_holds_passages_notes_and_question() -> None:
 
 
 def test_without_passages_the_instruction_alone_is_left() -> None:
-    system, user = render(ANSWER, answer_inputs("When was it built?", AnswerContext()))
+    system, user = render_messages(ANSWER, answer_inputs("When was it built?", AnswerContext()))
     assert user.content == "Question: When was it built?"
     assert "at most six words" in system.content
     assert "passages that a search found" not in system.content
@@ -169,7 +169,7 @@ def test_without_passages_the_instruction_alone_is_left() -> None:
 
 
 def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:
-    system = render(ANSWER, answer_inputs("?", build_context(HITS)))[0].content
+    system = render_messages(ANSWER, answer_inputs("?", build_context(HITS)))[0].content
     shown = next(line for line in system.splitlines() if line.startswith("{"))
     assert AnswerOutput.model_validate_json(shown) == AnswerOutput(answer="Port Callan", passages=[1, 3], found=True)
     assert "[1] Velka Bridge\n" in system

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from ragindex.canonical import encodable
 from ragindex.llm.parse_output import UnusableError, read_json
-from ragindex.llm.repair_json import repaired
+from ragindex.llm.repair_json import repair_text
 
 
 class Triple(BaseModel):
@@ -185,7 +185,7 @@ def test_a_megabyte_of_nonsense_ends(piece: str) -> None:
 
 
 def test_repairing_gives_up_in_time() -> None:
-    assert repaired("{'a': [1, 2") == {"a": [1, 2]}
-    assert repaired('{")\'-#"' * 9000) is None
-    assert repaired("[" * 100) is None
-    assert repaired("[1, " + " " * 70_000) is None
+    assert repair_text("{'a': [1, 2") == {"a": [1, 2]}
+    assert repair_text('{")\'-#"' * 9000) is None
+    assert repair_text("[" * 100) is None
+    assert repair_text("[1, " + " " * 70_000) is None

@@ -17,7 +17,7 @@ from openai_server import KEY, OpenAIServer, slow, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
-from ragindex.http import Trouble, TroubleError, delay, retry_after, retrying
+from ragindex.http import Trouble, TroubleError, retry, retry_after, retry_delay
 from ragindex.llm import endpoint_features
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
@@ -138,14 +138,14 @@ def test_retry_after() -> None:
 
 
 def test_waits_grow_to_a_limit_with_chance_in_them() -> None:
-    waits = [[delay(Trouble("x", 500), attempt, Random(seed)) for attempt in range(12)] for seed in range(200)]
+    waits = [[retry_delay(Trouble("x", 500), attempt, Random(seed)) for attempt in range(12)] for seed in range(200)]
     longest = [min(30.0, 0.5 * 2**attempt) for attempt in range(12)]
     for attempt, most in enumerate(longest):
         column = [row[attempt] for row in waits]
         assert most / 2 <= min(column) < most * 0.55
         assert most * 0.95 < max(column) <= most
-    assert waits[0] == [delay(Trouble("x", 500), attempt, Random(0)) for attempt in range(12)]
-    assert 4.0 <= delay(Trouble("x", 429, retry_after=4.0), 9, Random(1)) <= 4.25
+    assert waits[0] == [retry_delay(Trouble("x", 500), attempt, Random(0)) for attempt in range(12)]
+    assert 4.0 <= retry_delay(Trouble("x", 429, retry_after=4.0), 9, Random(1)) <= 4.25
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_retrying_ends() -> None:
             raise TroubleError(Trouble("busy", 503))
         return "answer"
 
-    assert retrying(ask, 3, Random(0), lambda trouble, seconds: waited.append(trouble.status)) == "answer"
+    assert retry(ask, 3, Random(0), lambda trouble, seconds: waited.append(trouble.status)) == "answer"
     assert waited == [503, 503, 503]
     asked.clear()
     with pytest.raises(TroubleError, match="status 503: busy"):
-        retrying(ask, 2, Random(0), lambda trouble, seconds: None)
+        retry(ask, 2, Random(0), lambda trouble, seconds: None)
     assert len(asked) == 3
 
 

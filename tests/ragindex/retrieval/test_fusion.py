@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex.retrieval.fusion import normalised, reciprocal_rank_fusion
+from ragindex.retrieval.fusion import normalize_scores, reciprocal_rank_fusion
 
 rankings = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
@@ -43,9 +43,9 @@ def test_the_order_of_the_lists_does_not_matter(lists: list[list[str]], order: l
 
 
 def test_normalised() -> None:
-    assert normalised(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
-    assert normalised(np.array([7.0, 7.0])).tolist() == [1, 1]
-    assert normalised(np.array([])).tolist() == []
+    assert normalize_scores(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
+    assert normalize_scores(np.array([7.0, 7.0])).tolist() == [1, 1]
+    assert normalize_scores(np.array([])).tolist() == []
 
 
 @given(score=st.floats(-50, 50), count=st.integers(1, 5), noise=st.floats(0, 1e-7))
@@ -53,5 +53,7 @@ def test_what_float32_loses_of_equal_scores_is_no_range(score: float, count: int
     """One engine gives equal cosines back as they are, another in float32: neither may make first and last of them."""
     scores = np.linspace(score, score + noise, count)
     assert (
-        normalised(scores).tolist() == normalised(scores.astype(np.float32).astype(np.float64)).tolist() == [1] * count
+        normalize_scores(scores).tolist()
+        == normalize_scores(scores.astype(np.float32).astype(np.float64)).tolist()
+        == [1] * count
     )

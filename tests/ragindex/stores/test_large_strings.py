@@ -15,9 +15,9 @@ from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery, VectorQuery
 from ragindex.stores.lancedb.store import LanceCollection, LanceDB
-from ragindex.stores.large_strings import KEYWORDS, TEXT, wide
-from ragindex.stores.memory.search import Image
-from ragindex.stores.multi_search import together
+from ragindex.stores.large_strings import LARGE_STRING, LARGE_STRING_LIST, widen
+from ragindex.stores.memory.search import MemoryImage
+from ragindex.stores.multi_search import search_together
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), numbers=("size",), text=("text",), dimensions=2, language="none")
 FIELDS = ("text", "tags", "size", "meta.year", "meta.none")
@@ -49,11 +49,16 @@ def narrow(rows: Any) -> list[str]:
 
 def test_strings_are_made_wide_and_nothing_else_is_changed() -> None:
     rows = pa.table({"a": ["x"], "b": [["y", None]], "c": [1.0], "d": pa.array([[1.0]], pa.list_(pa.float32(), 1))})
-    found = wide(rows)
-    assert [item.type for item in found.schema] == [TEXT, KEYWORDS, pa.float64(), pa.list_(pa.float32(), 1)]
+    found = widen(rows)
+    assert [item.type for item in found.schema] == [
+        LARGE_STRING,
+        LARGE_STRING_LIST,
+        pa.float64(),
+        pa.list_(pa.float32(), 1),
+    ]
     assert found.to_pylist() == rows.to_pylist()
-    assert wide(found) is found
-    assert narrow(wide(rows.to_batches()[0])) == []
+    assert widen(found) is found
+    assert narrow(widen(rows.to_batches()[0])) == []
 
 
 @pytest.mark.parametrize("memory", [0, 1])
@@ -111,14 +116,14 @@ def test_what_an_engine_fails_at_is_said(
     if memory:
         collection.search([FilterQuery(None, 1)])  # what follows is read from memory
         for name in ("search", "get"):
-            monkeypatch.setattr(Image, name, failing(error))
+            monkeypatch.setattr(MemoryImage, name, failing(error))
     else:
         monkeypatch.setattr("ragindex.stores.lancedb.index.search_tables", failing(error))
         monkeypatch.setattr(LanceCollection, "_get", failing(error))
     asked = [TextQuery("oak", 3)]
     for work in (
         lambda: collection.search(asked),
-        lambda: together([(collection, asked), (collection, asked)]),
+        lambda: search_together([(collection, asked), (collection, asked)]),
         lambda: collection.get(["r1"], ()),
     ):
         with pytest.raises(StoreError, match="The store could not (search|read) the collection some"):

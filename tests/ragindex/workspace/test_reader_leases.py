@@ -49,7 +49,7 @@ def ids(retriever: object) -> list[str]:
 def states(workspace: Workspace) -> int:
     """How many versions the passages have on disk, that which their index was made from not counted."""
     (name,) = [name for name in workspace.store.names() if name.startswith("passages") and name.endswith(".records")]
-    held = files.versions(workspace.folder / "store" / f"{name}.lance")
+    held = files.read_versions(workspace.folder / "store" / f"{name}.lance")
     return len(held.keys() - {index.made_from for one in held.values() for index in one.indexes.values()})
 
 

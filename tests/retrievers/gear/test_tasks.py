@@ -13,8 +13,8 @@ from ragindex.canonical import encodable
 from ragindex.llm import rules
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.parse_output import read_json
-from ragindex.llm.schema import closed, schema_text
-from ragindex.llm.tasks import Message, Task, render
+from ragindex.llm.schema import is_closed, schema_text
+from ragindex.llm.tasks import Message, Task, render_messages
 from ragindex.types import Triple
 from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE, Read, Reasoned, Rewritten
 
@@ -67,7 +67,7 @@ KINDS: dict[str, tuple[Task[Any], list[Triple], list[str]]] = {
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_asked(name: str) -> None:
     task, known, expected = KINDS[name]
-    messages = render(task, inputs(QUESTION, *known))
+    messages = render_messages(task, inputs(QUESTION, *known))
     assert roles(messages) == expected
     assert task_of({"messages": [{"content": messages[0].content}]}) == name
     last = messages[-1].content
@@ -80,16 +80,16 @@ def test_what_is_asked(name: str) -> None:
 
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
     for task, known, _ in KINDS.values():
-        for message in render(task, inputs(QUESTION, *known)):
+        for message in render_messages(task, inputs(QUESTION, *known)):
             if message.role == "assistant":
                 assert read_json(message.content, task.output)[1] == "strict"
 
 
 def test_without_a_memory_none_is_spoken_of() -> None:
-    whole = "\n".join(message.content for message in render(READ, inputs()))
+    whole = "\n".join(message.content for message in render_messages(READ, inputs()))
     assert "noted before" not in whole
-    assert "(none)" in render(REASON, inputs())[-1].content
-    assert "(none)" in render(REWRITE, inputs())[-1].content
+    assert "(none)" in render_messages(REASON, inputs())[-1].content
+    assert "(none)" in render_messages(REWRITE, inputs())[-1].content
 
 
 @pytest.mark.parametrize("marker", MARKERS)
@@ -99,7 +99,7 @@ def test_no_text_breaks_out(name: str, marker: str) -> None:
     hostile = Triple(f"s {marker}", f"p {marker}", f"o {marker}")
     passage = NumberedPassage(1, "x", f"title {marker}", f"text {marker}")
     given = inputs(f"q {marker}", *([hostile] if known else []), passages=[passage], reason=f"r {marker}")
-    plain, messages = render(task, inputs(QUESTION, *known)), render(task, given)
+    plain, messages = render_messages(task, inputs(QUESTION, *known)), render_messages(task, given)
     assert roles(messages) == expected
     assert messages[:-1] == plain[:-1]  # what is not of the input stays as it is
     last = messages[-1].content
@@ -114,7 +114,9 @@ def test_no_text_breaks_out(name: str, marker: str) -> None:
 @given(st.text(max_size=60), st.text(max_size=60))
 @example("\ud800 half", "a\r\nb\u2028c")
 def test_any_text_stands_in_a_prompt_as_it_is(text: str, question: str) -> None:
-    messages = render(READ, inputs(question, Triple(text, text, text), passages=[NumberedPassage(1, "x", text, text)]))
+    messages = render_messages(
+        READ, inputs(question, Triple(text, text, text), passages=[NumberedPassage(1, "x", text, text)])
+    )
     assert roles(messages) == ["system", "user", "assistant", "user"]
     written = encodable(text)
     assert f"[1] {written}\n{written}\n" in messages[-1].content
@@ -126,7 +128,7 @@ def test_any_text_stands_in_a_prompt_as_it_is(text: str, question: str) -> None:
 def test_strict_endpoints_take_the_schemas(task: Task[Any]) -> None:
     output: Any = task.output
     schema = schema_text(output)
-    assert closed(schema)
+    assert is_closed(schema)
     assert json.loads(schema)["required"] == list(output.model_fields)
 
 

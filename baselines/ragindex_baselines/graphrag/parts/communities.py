@@ -20,7 +20,7 @@ from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex_baselines.graphrag.parts import leiden
 from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, Graph
 
@@ -122,7 +122,7 @@ class Communities(Part[Reports]):
         """
         entities, found = self._found(context.inputs[0], context.seed)
         inputs = [{**one.inputs(self.input_tokens), "language": context.language} for one in found]
-        with bar("communities: reports", len(inputs)) as advance:
+        with progress_bar("communities: reports", len(inputs)) as advance:
             answers = context.llm.map(REPORT, inputs, again=True, progress=advance)
         for one, answer in zip(found, answers, strict=True):
             if isinstance(answer, Failure):

@@ -14,7 +14,7 @@ from ragindex.parts.triples.sparse_graph import Integers
 from ragindex.parts.vectors.encoded_names import Coder
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField
-from ragindex.retrieval.fusion import ROUNDING, differ
+from ragindex.retrieval.fusion import ROUNDING, scores_differ
 from ragindex.workspace import versioned_files
 from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
 from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, run_power_iteration
@@ -80,7 +80,7 @@ class PassageSpread:
         Where these do not differ, every passage resets by 1.
         """
         ones: Values = self.ones[rows].astype(np.float64)
-        if not differ(low, high):
+        if not scores_differ(low, high):
             return ones
         # row by row, so that equal rows have equal products
         products: Values = np.einsum("ij,j->i", self.vectors[rows], vector, dtype=np.float64)

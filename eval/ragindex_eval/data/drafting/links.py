@@ -6,7 +6,7 @@ from itertools import islice, permutations
 
 import regex
 
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex.types import Passage
 from ragindex_eval.data.drafting.reading import Candidate, Draft, Read, gaps, read_closely
 from ragindex_eval.data.drafting.rules import (
@@ -123,7 +123,7 @@ def _naming(passages: Sequence[Passage], names: Iterable[str]) -> Mapping[str, d
         words = _words(name)
         beginnings.setdefault(words[0], []).append((words, name))
         found[name] = {}
-    with bar("looking names up", len(passages)) as advance:
+    with progress_bar("looking names up", len(passages)) as advance:
         for number, passage in enumerate(passages):
             words = _words(f"{passage.title}\n{passage.text}")
             for at, word in enumerate(words):

@@ -9,17 +9,17 @@ from functools import cached_property
 
 import regex
 
-from ragindex.llm.rules.subjects import like_a_person, may_be_a_person
+from ragindex.llm.rules.subjects import is_likely_person, may_be_person
 from ragindex.llm.rules.tokens import is_number
 from ragindex.llm.rules.words import (
     ARTICLES,
     CONJUNCTIONS,
-    FUNCTION_WORDS,
+    ENGLISH_FUNCTION_WORDS,
     HONORIFICS,
-    MONTHS,
-    PERSONS,
+    MONTH_NAMES,
+    PERSON_NOUNS,
     PREPOSITIONS,
-    THINGS,
+    THING_NOUNS,
 )
 from ragindex.text_analysis import analyse
 
@@ -42,7 +42,7 @@ _FORM_OF_STATE = regex.compile(
 _TITLES = HONORIFICS | words_of(
     "Mr Mrs Ms Dr President King Queen Pope Emperor Empress Colonel General Captain Chancellor"
 )
-_WHEN = regex.compile(rf"^(.*\S) ((?:in|on|since) (?:(?:{'|'.join(MONTHS)})\b ?)?(?:\d{{1,2}}, )?[12]\d{{3}})$")
+_WHEN = regex.compile(rf"^(.*\S) ((?:in|on|since) (?:(?:{'|'.join(MONTH_NAMES)})\b ?)?(?:\d{{1,2}}, )?[12]\d{{3}})$")
 _ACRONYM = regex.compile(
     r"(?=(?:[^\p{Lu}]*\p{Lu}){2})\p{Lu}[\p{L}]{0,6}\p{Lu}s?|(?:\p{L}\.){2,8}|(?:\p{Lu}\.){1,7}\p{Lu}"
 )
@@ -52,7 +52,7 @@ _NUMERAL = regex.compile(r"[ivxlc]+")
 _SPELT_OUT = {"u s a": "united states", "u s": "united states", "u k": "united kingdom", "st": "saint", "mt": "mount"}
 _SPELT_OUT |= {"US": "united states", "USA": "united states", "UK": "united kingdom"}
 _NO_PERSONS = words_of("north south east west northern southern eastern western central new old greater upper lower")
-_NO_NAMES = THINGS | PERSONS | FUNCTION_WORDS
+_NO_NAMES = THING_NOUNS | PERSON_NOUNS | ENGLISH_FUNCTION_WORDS
 _LONGEST = 80  # characters: what is longer is a clause, and no name
 
 
@@ -113,21 +113,24 @@ class Name:
     @cached_property
     def all_initials(self) -> str:
         """The same with those of small words but articles: DOD for the Department of Defense."""
-        return self._abbreviated(FUNCTION_WORDS - ARTICLES)
+        return self._abbreviated(ENGLISH_FUNCTION_WORDS - ARTICLES)
 
     def _abbreviated(self, counted: Container[str]) -> str:
         words = _WORD.findall(self.head)
         small = [word for word in words if word.islower()]
         initials = "".join(word[0] for word in words if not word.islower() or word in counted).lower()
         written = (
-            len(words) > 1 and words[0][:1].isupper() and max(map(len, words)) > 1 and FUNCTION_WORDS.issuperset(small)
+            len(words) > 1
+            and words[0][:1].isupper()
+            and max(map(len, words)) > 1
+            and ENGLISH_FUNCTION_WORDS.issuperset(small)
         )
         return initials if written and len(initials) > 1 else ""
 
     @cached_property
     def last_name(self) -> bool:
         """Whether it may be a person's last name alone."""
-        return self.head == self.text and self.head.isalpha() and may_be_a_person(self.head) and not self.acronym
+        return self.head == self.text and self.head.isalpha() and may_be_person(self.head) and not self.acronym
 
 
 def taken_apart(text: str, common: Container[str] = ()) -> Name:
@@ -154,7 +157,7 @@ def _person_like(head: str, common: Container[str]) -> bool:
     words = _spaced(head).lower().split()
     plain = "/" not in head and "'s" not in head.replace("’", "'") and not _ACRONYM.fullmatch(head)
     known = any(word in common or word in _NO_PERSONS for word in words) or is_numeral(words[-1] if words else "")
-    return plain and not known and like_a_person(_spaced(head))
+    return plain and not known and is_likely_person(_spaced(head))
 
 
 def _spaced(head: str) -> str:
@@ -185,7 +188,7 @@ def _place(text: str) -> bool:
 def _untitled(head: str) -> tuple[str, tuple[str, ...]]:
     """Without "President" and the like, where what is left may be a person's whole name."""
     first, _, rest = head.partition(" ")
-    return (rest, (first,)) if first in _TITLES and like_a_person(rest) else (head, ())
+    return (rest, (first,)) if first in _TITLES and is_likely_person(rest) else (head, ())
 
 
 def folded(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.support import replace_all
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex_retrievers.griever.parts.same_as import RECORDS, SCHEMA, SameAs
 
 _BATCH = 2_000  # records written at once
@@ -91,7 +91,7 @@ def _pairs(records: Collection, *, found: bool) -> dict[str, Row]:
 
 def _joined(pairs: Sequence[Row], statements: Mapping[str, Sequence["Statement"]], context: BuildContext) -> list[Row]:
     inputs = ({"names": _names(pair, statements), "found": pair["found"]} for pair in pairs)
-    with bar("judged_same_as: pairs", len(pairs)) as advance:
+    with progress_bar("judged_same_as: pairs", len(pairs)) as advance:
         answers = context.llm.map(SAME_AS, inputs, again=True, progress=advance)
     for pair, answer in zip(pairs, answers, strict=True):
         if isinstance(answer, Failure):

@@ -21,7 +21,7 @@ from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.retrieval.hits import KEYWORDS, STORED, filter_fields, searchable
+from ragindex.retrieval.hits import KEYWORD_FIELDS, STORED_FIELDS, build_filter_fields, text_search_schema
 from ragindex.types import Metadata
 
 _MARKS = Schema(stored=("key",))
@@ -105,9 +105,9 @@ class PartialTriples(Part[Collection]):
         return context.collection("records")
 
     def _collections(self, context: BuildContext) -> tuple[Collection, Collection]:
-        stored, keywords = (*STORED, "predicate"), (*KEYWORDS, "subject", "objects")
+        stored, keywords = (*STORED_FIELDS, "predicate"), (*KEYWORD_FIELDS, "subject", "objects")
         schema = replace(
-            searchable(context.language), stored=stored, keywords=keywords, numbers=("in_inverse", "frequency")
+            text_search_schema(context.language), stored=stored, keywords=keywords, numbers=("in_inverse", "frequency")
         )
         return context.collection("records", schema), context.collection("marks", _MARKS)
 
@@ -259,6 +259,6 @@ def _records(partials: Sequence[_Partial], documents: Mapping[str, Metadata]) ->
         "objects": pa.array([one.objects for one in partials], TEXTS),
         "in_inverse": pa.array([float(one.inverse) for one in partials], pa.float64()),
         "frequency": pa.array([float(one.frequency) for one in partials], pa.float64()),
-        **filter_fields([documents[id] for id in one.doc_ids] for one in partials),
+        **build_filter_fields([documents[id] for id in one.doc_ids] for one in partials),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

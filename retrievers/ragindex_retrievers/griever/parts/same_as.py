@@ -14,7 +14,7 @@ from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.progress import bar
+from ragindex.progress import progress_bar
 from ragindex_retrievers.griever.parts import alias_pairs
 from ragindex_retrievers.griever.parts.alias_pairs import Candidate
 from ragindex_retrievers.griever.parts.alias_senses import Contexts, Mentions, agreeing, contexts, in_order, read
@@ -129,7 +129,7 @@ def _unrefuted(mentions: Mentions, near: Iterator[Candidate]) -> Iterator[Candid
 
 
 def _holding(found: Mapping[tuple[int, int], list[Candidate]], known: Contexts) -> Iterator[Holding]:
-    with bar("same_as: comparing passages", len(found)) as advance:
+    with progress_bar("same_as: comparing passages", len(found)) as advance:
         for (first, second), candidates in sorted(found.items()):
             ordered = sorted(candidates, key=_strength)
             passages = sorted(_passages(ordered, known))

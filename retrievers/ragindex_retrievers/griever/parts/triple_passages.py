@@ -13,7 +13,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triple_json import from_json, to_json
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.retrieval.hits import KEYWORDS, STORED, searchable
+from ragindex.retrieval.hits import KEYWORD_FIELDS, STORED_FIELDS, text_search_schema
 
 _BLOCK = 1024
 
@@ -81,8 +81,8 @@ def _records(context: BuildContext) -> Collection:
 
 def _schema(language: str) -> Schema:
     return replace(
-        searchable(language),
-        stored=(*STORED, "triples"),
-        keywords=(*KEYWORDS, "subjects", "objects"),
+        text_search_schema(language),
+        stored=(*STORED_FIELDS, "triples"),
+        keywords=(*KEYWORD_FIELDS, "subjects", "objects"),
         numbers=("extracted",),
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex.llm.rules import answer, nearest_texts, nearest_triples, summarise
+from ragindex.llm.rules import extract_answer, nearest_texts, nearest_triples, summarise
 from ragindex.llm.rules.lexical_overlap import overlaps
 from ragindex.types import Triple
 
@@ -33,16 +33,16 @@ LUND = ("Ada Lund", "Ada Lund (born 3 May 1950) is a painter. She lives in Berge
     ],
 )
 def test_answers(question: str, found: str) -> None:
-    assert answer(question, [FERRY, LUND]) == found
+    assert extract_answer(question, [FERRY, LUND]) == found
 
 
 def test_there_is_no_answer_without_passages() -> None:
-    assert answer("Who is Ada Lund?", []) == ""
+    assert extract_answer("Who is Ada Lund?", []) == ""
 
 
 def test_answers_have_at_most_six_words() -> None:
     passage = ("Salt", 'Salt was followed by "The Long and Winding Way to the Quay" in Norway.')
-    assert answer("Which album followed Salt?", [passage]) == "The Long and Winding Way to"
+    assert extract_answer("Which album followed Salt?", [passage]) == "The Long and Winding Way to"
 
 
 # ---------------------------------------------------------------- nearest

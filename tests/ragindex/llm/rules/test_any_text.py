@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.llm.rules import answer, entity_key, extract, mentions, normalize_text, sentences, summarise
-from ragindex.llm.rules.sentences import LONGEST_SENTENCE
+from ragindex.llm.rules import (
+    entity_key,
+    extract,
+    extract_answer,
+    find_mentions,
+    normalize_text,
+    split_sentences,
+    summarise,
+)
+from ragindex.llm.rules.sentences import MAX_SENTENCE_LENGTH
 
 VOCABULARY = """
 The the a of in and , . ; : ( ) " ' 's - who which that whose where when after before to never not no was is made
@@ -43,7 +51,7 @@ def test_extraction_of_any_text(title: str, text: str) -> None:
 @given(text=anything)
 def test_mentions_of_any_text(text: str) -> None:
     text = normalize_text(text)
-    found = mentions(text)
+    found = find_mentions(text)
     assert [text[one.start : one.end] for one in found] == [one.text for one in found]
     assert all(one.text.strip() for one in found)
     assert all(one.end <= next.start for one, next in pairwise(found))
@@ -52,15 +60,15 @@ def test_mentions_of_any_text(text: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(text=anything)
 def test_sentences_of_any_text(text: str) -> None:
-    found = sentences(text)
+    found = split_sentences(text)
     assert "".join("".join(found).split()) == "".join(normalize_text(text).split())
-    assert all(one == one.strip() and 0 < len(one) <= LONGEST_SENTENCE for one in found)
+    assert all(one == one.strip() and 0 < len(one) <= MAX_SENTENCE_LENGTH for one in found)
 
 
 @settings(max_examples=100, deadline=None)
 @given(question=anything, passages=st.lists(st.tuples(anything, anything), max_size=3), room=st.integers(0, 40))
 def test_answers_and_summaries_of_any_text(question: str, passages: list[tuple[str, str]], room: int) -> None:
-    assert len(answer(question, passages).split()) <= 6
+    assert len(extract_answer(question, passages).split()) <= 6
     assert len(summarise([text for _, text in passages], room).split()) <= room
 
 
@@ -110,7 +118,7 @@ def test_of_a_million_characters_the_first_are_read_and_that_is_said(piece: str)
 
 @pytest.mark.parametrize("piece", NASTY.values(), ids=NASTY)
 def test_work_grows_no_faster_than_the_text(piece: str) -> None:
-    short, long = (calls(of_length(piece, length)) for length in (2 * LONGEST_SENTENCE, 6 * LONGEST_SENTENCE))
+    short, long = (calls(of_length(piece, length)) for length in (2 * MAX_SENTENCE_LENGTH, 6 * MAX_SENTENCE_LENGTH))
     assert long <= 3.2 * short
 
 

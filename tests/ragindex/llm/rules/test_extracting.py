@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex.llm.rules import Mention, entity_key, extract, mentions, normalize_text, sentences
+from ragindex.llm.rules import MentionSpan, entity_key, extract, find_mentions, normalize_text, split_sentences
 from ragindex.types import Triple
 
 
@@ -43,7 +43,7 @@ def texts(title: str, text: str) -> list[str]:
     ],
 )
 def test_sentences(text: str, found: list[str]) -> None:
-    assert sentences(text) == found
+    assert split_sentences(text) == found
 
 
 def test_text_is_normalised() -> None:
@@ -59,7 +59,7 @@ def test_hyphens_that_were_set_apart_are_joined_only_where_no_other_hyphen_is() 
 
 
 def test_a_sentence_without_an_end_is_cut_at_spaces() -> None:
-    pieces = sentences("word " * 1_000)
+    pieces = split_sentences("word " * 1_000)
     assert [len(piece) for piece in pieces] == [1199, 1199, 1199, 1199, 199]
     assert " ".join(pieces) == ("word " * 1_000).strip()
 
@@ -113,16 +113,16 @@ def test_a_sentence_without_an_end_is_cut_at_spaces() -> None:
     ],
 )
 def test_mentions(text: str, found: list[tuple[str, str]]) -> None:
-    assert [(one.kind, one.text) for one in mentions(text)] == found
+    assert [(one.kind, one.text) for one in find_mentions(text)] == found
 
 
 def test_a_mention_names_its_characters() -> None:
-    assert mentions("It rained.  In Oslo, it did.") == [Mention("name", 15, 19, "Oslo")]
+    assert find_mentions("It rained.  In Oslo, it did.") == [MentionSpan("name", 15, 19, "Oslo")]
 
 
 def test_known_words_are_no_names_where_they_open_a_sentence() -> None:
-    assert mentions("Ferries left.", {"ferries"}) == []
-    assert [one.text for one in mentions("Velm left.", {"ferries"})] == ["Velm"]
+    assert find_mentions("Ferries left.", {"ferries"}) == []
+    assert [one.text for one in find_mentions("Velm left.", {"ferries"})] == ["Velm"]
 
 
 # ---------------------------------------------------------------- triples

@@ -47,7 +47,7 @@ def answer(body: Mapping[str, Any]) -> str:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(tokens, "vocabulary", lambda model: ENCODING if model == "small" else None)
+    monkeypatch.setattr(tokens, "load_tokenizer", lambda model: ENCODING if model == "small" else None)
     monkeypatch.setattr(endpoint_features, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:

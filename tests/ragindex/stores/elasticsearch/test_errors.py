@@ -302,12 +302,12 @@ def test_what_passes_is_tried_again_and_nothing_else(standing: Standing, monkeyp
 
 
 def _server(url: str) -> Server:
-    return Server(url, elastic_client.client_of([url], max_retries=0), (), retries=2)
+    return Server(url, elastic_client.create_client([url], max_retries=0), (), retries=2)
 
 
 def test_the_reasons_of_a_server_are_short() -> None:
     body = {"error": {"type": "search", "reason": "all failed", "failed_shards": [{"reason": {"reason": "boom"}}]}}
-    assert responses.problem(body) == ("search", "all failed: boom")
-    assert responses.problem({"error": "plain"}) == ("", "plain")
-    assert responses.problem("<html>") == ("", "")
+    assert responses.parse_error(body) == ("search", "all failed: boom")
+    assert responses.parse_error({"error": "plain"}) == ("", "plain")
+    assert responses.parse_error("<html>") == ("", "")
     assert len(Server("http://h", None, ("k",)).short("k" * 5000)) == 400

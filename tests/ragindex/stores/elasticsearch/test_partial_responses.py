@@ -139,7 +139,7 @@ def says() -> Iterator[tuple[Server, dict[str, Any]]]:
     """A server that answers what one tells it to."""
     told: dict[str, Any] = {}
     stand_in = StandIn(lambda *_: (200, told["body"]))
-    yield Server(stand_in.url, elastic_client.client_of([stand_in.url], max_retries=0), (), retries=0), told
+    yield Server(stand_in.url, elastic_client.create_client([stand_in.url], max_retries=0), (), retries=0), told
     stand_in.stop()
 
 
@@ -177,7 +177,7 @@ def test_what_is_said_of_it(says: tuple[Server, dict[str, Any]]) -> None:
 
 def test_requests_without_a_rule_are_not_sent() -> None:
     stand_in = StandIn(lambda *_: (200, FOUND))
-    client = elastic_client.client_of([stand_in.url])
+    client = elastic_client.create_client([stand_in.url])
     for call in (
         lambda: client.reindex(source={"index": "i"}, dest={"index": "j"}),
         lambda: client.delete_by_query(index="i", query={}),
@@ -258,7 +258,7 @@ class Spoiling:
 
         def perform(one: Any, method: str, target: str, **how: Any) -> Any:
             answer = inner(one, method, target, **how)
-            self.heard.append(responses.endpoint(method, target))
+            self.heard.append(responses.parse_endpoint(method, target))
             bad = dict(spoilt(answer.body)) if self.heard[-1] == kind and answer.meta.status < 300 else {}
             if not bad or (once and self.spoilt):
                 return answer

@@ -11,7 +11,7 @@ from ragindex.interfaces import FilterQuery, TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.stores.multi_search import together
+from ragindex.stores.multi_search import search_together
 from ragindex.testing import DOCUMENTS
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
@@ -38,7 +38,7 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
         assert (name, len(trips.paths)) == (name, expected), trips.paths
     parts = [space.open_part(part) for part in (Passages(), Vectors())]
     trips.paths.clear()
-    together([(part, [FilterQuery(None, 1)]) for part in parts])
+    search_together([(part, [FilterQuery(None, 1)]) for part in parts])
     assert trips.paths == ["/_msearch"]
 
 
@@ -49,6 +49,6 @@ def test_collections_searched_together_are_one_round_trip(store: Any, monkeypatc
         collection.upsert(texts({name: "shared words"}))
         readers.append(finished(store, collection, name))
     trips = Trips(store, monkeypatch)
-    found = together([(reader, [TextQuery("words", 3), FilterQuery(None, 3)]) for reader in readers])
+    found = search_together([(reader, [TextQuery("words", 3), FilterQuery(None, 3)]) for reader in readers])
     assert [[one.ids for one in each] for each in found] == [[["one"], ["one"]], [["two"], ["two"]]]
     assert trips.paths == ["/_msearch"]

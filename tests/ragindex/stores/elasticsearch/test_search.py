@@ -126,7 +126,7 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: 
 
     Where the merge was cut short, the next `finish` does it again, though the index take no more writes.
     """
-    merging = indices.merge
+    merging = indices.merge_segments
     tries = []
 
     def merge(*asked: Any, **how: Any) -> None:
@@ -135,7 +135,7 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: 
             raise StoreError("cut short")
         merging(*asked, **how)
 
-    monkeypatch.setattr(indices, "merge", merge)
+    monkeypatch.setattr(indices, "merge_segments", merge)
     vectors = np.random.default_rng(2).standard_normal((1500, 16)).astype(np.float32)
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
     batch = pa.RecordBatch.from_arrays([pa.array([f"{n:04d}" for n in range(1500)]), column], names=["id", "vector"])

@@ -15,7 +15,7 @@ from ragindex.stores.lancedb import index as lance_index
 from ragindex.stores.lancedb import maintenance
 from ragindex.stores.lancedb import store as lancedb
 from ragindex.stores.lancedb.store import LanceDB
-from ragindex.stores.multi_search import together
+from ragindex.stores.multi_search import search_together
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
@@ -89,14 +89,14 @@ def test_several_collections_are_waited_for_once(tmp_path: Path, waits: list[int
     asked = [(one, REQUESTS[:5]), (other, [TextQuery("word1", 3, ("text",))])]
     alone = [[told(found) for found in collection.search(requests)] for collection, requests in asked]
     waits.clear()
-    assert [[told(found) for found in answers] for answers in together(asked)] == alone
+    assert [[told(found) for found in answers] for answers in search_together(asked)] == alone
     assert waits == [2]  # the five requests within ids are one query
 
 
 def test_those_in_memory_are_answered_beside_those_that_are_not(tmp_path: Path, waits: list[int]) -> None:
     beyond = [filled(tmp_path / "a", 0, name) for name in ("one", "other")]
     asked = [(one, REQUESTS[:5]) for one in (beyond[0], filled(tmp_path / "b", 1), beyond[1])]
-    answers = [[told(found) for found in one] for one in together(asked)]
+    answers = [[told(found) for found in one] for one in search_together(asked)]
     assert waits == [2]
     assert answers[0] == answers[1] == answers[2]
 

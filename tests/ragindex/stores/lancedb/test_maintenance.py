@@ -38,7 +38,7 @@ def size(store: LanceStore, name: str = "some") -> int:
 
 
 def versions(store: LanceStore, name: str = "some") -> set[int]:
-    return set(files.versions(store.place(name)))
+    return set(files.read_versions(store.place(name)))
 
 
 # ---------------------------------------------------------------- exact, whatever was written
@@ -210,11 +210,11 @@ def test_small_fragments_are_written_together_and_large_ones_left(
     collection = store.create("some", SCHEMA)
     collection.upsert(records({f"r{n:03d}": f"oak w{n}" for n in range(100)}))
     collection.finish()
-    (large,) = files.version(store.place("some"), collection.version).fragments
+    (large,) = files.read_version(store.place("some"), collection.version).fragments
     for number in range(40):
         collection.upsert(records({f"s{number:03d}": f"fen w{number}"}))
         collection.finish()
-        now = files.version(store.place("some"), collection.version)
+        now = files.read_version(store.place("some"), collection.version)
         assert len(now.fragments) <= 7
         assert large in now.fragments
     assert collection.count() == 140
@@ -289,7 +289,7 @@ def test_nothing_is_removed_where_the_files_are_not_understood(tmp_path: Path, h
     if how == "file":
         next((folder / "data").glob("*.lance")).unlink()
     if how == "manifest":
-        files.version(folder, newest - 1).path.write_bytes(b"something else" * 9)
+        files.read_version(folder, newest - 1).path.write_bytes(b"something else" * 9)
     left = sorted(folder.rglob("*"))
     with pytest.raises(ValueError, match="manifest|which is not there|records where LanceDB counts"):
         files.remove_other_versions(folder, {newest}, 7 if how == "rows" else 2)
@@ -317,13 +317,13 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     made_from = collection.version
     collection.finish()
     collection.delete(["a"])
-    now = files.version(store.place("some"), collection.version)
+    now = files.read_version(store.place("some"), collection.version)
     table = lancedb.connect(tmp_path).open_table("some")
-    assert set(files.versions(store.place("some"))) == {one["version"] for one in table.list_versions()}
+    assert set(files.read_versions(store.place("some"))) == {one["version"] for one in table.list_versions()}
     assert (now.number, now.rows, now.written) == (table.version, table.count_rows(), 2)
     assert {(one.name, one.index_uuid) for one in table.list_indices()} == {
         (one.name, one.uuid) for one in now.indexes.values()
     }
     assert now.indexes["tokens_idx"].made_from == made_from
     with pytest.raises(ValueError, match="some has no version 99 any more"):
-        files.version(store.place("some"), 99)
+        files.read_version(store.place("some"), 99)
