@@ -74,8 +74,8 @@ def answer_all(
 ) -> tuple[Answer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
-    With `fresh`, what the file held is asked again. An answer that no retriever may give (`hits.find_breach`), as one with
-    documents that are not `known`, raises ContractError.
+    With `fresh`, what the file held is asked again. An answer that no retriever may give (`hits.find_breach`), as one
+    with documents that are not `known`, raises ContractError.
 
     A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
     `strict`, the first such question raises QuestionError. What `ends_all` is raised in any case. Questions are asked
