@@ -19,7 +19,7 @@ def require_reader(schemes: Iterable[Scheme]) -> None:
     """Raises UsageError where no part of `schemes` is made from what --triples gives: before any work."""
     parts = topological_order([part for scheme in schemes for part in scheme.parts()])
     if TRIPLES not in [registry.name_of(part) for part in parts]:
-        raise UsageError("--triples is given, and no method reads triples: 'bm25(over=triples)' would.")
+        raise UsageError("No selected method uses triples. Try 'bm25(over=triples)'.")
 
 
 def store_import(file: Path, folder: Path) -> str:

@@ -77,7 +77,7 @@ def require_working(scheme: Scheme) -> Scheme:
 def broken_plugin(method: str, error: Exception) -> BrokenPluginError:
     """What is said of a method whose own code failed."""
     return BrokenPluginError(
-        f"The method {method} is broken: {registry.said_of(error)}. Mend or uninstall it, or leave it out."
+        f"The method {method} is broken: {registry.said_of(error)}. Fix or uninstall it, or leave it out."
     )
 
 

@@ -196,7 +196,7 @@ def _broken(path: Path) -> str | None:
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", _BROKEN[0]) & 0xFF not in _BROKEN:
-            raise StoreError(f"The file {path} could not be looked at: {error}. Nothing of it was changed.") from error
+            raise StoreError(f"The file {path} could not be checked: {error}. It was not changed.") from error
         return f"is broken ({error})"
     return None if said == "ok" and tables else f"is broken ({said})"
 

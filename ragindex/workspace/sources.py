@@ -87,7 +87,7 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
         known = {**known, found: DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix)}
     elif name not in ("", found):
         raise UsageError(
-            f"{known[found].root} is remembered as the source {found!r}. Leave --as out, or, to name it anew, run: "
+            f"{known[found].root} is already the source {found!r}. Leave out --as; to rename it, run: "
             f"{asking.removal(found)}"
         )
     lead = _lead(known[found], corpus)
@@ -126,8 +126,8 @@ def require_free(
         theirs = owners.get(document.id, placed.source)
         if theirs != placed.source:
             raise WorkspaceError(
-                f"The id {document.id!r} of {_place(known, placed.source, document.id)} is taken by "
-                f"{_place(known, theirs, document.id)} in the workspace {asking.folder}. "
+                f"The id {document.id!r} of {_place(known, placed.source, document.id)} is already used by "
+                f"{_place(known, theirs, document.id)} in the index {asking.folder}. "
                 f"Nothing was written. {_way_out(known, placed.source, theirs, earlier, asking)}"
             )
 
@@ -230,7 +230,7 @@ def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, a
     for name, source in known.items():
         if name != found and _folders(source, corpus) and _inside(source.root, corpus.root):
             raise WorkspaceError(
-                f"{corpus.root} lies around {source.root}, the source {name!r}, whose files would come twice. "
+                f"{corpus.root} contains {source.root}, the source {name!r}, whose files would be indexed twice. "
                 f"Nothing was written. Run: {asking.removal(name)}, then this command again."
             )
 
@@ -258,7 +258,7 @@ def _new(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> str:
     moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(held) else ""
     lost = f", which is not there any more{moved}" if moved else ""
     raise WorkspaceError(
-        f"The index {asking.folder} holds the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
+        f"The index {asking.folder} has the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
         f"which their ids begin with, or another --index. Nothing was written. "
         f"Run: {asking.command(corpus.root, free)}"
     )

@@ -100,7 +100,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ragindex("add", "world:60", "--index", desk / "other").out == "60 added, 0 changed, 0 unchanged\n"
     assert failed(2, "index", "world:10", "--index", "v").startswith("A world has 50 to 1,000,000 passages.")
     assert failed(4, "index", "world:60", "--index", "w") == (
-        "The index w holds the documents of world:200:0. Those of world:60:0 need a name, which their ids begin "
+        "The index w has the documents of world:200:0. Those of world:60:0 need a name, which their ids begin "
         "with, or another --index. Nothing was written. "
         "Run: ragindex index world:60:0 --as world-60-seed0 --index w"
     )

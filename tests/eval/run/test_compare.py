@@ -432,7 +432,7 @@ def test_the_table_names_what_figures_depend_on(tmp_path: Path) -> None:
 def test_extractions_that_nobody_reads_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "openie.json"
     file.write_text('{"docs": [{"title": "x", "text": "y", "extracted_entities": [], "extracted_triples": []}]}')
-    with pytest.raises(UsageError, match="--triples is given, and no method reads triples"):
+    with pytest.raises(UsageError, match="No selected method uses triples"):
         run(tmp_path / "w", "bm25", triples=file)
     assert not (tmp_path / "w").exists()
     with pytest.raises(DataError, match="expected extractions of passages of this corpus; found 1 others"):

@@ -174,7 +174,7 @@ def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch)
 def test_extractions_that_nothing_reads_are_refused() -> None:
     write(Path(), {"openie.json": '{"docs": []}'})
     said = failed(2, "index", "notes", "--index", "w", "--methods", "bm25,dense", "--triples", "openie.json")
-    assert said == "--triples is given, and no method reads triples: 'bm25(over=triples)' would."
+    assert said == "No selected method uses triples. Try 'bm25(over=triples)'."
     assert not Path("w").exists()
     built = ragindex("index", "notes", "--index", "w", "--methods", "bm25,bm25(over=triples)")
     assert built.code == 0

@@ -363,7 +363,7 @@ def test_the_commands_go_on_without_a_broken_one(
     said = "'unhappy' (another_unhappy:Broken of another-unhappy) is broken: ValueError: no such luck."
     listed = ragindex("methods")
     assert (listed.code, "bm25" in listed.out, "unhappy" in listed.out) == (0, True, False)
-    assert f"skipped: The method {said} Mend or uninstall it." in " ".join(listed.err.split())
+    assert f"skipped: The method {said} Fix or uninstall it." in " ".join(listed.err.split())
     assert "skipped the command unhappy" in listed.err
     looked = ragindex("doctor", "--json", "-")
     states = {row["what"]: row["state"] for row in looked.json}

@@ -272,13 +272,11 @@ def test_a_clash_of_ids_stops_with_both_paths(tmp_path: Path, workspace: Workspa
 def test_folders_around_and_inside_one_another(tmp_path: Path, workspace: Workspace) -> None:
     write(tmp_path / "docs", {"company/coffee.md": "coffee", "top.md": "top"})
     workspace.replace(read(tmp_path / "docs" / "company"))
-    with pytest.raises(
-        WorkspaceError, match=r"docs lies around .*company.*twice.*Run: ragindex remove --source company"
-    ):
+    with pytest.raises(WorkspaceError, match=r"docs contains .*company.*twice.*Run: ragindex remove --source company"):
         workspace.add(read(tmp_path / "docs"), source="docs")
     workspace.remove_source("company")
     workspace.add(read(tmp_path / "docs"))
-    with pytest.raises(UsageError, match=r"docs is remembered as the source 'docs'. Leave --as out"):
+    with pytest.raises(UsageError, match=r"docs is already the source 'docs'. Leave out --as"):
         workspace.add(read(tmp_path / "docs" / "company"), source="company")
     assert held(workspace) == {"company/coffee.md": "coffee", "top.md": "top"}
 
@@ -364,7 +362,9 @@ def test_programs_keep_to_their_own_names(workspace: Workspace) -> None:
     workspace.replace(made("cd"), source="second")
     assert workspace.replace(made("b"), source="first").gone == ("a",)
     assert sorted(held(workspace)) == ["b", "c", "d"]
-    with pytest.raises(WorkspaceError, match="The id 'c' of .* added as 'first' is taken by .* added as 'second'"):
+    with pytest.raises(
+        WorkspaceError, match="The id 'c' of .* added as 'first' is already used by .* added as 'second'"
+    ):
         workspace.add(made("c"), source="first")
 
 

@@ -193,7 +193,7 @@ def test_replace_makes_the_corpus_exactly_these(tmp_path: Path) -> None:
         document.id: document for document in changed
     }
     with pytest.raises(
-        WorkspaceError, match="'d00' of .* as 'elsewhere' is taken by .* as 'data'.*Nothing was written"
+        WorkspaceError, match="'d00' of .* as 'elsewhere' is already used by .* as 'data'.*Nothing was written"
     ):
         workspace.replace(DOCUMENTS, source="elsewhere")
     workspace.add([ADDED[1]])
