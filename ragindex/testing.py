@@ -125,7 +125,7 @@ def build(
     return workspace
 
 
-def ask(retriever: Retriever, k: int, where: Filter | None = None) -> list[Retrieval]:
+def ask_questions(retriever: Retriever, k: int, where: Filter | None = None) -> list[Retrieval]:
     """Ask the QUESTIONS."""
     return retriever.retrieve([Query(f"q{n}", text, where) for n, text in enumerate(QUESTIONS)], k)
 
@@ -174,7 +174,7 @@ def _blaming(scheme: Scheme) -> Iterator[None]:
     except Exception as error:
         plugin, place = _culprit(error, scheme)
         notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
-        raise _NamedError(f"{_who(plugin)}: raised {registry.said_of(error)}{notes} ({place})") from error
+        raise _NamedError(f"{_who(plugin)}: raised {registry.describe_error(error)}{notes} ({place})") from error
 
 
 def _culprit(error: Exception, scheme: Scheme) -> tuple[Plugin, str]:
@@ -298,7 +298,7 @@ def check_hits(bench: _Bench) -> None:
     retriever = bench.retriever()
     known = {document.id: document for document in DOCUMENTS}
     for k in (1, 5, 100):
-        for text, retrieval in zip(QUESTIONS, ask(retriever, k), strict=True):
+        for text, retrieval in zip(QUESTIONS, ask_questions(retriever, k), strict=True):
             hits = retrieval.hits
             assert hits, f"no hit for k = {k} and the question {text!r}"
             broken = find_breach(hits, k, known)
@@ -325,13 +325,13 @@ def check_finds(bench: _Bench) -> None:
 def check_batches(bench: _Bench) -> None:
     """Asked together, one by one, or from many threads: the same answers, and so from a second index."""
     retriever = bench.retriever("one")
-    together = ask(retriever, 5)
+    together = ask_questions(retriever, 5)
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
     assert_same([retriever.retrieve([query], 5)[0] for query in queries], together, "one by one")
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda query: retriever.retrieve([query], 5)[0], queries * 4))
     assert_same(answers, together * 4, "from threads")
-    assert_same(ask(bench.retriever("two"), 5), together, "from a second index")
+    assert_same(ask_questions(bench.retriever("two"), 5), together, "from a second index")
     assert retriever.retrieve([], 5) == [], "no question, yet answers"
 
 
@@ -358,13 +358,15 @@ def check_filter(bench: _Bench) -> None:
     """Every document of every hit passes the query's filter."""
     retriever = bench.retriever()
     half = {document.id for document in DOCUMENTS if document.metadata["half"] == "second"}
-    answers = ask(retriever, 24, meta("half", "second"))
+    answers = ask_questions(retriever, 24, meta("half", "second"))
     found = {doc_id for retrieval in answers for hit in retrieval.hits for doc_id in hit.doc_ids}
     assert {"d22"} <= found, f"the document d22 passes the filter and is not found; found: {sorted(found)}"
     assert found <= half, f"the documents {sorted(found - half)} do not pass the filter"
-    single = [{id for hit in r.hits for id in hit.doc_ids} for r in ask(retriever, 24, meta("number", 22))]
+    single = [{id for hit in r.hits for id in hit.doc_ids} for r in ask_questions(retriever, 24, meta("number", 22))]
     assert all(found <= {"d22"} for found in single), f"only d22 passes the filter, got {single}"
-    assert not any(retrieval.hits for retrieval in ask(retriever, 5, meta("half", "third"))), "nothing passes, yet hits"
+    assert not any(retrieval.hits for retrieval in ask_questions(retriever, 5, meta("half", "third"))), (
+        "nothing passes, yet hits"
+    )
 
 
 @_check
@@ -433,7 +435,7 @@ def check_tasks(bench: _Bench) -> None:
         )  # inputs finish too
     retriever = scheme.open(workspace)
     asked.clear()
-    ask(retriever, 5)
+    ask_questions(retriever, 5)
     _require_declared(scheme, asked, tasks_of(scheme))
 
 
@@ -455,7 +457,7 @@ def check_law(bench: _Bench) -> None:
     scheme = bench.scheme
     disturbed = bench.build("disturbed")
     before = scheme.open(disturbed)
-    expected = ask(before, 10)
+    expected = ask_questions(before, 10)
     disturbed.add(_UPDATE)
     disturbed.sync([scheme])
     found = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
@@ -463,9 +465,9 @@ def check_law(bench: _Bench) -> None:
     assert "x2" in reached[1], f"the added document 'x2' is not found: {reached[1]}"
     _revert(disturbed)
     disturbed.sync([scheme])
-    assert_same(ask(scheme.open(disturbed), 10), expected, "after adding, changing and removing documents")
-    assert_same(ask(before, 10), expected, "a retriever opened before the changes")
-    assert_same(ask(bench.retriever("undisturbed"), 10), expected, "an undisturbed index")
+    assert_same(ask_questions(scheme.open(disturbed), 10), expected, "after adding, changing and removing documents")
+    assert_same(ask_questions(before, 10), expected, "a retriever opened before the changes")
+    assert_same(ask_questions(bench.retriever("undisturbed"), 10), expected, "an undisturbed index")
 
 
 _UPDATE = (*ADDED, replace(DOCUMENTS[3], text="Nothing about rivers any more, but quicksilver."))
@@ -484,7 +486,7 @@ def check_crash(bench: _Bench) -> None:
     workspace = bench.build()
     workspace.add(_UPDATE)
     writes = _sync_until(workspace, scheme, None)
-    expected = ask(scheme.open(workspace), 10)
+    expected = ask_questions(scheme.open(workspace), 10)
     for write in sorted(
         {1 + round(step * (writes - 1) / (_CRASHES - 1)) for step in range(_CRASHES)} if writes else ()
     ):
@@ -495,7 +497,7 @@ def check_crash(bench: _Bench) -> None:
         workspace = Workspace.open(folder, encoder=bench.encoder, store=bench.store, chunking=None)
         workspace.sync([scheme])
         because = f"after a crash behind write {write} of {writes} of an update (apply must be repeatable)"
-        assert_same(ask(scheme.open(workspace), 10), expected, because)
+        assert_same(ask_questions(scheme.open(workspace), 10), expected, because)
 
 
 class _CrashError(Exception):
@@ -572,5 +574,5 @@ CHECKS: tuple[Check, ...] = (
 
 def schemes() -> Iterator[Scheme]:
     """Every registered scheme with its default parameters."""
-    for name in registry.names("schemes"):
+    for name in registry.plugin_names("schemes"):
         yield registry.scheme(name)

@@ -24,15 +24,15 @@ from ragindex.interfaces import (
     Scheme,
     SearchResult,
 )
+from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.vectors.quantized_tokens import Scores
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
 from ragindex.types import Query, Retrieval, Step
 from ragindex_baselines.hybrid import Hybrid
 
-Ranking: TypeAlias = tuple[list[str], Scores]
+Ranking: TypeAlias = tuple[list[str], Doubles]
 """Ids, best first, and their scores."""
 
 
@@ -153,14 +153,14 @@ class OverCandidates:
         step = Step(1, "token vectors", query.text, tuple(ids), ms=(time.perf_counter() - start) * 1e3)
         return Retrieval(ranked, (*found.trace, step), found.notes)
 
-    def _scores(self, ids: Sequence[str], asked: Floats) -> Scores:
+    def _scores(self, ids: Sequence[str], asked: Floats) -> Doubles:
         try:
             return self.index.scores(ids, [asked])[:, 0]
         except UsageError as error:
             raise UsageError(f"The candidates of {self.source} must be records of what it is over. {error}") from None
 
 
-def _best(ids: Sequence[str], scores: Scores, k: int) -> Ranking:
+def _best(ids: Sequence[str], scores: Doubles, k: int) -> Ranking:
     """The k highest scores, equal ones by id; none where a record or the question has no tokens."""
     rows = np.flatnonzero(scores > -np.inf)
     if k < len(rows):

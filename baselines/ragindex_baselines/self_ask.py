@@ -73,7 +73,7 @@ FOLLOW_UPS: Task[FollowUps] = Task(
 )
 
 
-def distinct(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
+def drop_repeats(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
     """The first `most` of them, without those that ask nothing or ask the same again."""
     by_question: dict[str, FollowUp] = {}
     for one in follow_ups:
@@ -155,7 +155,7 @@ class SelfAskRetriever:
         with trace.step(1, "follow-ups", question) as step:
             seen = answer_question.build_context(hits, (), self.settings.shown_tokens, self.model)
             inputs = {"question": question, "passages": seen.passages, "most": most, "language": self.language}
-            asked = distinct(self.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
+            asked = drop_repeats(self.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
             step["ids"] = seen.hit_ids
             step["note"] = "\n".join(one.text for one in asked) or "There is no follow-up question."
         return asked

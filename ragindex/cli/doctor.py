@@ -19,8 +19,8 @@ _EXTRAS = {  # the module that an extra installs, and what needs it
     "umap": ("umap", "clustering with UMAP"),
     "eval": ("mlflow", "recording comparisons and retrievals in MLflow"),
 }
-_LOADED: tuple[registry.Group, ...] = ("schemes", "encoders", "stores")
-_LOADED_IF_THIRD_PARTY: tuple[registry.Group, ...] = ("parts", "llms", "corpora", "commands")
+_LOADED: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores")
+_LOADED_IF_THIRD_PARTY: tuple[registry.PluginGroup, ...] = ("parts", "llms", "corpora", "commands")
 _VARIABLES = {
     "OPENAI_API_KEY": "the key for --encoder openai:NAME",
     "OPENAI_BASE_URL": "default: https://api.openai.com/v1",
@@ -56,7 +56,7 @@ def check_installation() -> list[tuple[str, str, str]]:
         ("python", "ok", platform.python_version()),
         ("ragindex", "ok", distribution.find_distribution().version),
         *(_extra(name) for name in sorted(_EXTRAS)),
-        *(_loads(group, name) for group in _LOADED for name in registry.names(group)),
+        *(_loads(group, name) for group in _LOADED for name in registry.plugin_names(group)),
         *(_loads(group, name) for group, name in _third_party()),
         *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
     ]
@@ -72,10 +72,10 @@ def _install(extra: str) -> str:
     return distribution.install_line(*map(distribution.package_of, distribution.read_extras()[extra]))
 
 
-def _loads(group: registry.Group, name: str) -> tuple[str, str, str]:
+def _loads(group: registry.PluginGroup, name: str) -> tuple[str, str, str]:
     what = f"{group.removesuffix('s')} {name}".replace("scheme", "method")
     try:
-        registry.load(group, name)
+        registry.load_plugin(group, name)
         if group == "schemes":
             _create(name)
     except MissingExtraError as error:
@@ -98,11 +98,11 @@ def _create(name: str) -> None:
         return
 
 
-def _third_party() -> Iterator[tuple[registry.Group, str]]:
+def _third_party() -> Iterator[tuple[registry.PluginGroup, str]]:
     """Yield installed plugins of other distributions that are not checked above."""
     return (
         (group, name)
         for group in _LOADED_IF_THIRD_PARTY
-        for name in registry.names(group)
+        for name in registry.plugin_names(group)
         if not registry.is_ours(group, name)
     )

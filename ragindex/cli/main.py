@@ -31,11 +31,11 @@ for command in (methods, index, search, ask, add, remove, parts, repair, cache, 
 def register_commands(to: typer.Typer) -> None:
     """Add the commands of installed packages; skip one that cannot be loaded, with a note."""
     known = {command.name for command in to.registered_commands}
-    for name in registry.names("commands"):
+    for name in registry.plugin_names("commands"):
         if name in known:
             continue
         try:
-            to.command(name)(registry.load("commands", name))
+            to.command(name)(registry.load_plugin("commands", name))
         except RagindexError as error:
             print_note(f"skipped the command {name}: {error}")
 

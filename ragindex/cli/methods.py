@@ -11,7 +11,7 @@ from ragindex.cli.plugin_help import docstring, parameters
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
 
-_GROUPS: tuple[registry.Group, ...] = ("schemes", "encoders", "stores", "parts")
+_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores", "parts")
 
 
 def methods(
@@ -29,7 +29,7 @@ def methods(
         value = [dict(zip(("name", "distribution", "object"), row, strict=True)) for row in rows]
         write_result(value, json, lambda: stdout().print(text_table(("method", "from", "object"), rows)))
         return
-    plugin = registry.load(_group(name), name)
+    plugin = registry.load_plugin(_group(name), name)
     described = parameters(plugin)
 
     def show() -> None:
@@ -49,17 +49,17 @@ def methods(
 
 def _installed_methods() -> Iterator[tuple[str, str, str]]:
     """Yield name, distribution and object of every method; skip third-party ones that fail to load, with a note."""
-    for name in registry.names("schemes"):
+    for name in registry.plugin_names("schemes"):
         try:
             point = registry.entry("schemes", name)
             if not registry.is_ours("schemes", name):
-                registry.load("schemes", name)
+                registry.load_plugin("schemes", name)
         except UsageError as error:
             print_note(f"skipped: {error}")
         else:
             yield name, point.dist.name if point.dist else "", point.value
 
 
-def _group(name: str) -> registry.Group:
+def _group(name: str) -> registry.PluginGroup:
     """Return the first plugin group with this name; the methods where there is none."""
-    return next((group for group in _GROUPS if name in registry.names(group)), "schemes")
+    return next((group for group in _GROUPS if name in registry.plugin_names(group)), "schemes")

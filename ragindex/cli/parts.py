@@ -11,7 +11,7 @@ from ragindex.cli.part_views import VIEWS, PartView, Sample
 from ragindex.errors import MissingPartError, RagindexError, UnknownNameError, UsageError
 from ragindex.interfaces import Part
 from ragindex.plugins import registry
-from ragindex.plugins.specs import parse
+from ragindex.plugins.specs import parse_spec
 from ragindex.workspace.disk_usage import Disk
 from ragindex.workspace.manifest import PartRecord
 from ragindex.workspace.part_keys import require_working, topological_order
@@ -59,17 +59,17 @@ def _view(name: str | None, flags: Mapping[str, bool]) -> PartView | None:
     flag = next((flag for flag, given in flags.items() if given), None)
     if flag is None:
         return None
-    if name is None or (parse(name).name, flag) not in VIEWS:
+    if name is None or (parse_spec(name).name, flag) not in VIEWS:
         able = ", ".join(part for part, known in VIEWS if known == flag)
         raise UsageError(f"--{flag} needs one of these parts: {able}. Got {name or 'no part'} instead.")
-    return VIEWS[parse(name).name, flag]
+    return VIEWS[parse_spec(name).name, flag]
 
 
 # ---------------------------------------------------------------- the list
 
 
 def _list(workspace: Workspace, name: str | None, json: str | None) -> None:
-    wanted = None if name is None else parse(name).name
+    wanted = None if name is None else parse_spec(name).name
     records = [(key, record) for key, record in workspace.manifest.parts.items() if wanted in (None, record.name)]
     if name is not None and not records:
         raise _missing(workspace, name)
@@ -144,7 +144,7 @@ def _find(workspace: Workspace, name: str) -> Part[Any]:
     """Return the part as written; a bare name means the only part of that name, or the one with default parameters."""
     part = registry.part(name)
     records = {_label(r): r for r in workspace.manifest.parts.values() if r.name == registry.name_of(part)}
-    if parse(name).params or registry.label(part) in records or not records:
+    if parse_spec(name).params or registry.label(part) in records or not records:
         return part
     if len(records) > 1:
         raise UsageError(f"Several parts are called {name}. Name one of them: {', '.join(sorted(records))}.")
@@ -162,7 +162,7 @@ def _missing(workspace: Workspace, name: str) -> MissingPartError:
 def _methods_with(wanted: Callable[[Part[Any]], bool]) -> list[str]:
     """Return the methods that, with default parameters, build such a part."""
     methods = []
-    for method in registry.names("schemes"):
+    for method in registry.plugin_names("schemes"):
         try:
             parts = topological_order(require_working(registry.scheme(method)).parts())
         except RagindexError:  # a broken method builds nothing

@@ -55,11 +55,11 @@ def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False)
 def _made(written: str, format: str | None) -> Corpus | None:
     """The corpus of the plugin that `written` names before its colon; None where it names none, or a path."""
     name, colon, _ = written.partition(":")
-    if not colon or name not in registry.names("corpora") or os.path.exists(written):
+    if not colon or name not in registry.plugin_names("corpora") or os.path.exists(written):
         return None
     if format is not None:
         raise UsageError(f"{written} is made, not read: leave --format out. Got {format!r}.")
-    corpus: Corpus = registry.load("corpora", name)(written)
+    corpus: Corpus = registry.load_plugin("corpora", name)(written)
     return replace(corpus, root=corpus.root or written)
 
 

@@ -24,10 +24,10 @@ from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
-from ragindex.plugins.specs import Spec, parse, render
+from ragindex.plugins.specs import Spec, parse_spec, render_spec
 
-Group: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "llms", "corpora", "commands"]
-GROUPS: tuple[Group, ...] = ("schemes", "parts", "encoders", "stores", "llms", "corpora", "commands")
+PluginGroup: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "llms", "corpora", "commands"]
+PLUGIN_GROUPS: tuple[PluginGroup, ...] = ("schemes", "parts", "encoders", "stores", "llms", "corpora", "commands")
 _SINGULAR = {
     "schemes": "method",
     "parts": "part",
@@ -49,7 +49,7 @@ Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
 
 
 @cache
-def _table(group: Group) -> dict[str, tuple[EntryPoint, ...]]:
+def _table(group: PluginGroup) -> dict[str, tuple[EntryPoint, ...]]:
     table: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"ragindex.{group}"):
         others = table.get(point.name, ())
@@ -58,17 +58,18 @@ def _table(group: Group) -> dict[str, tuple[EntryPoint, ...]]:
     return table
 
 
-def names(group: Group) -> list[str]:
+def plugin_names(group: PluginGroup) -> list[str]:
     """The names in a group, sorted. Imports no plugin."""
     return sorted(_table(group))
 
 
-def entry(group: Group, name: str) -> EntryPoint:
+def entry(group: PluginGroup, name: str) -> EntryPoint:
     """The entry point behind a name. Raises UnknownNameError with near names, NameTakenError where two claim it."""
     points = _table(group).get(name)
     if points is None:
-        near = difflib.get_close_matches(name, names(group), n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names(group)) or 'none'}."
+        near = difflib.get_close_matches(name, plugin_names(group), n=3, cutoff=0.5)
+        known = ", ".join(plugin_names(group)) or "none"
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"Available: {known}."
         raise UnknownNameError(f"No {_SINGULAR[group]} is called {name!r}. {hint}")
     if len(points) > 1:
         owners = " and ".join(f"{p.value} ({p.dist.name if p.dist else 'unknown'})" for p in points)
@@ -76,7 +77,7 @@ def entry(group: Group, name: str) -> EntryPoint:
     return points[0]
 
 
-def load(group: Group, name: str) -> Any:
+def load_plugin(group: PluginGroup, name: str) -> Any:
     """The object behind a name.
 
     Raises MissingExtraError where an import of it fails for want of a package, BrokenPluginError where it cannot be
@@ -91,19 +92,19 @@ def load(group: Group, name: str) -> Any:
             f"{_advice(point)}"
         ) from error
     except (Exception, SystemExit) as error:
-        raise _broken(group, name, point, said_of(error)) from error
+        raise _broken(group, name, point, describe_error(error)) from error
     wrong = _wrong(group, found)
     if wrong:
         raise _broken(group, name, point, wrong)
     return found
 
 
-def said_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The kind of an error that is not ours, and what it says, on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _wrong(group: Group, found: Any) -> str | None:
+def _wrong(group: PluginGroup, found: Any) -> str | None:
     """Why an object is not what the group takes; None where it is."""
     bases = _BASES.get(group)
     if bases is None:
@@ -117,7 +118,7 @@ def _wrong(group: Group, found: Any) -> str | None:
     return f"a {_SINGULAR[group]} must define {missing[0]!r}, and it does not" if missing else None
 
 
-def _broken(group: Group, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
+def _broken(group: PluginGroup, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
     owner = f" of {point.dist.name}" if point.dist else ""
     return BrokenPluginError(
         f"The {_SINGULAR[group]} {name!r} ({point.value}{owner}) is broken: {reason}. Mend or uninstall it."
@@ -130,14 +131,14 @@ def _advice(point: EntryPoint) -> str:
     return f"Run: pip install '{point.dist.name}{extras}'" if point.dist else "Install it."
 
 
-def create(group: Group, written: Written) -> Any:
+def create(group: PluginGroup, written: Written) -> Any:
     """The plugin that a user wrote down, validated. A plugin object is returned as it is. Raises UsageError."""
     if isinstance(written, BaseModel):
         if not isinstance(written, _BASES.get(group, ())):
             raise UsageError(f"{type(written).__name__} is not a {_SINGULAR[group]}.")
         return written
     spec = _spec(written)
-    plugin = load(group, spec.name)
+    plugin = load_plugin(group, spec.name)
     params = {key: _plain(value) for key, value in spec.params.items()}
     if spec.argument is not None:
         field = plugin.argument
@@ -154,14 +155,14 @@ def create(group: Group, written: Written) -> Any:
     except RagindexError:  # of a plugin inside
         raise
     except Exception as error:
-        raise _broken(group, spec.name, entry(group, spec.name), said_of(error)) from error
+        raise _broken(group, spec.name, entry(group, spec.name), describe_error(error)) from error
 
 
 def _spec(written: Any) -> Spec:
     if isinstance(written, Spec):
         return written
     if isinstance(written, str):
-        return parse(written)
+        return parse_spec(written)
     if not isinstance(written, Mapping):
         raise UsageError(f"A plugin is written NAME, NAME(PARAMETER=VALUE) or {{name, params}}. Got {written!r}.")
     unknown = sorted(set(written) - {"name", "params", "label"})
@@ -197,7 +198,7 @@ def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
 # ---------------------------------------------------------------- naming what was made
 
 
-def is_ours(group: Group, name: str) -> bool:
+def is_ours(group: PluginGroup, name: str) -> bool:
     """Whether a name stands for nothing but a plugin of this distribution. Imports nothing."""
     return all(point.module.partition(".")[0] in code_fingerprint.OURS for point in _table(group).get(name, ()))
 
@@ -209,7 +210,7 @@ def name_of(plugin: BaseModel) -> str:
 
 def _name_of_class(plugin: type[BaseModel]) -> str:
     value = f"{plugin.__module__}:{plugin.__qualname__}"
-    for group in GROUPS:
+    for group in PLUGIN_GROUPS:
         for name, points in _table(group).items():
             if any(point.value == value for point in points):
                 return name
@@ -227,7 +228,7 @@ def label(plugin: BaseModel) -> str:
     argument = plugin.argument if isinstance(plugin, Plugin) else None
     if argument is not None and set(short.params) == {argument} and isinstance(short.params[argument], str):
         return f"{short.name}:{short.params[argument]}"
-    return render(short)
+    return render_spec(short)
 
 
 def _short(described: Mapping[str, Any], plugin: BaseModel) -> Spec:
@@ -248,7 +249,7 @@ def _short_value(value: Any, dumped: Any) -> Any:
     return dumped
 
 
-def fingerprint(plugin: BaseModel) -> str:
+def plugin_fingerprint(plugin: BaseModel) -> str:
     """What a plugin's results depend on as far as it knows: its name, version and parameters, nested ones too.
 
     And its code, where it is not ours (ragindex.plugins.code_fingerprint).

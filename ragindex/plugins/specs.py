@@ -12,7 +12,7 @@ import regex
 
 from ragindex.errors import UsageError
 
-Value: TypeAlias = "str | int | float | bool | list[Value] | Spec | None"
+SpecValue: TypeAlias = "str | int | float | bool | list[SpecValue] | Spec | None"
 
 _NAME = regex.compile(r"[\p{L}_][\w.\-]*")
 _NUMBER = regex.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?(?![\w.])")
@@ -26,7 +26,7 @@ class Spec:
     """A plugin's name and its parameters. `argument` is the text after `name:`."""
 
     name: str
-    params: Mapping[str, Value] = field(default_factory=dict)
+    params: Mapping[str, SpecValue] = field(default_factory=dict)
     argument: str | None = None
 
 
@@ -71,8 +71,8 @@ class _Reader:
         name = self.name("a name")
         return Spec(name, self.parameters()) if self.take("(") else Spec(name)
 
-    def parameters(self) -> dict[str, Value]:
-        values: dict[str, Value] = {}
+    def parameters(self) -> dict[str, SpecValue]:
+        values: dict[str, SpecValue] = {}
         while not self.take(")"):
             if values and not self.take(","):
                 raise self.error("',' or ')'")
@@ -84,7 +84,7 @@ class _Reader:
             values[key] = self.value()
         return values
 
-    def value(self) -> Value:
+    def value(self) -> SpecValue:
         self.depth += 1
         if self.depth > _DEEPEST:
             raise self.error(f"at most {_DEEPEST} levels of nesting")
@@ -93,15 +93,15 @@ class _Reader:
         finally:
             self.depth -= 1
 
-    def list(self) -> "list[Value]":
-        items: list[Value] = []
+    def list(self) -> "list[SpecValue]":
+        items: list[SpecValue] = []
         while not self.take("]"):
             if items and not self.take(","):
                 raise self.error("',' or ']'")
             items.append(self.value())
         return items
 
-    def scalar(self) -> Value:
+    def scalar(self) -> SpecValue:
         if (text := self.match(_STRING)) is not None:
             return str(json.loads(text))
         if (number := self.match(_NUMBER)) is not None:
@@ -112,7 +112,7 @@ class _Reader:
         return _CONSTANTS.get(spec.name, spec.name)
 
 
-def parse(text: str) -> Spec:
+def parse_spec(text: str) -> Spec:
     """One specification. Raises UsageError that points at the character."""
     head, colon, argument = text.partition(":")
     if colon and _NAME.fullmatch(head.strip()):
@@ -137,7 +137,7 @@ def parse_many(text: str) -> list[Spec]:
     return found
 
 
-def render(spec: Spec) -> str:
+def render_spec(spec: Spec) -> str:
     """The specification as text; `parse(render(spec)) == spec` where no argument holds a colon."""
     if spec.argument is not None:
         return f"{spec.name}:{spec.argument}"
@@ -145,9 +145,9 @@ def render(spec: Spec) -> str:
     return f"{spec.name}({inner})" if inner else spec.name
 
 
-def _render_value(value: Value) -> str:
+def _render_value(value: SpecValue) -> str:
     if isinstance(value, Spec):
-        return render(value)
+        return render_spec(value)
     if isinstance(value, list):
         return "[" + ", ".join(_render_value(item) for item in value) + "]"
     if isinstance(value, str) and _NAME.fullmatch(value) and value not in _CONSTANTS:

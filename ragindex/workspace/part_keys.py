@@ -38,7 +38,7 @@ def part_key(part: Part[Any], means: Means) -> str:
     What is imported depends on the file, and on no language model.
     """
     own: dict[str, Any] = {
-        "part": registry.fingerprint(part),
+        "part": registry.plugin_fingerprint(part),
         "inputs": [part_key(source, means) for source in part.inputs()],
         "encoder": means.encoder if "encoder" in part.uses else None,
         "seed": means.seed if "seed" in part.uses else None,
@@ -77,7 +77,7 @@ def require_working(scheme: Scheme) -> Scheme:
 def broken_plugin(method: str, error: Exception) -> BrokenPluginError:
     """What is said of a method whose own code failed."""
     return BrokenPluginError(
-        f"The method {method} is broken: {registry.said_of(error)}. Fix or uninstall it, or leave it out."
+        f"The method {method} is broken: {registry.describe_error(error)}. Fix or uninstall it, or leave it out."
     )
 
 
@@ -106,7 +106,7 @@ def topological_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
     def visit(part: Part[Any]) -> None:
         for source in part.inputs():
             visit(source)
-        ordered.setdefault(registry.fingerprint(part), part)
+        ordered.setdefault(registry.plugin_fingerprint(part), part)
 
     for part in parts:
         visit(part)

@@ -303,12 +303,12 @@ class Workspace(Session):
         """A hash of what a ranking depends on: scheme, parts, encoder, corpus, seed, settings, libraries."""
         return canonical.digest(
             {
-                "scheme": registry.fingerprint(scheme),
+                "scheme": registry.plugin_fingerprint(scheme),
                 "parts": [self.key(part, self.pinned_encoder(part)) for part in self.all_parts(scheme)],
                 "corpus": self.manifest.corpus,
                 "seed": self.seed,
                 "settings": self.manifest.settings.model_dump(mode="json", exclude={"store"}),
-                "store": registry.fingerprint(self.store_plugin),
+                "store": registry.plugin_fingerprint(self.store_plugin),
                 "libraries": manifests.libraries(),
                 **self._asked(scheme),
             }

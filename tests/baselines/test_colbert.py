@@ -12,7 +12,7 @@ import pytest
 from ragindex import testing
 from ragindex.errors import UsageError
 from ragindex.filters import meta
-from ragindex.parts.vectors.quantized_tokens import compressed, restored
+from ragindex.parts.vectors.quantized_tokens import compress, restore
 from ragindex.parts.vectors.token_vectors import MultiVectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
@@ -37,7 +37,7 @@ def plain(workspace: Workspace, question: str, documents: Sequence[Document], lo
     asked = encode([question])[0].vectors[:longest].astype(np.float64)
     scores = {}
     for document in documents:
-        held = restored(compressed(encode([f"{document.title}\n{document.text}"])[0].vectors)).astype(np.float64)
+        held = restore(compress(encode([f"{document.title}\n{document.text}"])[0].vectors)).astype(np.float64)
         scores[document.id] = sum(max(float(one @ other) for other in held) for one in asked)
     return scores
 

@@ -30,7 +30,7 @@ from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_law
 from ragindex.types import Document, Query
-from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, distinct, split_by_rule
+from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, drop_repeats, split_by_rule
 
 WHO = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
 WHERE = {"question": "Where was Ilse Harrow born?", "answer": "Port Callan"}
@@ -178,8 +178,8 @@ def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:
     asks = [FollowUp(question=text, answer=answer) for text, answer in [("A?", "1"), ("  ", "2")]]
     more = [FollowUp(question=text, answer="") for text in ("B?", "a? ", "C?", "D?")]
-    assert [one.text for one in distinct([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
-    assert [one.answer for one in distinct([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
+    assert [one.text for one in drop_repeats([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
+    assert [one.answer for one in drop_repeats([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
 
 
 def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_path: Path) -> None:

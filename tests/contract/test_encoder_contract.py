@@ -79,7 +79,7 @@ def _plugin(written: str) -> EncoderPlugin:
 OPENED: dict[str, Opened] = {"lsa": _lsa, "openai": _openai, "sentence-transformers": _sentence_transformers}
 
 
-@pytest.fixture(scope="module", params=registry.names("encoders"))
+@pytest.fixture(scope="module", params=registry.plugin_names("encoders"))
 def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encoder]:
     assert request.param in OPENED, f"say in OPENED how to open the encoder {request.param!r}"
     with ExitStack() as stack:

@@ -31,7 +31,7 @@ EXEMPT = {("griever", "check_finds"): "in the paper's ranking a passage without 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(
-    "written", [*registry.names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
+    "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
 )
 def test_scheme(written: str, check: Check, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     exempt = EXEMPT.get((written, check.__name__))

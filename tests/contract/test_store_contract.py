@@ -16,7 +16,7 @@ from ragindex.stores.multi_search import search_together
 
 
 def test_every_registered_store_is_here() -> None:
-    assert {written.partition("(")[0] for written in STORES.values()} >= set(registry.names("stores"))
+    assert {written.partition("(")[0] for written in STORES.values()} >= set(registry.plugin_names("stores"))
 
 
 def test_nearest_gives_the_cosines_best_first(store: Store) -> None:

@@ -41,7 +41,7 @@ def test_it_has_at_most_60_lines_of_code() -> None:
 def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from ragindex.plugins import registry;"
-        "print('shared-names' in registry.names('schemes'), 'shared_names' in sys.modules)"
+        "print('shared-names' in registry.plugin_names('schemes'), 'shared_names' in sys.modules)"
     )
     assert run(site, "-c", code, cwd=tmp_path).stdout.split() == ["True", "False"]
 

@@ -232,7 +232,7 @@ def test_an_address_among_parameters_is_refused(how: str, kind: str, desk: Path)
         ("schemes", {"name": "bm25", "params": {"over": {"name": "passages", "params": {"api-key": PLANTED}}}}),
     ],
 )
-def test_other_parameters_are_refused(group: registry.Group, params: dict[str, Any]) -> None:
+def test_other_parameters_are_refused(group: registry.PluginGroup, params: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as error:
         registry.create(group, params)
     assert not [needle for needle in NEEDLES if needle in f"{error.value!s} {error.value!r}"]

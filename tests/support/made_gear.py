@@ -25,7 +25,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.types import Document, Query, Retrieval, Step, Triple
 from ragindex.workspace.workspace import Workspace
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
 DESIGNED = Triple("Ostra Bridge", "was designed by", "Ilse Harrow")
 SPANS = Triple("Ostra Bridge", "spans", "River Sarn")
@@ -128,7 +128,12 @@ def task_of(body: Mapping[str, Any]) -> str:
 
 def _tasks() -> dict[str, str]:
     kinds: Sequence[tuple[str, Task[Any], list[Triple]]]
-    kinds = (("read", READ, []), ("read on", READ, [DESIGNED]), ("reason", REASON, []), ("rewrite", REWRITE, []))
+    kinds = (
+        ("read", READ, []),
+        ("read on", READ, [DESIGNED]),
+        ("reason", REASON, []),
+        ("rewrite", REWRITE_QUESTION, []),
+    )
     empty = {"question": "", "passages": [], "triples": [], "reason": ""}
     return {render_messages(task, {**empty, "memory": memory})[0].content: name for name, task, memory in kinds}
 

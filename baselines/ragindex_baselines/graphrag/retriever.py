@@ -13,7 +13,7 @@ from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag import steps
 from ragindex_baselines.graphrag.parameters import GraphRAGParameters
 from ragindex_baselines.graphrag.parts.communities import Reports
-from ragindex_baselines.graphrag.parts.entity_graph import Graph
+from ragindex_baselines.graphrag.parts.entity_graph import OpenEntityGraph
 from ragindex_baselines.graphrag.steps import Nearby
 
 
@@ -23,7 +23,7 @@ class GraphRAGRetriever:
 
     passages: Collection
     entities: Collection
-    graph: Graph
+    graph: OpenEntityGraph
     communities: Reports
     encoder: Encoder
     settings: GraphRAGParameters
@@ -55,14 +55,14 @@ class GraphRAGRetriever:
     def _retrieval(
         self, query: Query, found: SearchResult, passing: frozenset[str] | None, k: int, searching: float
     ) -> Retrieval:
-        entities = steps.nearby(found)
+        entities = steps.read_nearby(found)
         start = time.perf_counter()
         best = self._hits(entities, k, passing)
         moments = [time.perf_counter()]
         triples = self._triples(entities, passing)
         moments.append(time.perf_counter())
         ids, reports = self._reports(entities, passing)
-        notes = steps.notes(reports, triples, self.settings.note_tokens, self.settings.relation_tokens)
+        notes = steps.write_notes(reports, triples, self.settings.note_tokens, self.settings.relation_tokens)
         moments.append(time.perf_counter())
         times = np.diff([start, *moments]) * 1e3
         trace = (
@@ -75,7 +75,7 @@ class GraphRAGRetriever:
 
     def _hits(self, entities: Sequence[Nearby], k: int, passing: frozenset[str] | None) -> tuple[Hit, ...]:
         """Scores are 1 / rank: the method gives an order and no scores."""
-        ids = steps.ranked_passages(entities, k, passing)
+        ids = steps.rank_passages(entities, k, passing)
         records = fetch_records(self.passages, ids, HIT_FIELDS)
         kept = records.column("id").to_pylist()
         return read_hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
@@ -83,15 +83,15 @@ class GraphRAGRetriever:
     def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
         ids = steps.candidate_relations(entities, self.settings.relations)
         fields = ("source", "target", "triples", "weight", *_owners(passing))
-        rows = steps.allowed(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
-        return steps.stated(steps.ranked_relations(entities, rows, self.settings.relations * len(entities)))
+        rows = steps.filter_rows(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
+        return steps.collect_triples(steps.rank_relations(entities, rows, self.settings.relations * len(entities)))
 
     def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
         """The ids of the entities' communities that have a report, and the reports."""
         keys = [entity.key for entity in entities]
-        ids = steps.ranked_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
+        ids = steps.rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
         found = fetch_records(self.communities.reports, ids, ("text", *_owners(passing)))
-        rows = steps.allowed(found.to_pylist(), passing)
+        rows = steps.filter_rows(found.to_pylist(), passing)
         return [row["id"] for row in rows], [row["text"] for row in rows]
 
 

@@ -15,7 +15,7 @@ from ragindex.parts.triples.triples import triple_text
 from ragindex.types import Triple
 from ragindex_baselines.graphrag.parts.merge_triples import relation_id
 
-Row = Mapping[str, Any]
+GraphRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Nearby:
     neighbours: tuple[str, ...]
 
 
-def nearby(found: SearchResult) -> list[Nearby]:
+def read_nearby(found: SearchResult) -> list[Nearby]:
     """The entities of a search that was asked for `passage_ids` and `neighbours`, nearest first."""
     passages, neighbours = (found.records.column(name) for name in ("passage_ids", "neighbours"))
     return [Nearby(key, passages[row].values, tuple(neighbours[row].as_py())) for row, key in enumerate(found.ids)]
 
 
-def ranked_passages(entities: Sequence[Nearby], k: int, passing: Container[str] | None) -> list[str]:
+def rank_passages(entities: Sequence[Nearby], k: int, passing: Container[str] | None) -> list[str]:
     """The first `k` passages, entity by entity, each once; of those in `passing`, where a filter says so."""
     found: dict[str, None] = {}
     for entity in entities:
@@ -55,7 +55,7 @@ def candidate_relations(entities: Sequence[Nearby], each: int) -> list[str]:
     return list(dict.fromkeys([*between, *others])) if each else []
 
 
-def ranked_relations(entities: Sequence[Nearby], relations: Iterable[Row], limit: int) -> list[Row]:
+def rank_relations(entities: Sequence[Nearby], relations: Iterable[GraphRow], limit: int) -> list[GraphRow]:
     """At most `limit` relations: those between two of the entities first, then those with shared outsiders.
 
     An outsider is the better the more of the entities it has relations with; then the heavier relation comes first.
@@ -70,26 +70,28 @@ def ranked_relations(entities: Sequence[Nearby], relations: Iterable[Row], limit
     return [*inside, *outside][:limit]
 
 
-def _outsider(row: Row, keys: Container[str]) -> str:
+def _outsider(row: GraphRow, keys: Container[str]) -> str:
     return str(row["target"] if row["source"] in keys else row["source"])
 
 
-def ranked_communities(memberships: Iterable[Row]) -> list[str]:
+def rank_communities(memberships: Iterable[GraphRow]) -> list[str]:
     """Communities by how many of the entities they have; of equal ones that of the nearest entity first."""
     return [community for community, _ in Counter(str(row["community"]) for row in memberships).most_common()]
 
 
-def allowed(rows: Iterable[Row], passing: Container[str] | None) -> list[Row]:
+def filter_rows(rows: Iterable[GraphRow], passing: Container[str] | None) -> list[GraphRow]:
     """Rows all of whose passages are in `passing`: no text that a filter keeps out is handed on."""
     return [row for row in rows if passing is None or all(id in passing for id in row["passage_ids"])]
 
 
-def stated(relations: Iterable[Row]) -> list[Triple]:
+def collect_triples(relations: Iterable[GraphRow]) -> list[Triple]:
     """The triples that the relations were made from."""
     return [triple for row in relations for triple in from_json(row["triples"])]
 
 
-def notes(reports: Sequence[str], triples: Sequence[Triple], report_tokens: int, triple_tokens: int) -> tuple[str, ...]:
+def write_notes(
+    reports: Sequence[str], triples: Sequence[Triple], report_tokens: int, triple_tokens: int
+) -> tuple[str, ...]:
     """Reports, then one text with a triple a line; each of at most so many tokens, the last of them cut."""
     said = _within(reports, report_tokens)
     lines = _within([" ".join(triple_text(triple).split()) for triple in triples], triple_tokens)

@@ -12,7 +12,8 @@ import pyarrow as pa
 from ragindex.filters import Filter, Ids, combine_filters
 from ragindex.interfaces import Collection, Encoder, FilterQuery, Floats, QueryEncoder, SearchResult, VectorQuery
 from ragindex.llm.tasks import LLM
-from ragindex.parts.triples.sparse_graph import Integers
+from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.retrieval.fusion import normalize_scores
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
@@ -21,7 +22,7 @@ from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parameters import HippoRAGParameters
 from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
-from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, run_power_iteration
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 
 _NEAR, _REACHED = 100, 1000
 """Passages that are looked at, at least: those nearest the question, and those with the most of the walk from facts."""
@@ -48,7 +49,7 @@ class Walked:
         """The whole graph, for power iteration."""
         return self.graph.matrix()
 
-    def among_phrases(self, nodes: Integers, mass: Values) -> Values:
+    def among_phrases(self, nodes: AnyIntegers, mass: Doubles) -> Doubles:
         """(phrases,): a walk that never leaves the phrases."""
         settings, links, count = self.settings, self.graph.among_phrases, len(self.graph.phrases)
         if settings.walk == "push":
@@ -58,9 +59,9 @@ class Walked:
         matrix = self.matrix[:count, :count]
         return run_power_iteration(matrix, links.degrees, reset, settings.damping, settings.tolerance)
 
-    def found(self, query: Query, places: Integers, values: Values, k: int) -> tuple[Hit, ...]:
+    def found(self, query: Query, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
         """The `k` best passages that pass the query's filter, as hits."""
-        places, values = steps.best_first(places, values, k if query.filter is None else None)
+        places, values = steps.sort_best_first(places, values, k if query.filter is None else None)
         scores: dict[str, float] = {}
         size = k if query.filter is None else _BLOCK
         for start in range(0, len(places), size):
@@ -161,7 +162,7 @@ class FactRetriever:
         asked = zip(queries, vectors, strict=True)
         return self.triples.search([VectorQuery(vector, count, _TRIPLE, query.filter) for query, vector in asked])
 
-    def seeds(self, facts: SearchResult) -> tuple[Integers, Values]:
+    def seeds(self, facts: SearchResult) -> tuple[AnyIntegers, Doubles]:
         """Where the walk from these triples begins: places of phrases, and their reset weights."""
         spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
         sides = self.walked.graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
@@ -186,8 +187,8 @@ class FactRetriever:
         return Retrieval(best, (facts, seeds, ranked))
 
     def _around(
-        self, query: Query, vector: Floats, nodes: Integers, mass: Values, k: int, spread: PassageSpread
-    ) -> tuple[Integers, Values]:
+        self, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
+    ) -> tuple[AnyIntegers, Doubles]:
         """The passages that a walk from the seeds reaches, and those nearest the question."""
         graph, settings = self.walked.graph, self.walked.settings
         values = steps.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
@@ -200,7 +201,7 @@ class FactRetriever:
         low, high = -float(farthest.scores[0]), float(nearest.scores[0])
         return places, values[places] + settings.passage_weight * spread.values(places, vector, low, high)
 
-    def _over_all(self, vector: Floats, nodes: Integers, mass: Values) -> tuple[Integers, Values]:
+    def _over_all(self, vector: Floats, nodes: AnyIntegers, mass: Doubles) -> tuple[AnyIntegers, Doubles]:
         """All passages, by a walk over the whole graph."""
         graph, settings = self.walked.graph, self.walked.settings
         (near,) = self.walked.passages.search([VectorQuery(vector, max(1, self.walked.passages.count()))])
@@ -213,7 +214,7 @@ class FactRetriever:
         return np.arange(len(graph.passages)), values[len(graph.phrases) :]
 
 
-def _seeded(query: Query, graph: WeightedGraph, nodes: Integers, mass: Values, ms: float) -> Step:
+def _seeded(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: Doubles, ms: float) -> Step:
     """The seeds, the heaviest first, with their reset weights as a note."""
     order = np.lexsort((nodes, -mass))
     phrases = tuple(graph.phrases.take(pa.array(nodes[order], pa.int64())).to_pylist())

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ragindex.parts.triples.sparse_graph import Integers
-from ragindex_baselines.hipporag.weighted_graph import Links, Values, WeightedGraph
+from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.triples.sparse_graph import AnyIntegers
+from ragindex_baselines.hipporag.weighted_graph import Links, WeightedGraph
 
 # ---------------------------------------------------------------- where a walk begins
 
 
-def fact_seeds(sides: Integers, cosines: Values, held: Integers) -> tuple[Integers, Values]:
+def fact_seeds(sides: AnyIntegers, cosines: Doubles, held: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
     """Phrases of the facts found, sorted, and their reset weights.
 
     `sides` (n, 2) are the places of subject and object, negative for none; `held` the number of passages with each
@@ -31,7 +32,7 @@ def fact_seeds(sides: Integers, cosines: Values, held: Integers) -> tuple[Intege
     return nodes, total / np.bincount(facts, minlength=len(nodes)) / held[nodes]
 
 
-def entity_seeds(nodes: Integers, held: Integers) -> tuple[Integers, Values]:
+def entity_seeds(nodes: AnyIntegers, held: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
     """The phrases that a question's entities are linked to, each once, weighted by their specificity."""
     found = np.unique(nodes[nodes >= 0])
     return found, 1.0 / held[found]
@@ -40,7 +41,7 @@ def entity_seeds(nodes: Integers, held: Integers) -> tuple[Integers, Values]:
 # ---------------------------------------------------------------- the walk
 
 
-def push(links: Links, nodes: Integers, mass: Values, damping: float, tolerance: float) -> Values:
+def push(links: Links, nodes: AnyIntegers, mass: Doubles, damping: float, tolerance: float) -> Doubles:
     """(n,): the values of a walk from distinct `nodes` with the reset weights `mass`, looking only at what it reaches.
 
     Forward push (Andersen, Chung and Lang, FOCS 2006), all nodes of a round at once: a node's residual is pushed along
@@ -63,15 +64,15 @@ def push(links: Links, nodes: Integers, mass: Values, damping: float, tolerance:
     return estimate + (1 - damping) * residual
 
 
-def _distinct(nodes: Integers, place: Integers) -> Integers:
+def _distinct(nodes: AnyIntegers, place: AnyIntegers) -> AnyIntegers:
     """Each once, without sorting; `place` (n,) is room to work in."""
     numbers = np.arange(len(nodes))
     place[nodes] = numbers
-    distinct: Integers = nodes[place[nodes] == numbers]
+    distinct: AnyIntegers = nodes[place[nodes] == numbers]
     return distinct
 
 
-def _edges(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
+def _edges(starts: AnyIntegers, stops: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
     """The places from each start to its stop, one after the other, and how many each has."""
     lengths = stops - starts
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum()), lengths
@@ -80,7 +81,7 @@ def _edges(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
 # ---------------------------------------------------------------- passages
 
 
-def phrase_sums(graph: WeightedGraph, values: Values) -> Values:
+def phrase_sums(graph: WeightedGraph, values: Doubles) -> Doubles:
     """(passages,): the sum of the values of each passage's phrases; `values` are those of all phrases."""
     walked = np.flatnonzero(values)
     edges, lengths = _edges(graph.splits[walked], graph.starts[walked + 1])
@@ -88,7 +89,7 @@ def phrase_sums(graph: WeightedGraph, values: Values) -> Values:
     return _summed(holding, np.repeat(values[walked], lengths), len(graph.passages))
 
 
-def most(values: Values, count: int) -> Integers:
+def most(values: Doubles, count: int) -> AnyIntegers:
     """The places of the `count` greatest of the values above 0, in no stated order."""
     places = np.flatnonzero(values)
     if len(places) <= count:
@@ -96,7 +97,7 @@ def most(values: Values, count: int) -> Integers:
     return places[np.argpartition(-values[places], count)[:count]]
 
 
-def best_first(places: Integers, values: Values, count: int | None = None) -> tuple[Integers, Values]:
+def sort_best_first(places: AnyIntegers, values: Doubles, count: int | None = None) -> tuple[AnyIntegers, Doubles]:
     """Places with a value above 0 and their values, best first, equal ones by place; the first `count` at least."""
     rows = np.flatnonzero(values > 0)
     if count is not None and count < len(rows):
@@ -105,5 +106,5 @@ def best_first(places: Integers, values: Values, count: int | None = None) -> tu
     return places[rows], values[rows]
 
 
-def _summed(places: Integers, weights: npt.NDArray[Any], count: int) -> Values:
+def _summed(places: AnyIntegers, weights: npt.NDArray[Any], count: int) -> Doubles:
     return np.asarray(np.bincount(places, weights, count), np.float64)

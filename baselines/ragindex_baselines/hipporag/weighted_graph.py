@@ -9,21 +9,21 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
-from ragindex.parts.triples.sparse_graph import Integers, places
+from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.triples.sparse_graph import AnyIntegers, places
 
 Weights: TypeAlias = npt.NDArray[np.float32]
-Values: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
     """Rows of edges: node i has `ends[starts[i] : stops[i]]`, with `weights` that sum to `degrees[i]`."""
 
-    starts: Integers
-    stops: Integers
-    ends: Integers
+    starts: AnyIntegers
+    stops: AnyIntegers
+    ends: AnyIntegers
     weights: Weights
-    degrees: Values
+    degrees: Doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class WeightedGraph:
 
     phrases: pa.Array
     passages: pa.Array
-    starts: Integers
-    splits: Integers
-    ends: Integers
+    starts: AnyIntegers
+    splits: AnyIntegers
+    ends: AnyIntegers
     weights: Weights
-    degrees: Values
-    phrase_degrees: Values
+    degrees: Doubles
+    phrase_degrees: Doubles
 
     @property
     def whole(self) -> Links:
@@ -54,7 +54,7 @@ class WeightedGraph:
         return Links(self.starts[: len(self.phrases)], self.splits, self.ends, self.weights, self.phrase_degrees)
 
     @property
-    def held(self) -> Integers:
+    def held(self) -> AnyIntegers:
         """(phrases,): how many passages hold each phrase."""
         return self.starts[1 : len(self.phrases) + 1] - self.splits
 
@@ -63,13 +63,13 @@ class WeightedGraph:
         nodes = len(self.starts) - 1
         return sparse.csr_matrix((self.weights, self.ends, self.starts), shape=(nodes, nodes))
 
-    def places(self, keys: Sequence[str]) -> Integers:
+    def places(self, keys: Sequence[str]) -> AnyIntegers:
         """The place of each phrase, -1 for one that is not there."""
         return places(self.phrases, keys)
 
 
 def run_power_iteration(
-    matrix: Any, degrees: Values, reset: npt.NDArray[Any], damping: float, tolerance: float
+    matrix: Any, degrees: Doubles, reset: npt.NDArray[Any], damping: float, tolerance: float
 ) -> npt.NDArray[Any]:
     """The values of walks over the whole graph, like `reset`: (n,), or (n, walks), one a column.
 

@@ -19,7 +19,7 @@ from ragindex.interfaces import OpenIndex
 from ragindex.llm import rules
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM, Task
-from ragindex.plugins.specs import Spec, parse
+from ragindex.plugins.specs import Spec, parse_spec
 from ragindex_baselines.rerank.endpoint import Endpoint
 from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Reranker, TitledTexts
 
@@ -180,7 +180,7 @@ def reranker(written: Any) -> Any:
     """The reranker that a user wrote down: cross-encoder:MODEL, endpoint:MODEL or language-model. Raises UsageError."""
     if type(written) in _NAMES:
         return written
-    spec = parse(written) if isinstance(written, str) else _spec(written)
+    spec = parse_spec(written) if isinstance(written, str) else _spec(written)
     kind = _RERANKERS.get(spec.name)
     if kind is None:
         raise UsageError(

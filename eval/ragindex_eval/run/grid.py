@@ -7,7 +7,7 @@ from typing import Any
 
 from ragindex.errors import BelowThresholdError, QuestionError, UsageError
 from ragindex.plugins import registry
-from ragindex.plugins.specs import Spec, parse, render
+from ragindex.plugins.specs import Spec, parse_spec, render_spec
 from ragindex_eval.metrics import answers
 from ragindex_eval.metrics.retrieval import names
 from ragindex_eval.results.model import Comparison, Study, describe_failed
@@ -41,7 +41,7 @@ def _grid(written: str) -> tuple[str, dict[str, list[Any]]]:
 
 def _listed(values: str) -> list[Any]:
     """The values as they are read inside a specification."""
-    listed = parse(f"grid(values=[{values}])").params["values"]
+    listed = parse_spec(f"grid(values=[{values}])").params["values"]
     return listed if isinstance(listed, list) else [listed]
 
 
@@ -59,7 +59,7 @@ def _varied(method: Method, values: Mapping[str, Sequence[Any]] | None) -> list[
 
 def _label(label: str, varied: Mapping[str, Any]) -> str:
     """`hybrid(rrf_k=10)`; `hybrid(depth=50,rrf_k=10)` where it had parameters already."""
-    added = render(Spec("", dict(varied)))
+    added = render_spec(Spec("", dict(varied)))
     return f"{label[:-1]}, {added[1:]}" if label.endswith(")") else f"{label}{added}"
 
 

@@ -64,7 +64,7 @@ def _require_different(labels: Sequence[str]) -> None:
 
 def _registered() -> tuple[list[Method], list[str]]:
     made, left_out = [], []
-    for name in registry.names("schemes"):
+    for name in registry.plugin_names("schemes"):
         try:
             made.append(Method(name, require_working(registry.scheme(name)), False))
         except UsageError as error:  # an extra is missing, a parameter has no default, a plugin is broken

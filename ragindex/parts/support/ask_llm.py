@@ -7,7 +7,9 @@ from ragindex.interfaces import BuildContext
 from ragindex.llm.tasks import Failure, Output, Task
 
 
-def answers(context: BuildContext, task: Task[Output], inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Output]:
+def ask_for_passages(
+    context: BuildContext, task: Task[Output], inputs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Output]:
     """The answer to each passage's input, by the passage's id; passages without one are told to the context.
 
     Kept answers that could not be used are asked for anew: a failed passage comes again at the next sync.

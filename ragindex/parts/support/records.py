@@ -13,7 +13,7 @@ from ragindex.retrieval.hits import build_filter_fields
 TEXTS = pa.list_(pa.string())
 
 
-def held(records: Collection, passage_ids: Sequence[str]) -> list[str]:
+def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str]:
     """The ids of the records that belong to these passages, sorted."""
     if not passage_ids:
         return []

@@ -12,7 +12,7 @@ DIGEST = "digest"
 """The stored field that tells whether a record has changed; the schema of such a collection names it."""
 
 
-def keep(records: Collection, batches: Iterable[pa.RecordBatch]) -> None:
+def replace_records(records: Collection, batches: Iterable[pa.RecordBatch]) -> None:
     """Make a collection hold exactly the records of `batches`, which come without DIGEST.
 
     A vector is not looked at: it must follow from the other fields. Twice does no harm.

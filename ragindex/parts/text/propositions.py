@@ -15,10 +15,10 @@ from ragindex.llm import rules
 from ragindex.llm.coerce import reshape
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Task
-from ragindex.parts.support.ask_llm import answers
-from ragindex.parts.support.records import TEXTS, held, unit_columns
+from ragindex.parts.support.ask_llm import ask_for_passages
+from ragindex.parts.support.records import TEXTS, find_record_ids, unit_columns
 from ragindex.parts.text.preceding import Preceding, PrecedingTexts
-from ragindex.parts.triples.triple_json import names, well_formed
+from ragindex.parts.triples.triple_json import clean_names, well_formed
 from ragindex.retrieval.hits import KEYWORD_FIELDS, text_search_schema
 
 _PROMPTS = Path(__file__).parent / "prompts"
@@ -32,7 +32,7 @@ _TRIPLETS = {
 # ---------------------------------------------------------------- tasks
 
 
-class Rewritten(BaseModel):
+class RewrittenParagraph(BaseModel):
     """A paragraph whose sentences stand alone."""
 
     paragraph: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -45,7 +45,7 @@ class Entity(BaseModel):
     type: str
 
 
-class Listed(BaseModel):
+class EntityList(BaseModel):
     """The entities of a paragraph."""
 
     entities: list[Entity]
@@ -62,9 +62,9 @@ class Fact(BaseModel):
         triplets, dropped = well_formed(reshape(self.triplets, list[tuple[str, str, str]]))
         sides = [side for one in triplets for side in (one.subject, one.object)]
         if which == "all":
-            return names(sides), dropped
+            return clean_names(sides), dropped
         by_key = {_key(name): name for name in reversed(listed)}
-        return names([by_key[_key(side)] for side in sides if _key(side) in by_key]), dropped
+        return clean_names([by_key[_key(side)] for side in sides if _key(side) in by_key]), dropped
 
 
 class RuleFact(Fact):
@@ -74,7 +74,7 @@ class RuleFact(Fact):
 
     def named(self, listed: Sequence[str], which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
         """What the rules named."""
-        return names(self.entities), 0
+        return clean_names(self.entities), 0
 
 
 class Facts(BaseModel):
@@ -87,17 +87,17 @@ def _key(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def _as_it_is(inputs: Mapping[str, Any]) -> Rewritten:
+def _as_it_is(inputs: Mapping[str, Any]) -> RewrittenParagraph:
     """The rules that make propositions resolve pronouns themselves."""
-    return Rewritten(paragraph=inputs["text"])
+    return RewrittenParagraph(paragraph=inputs["text"])
 
 
 _extract = lru_cache(maxsize=256)(rules.extract)  # a batch of passages, for two tasks
 
 
-def _entities_by_rules(inputs: Mapping[str, Any]) -> Listed:
+def _entities_by_rules(inputs: Mapping[str, Any]) -> EntityList:
     found = _extract(inputs["title"], inputs["text"])
-    return Listed(entities=[Entity(name=name, type="name") for name in found.entities])
+    return EntityList(entities=[Entity(name=name, type="name") for name in found.entities])
 
 
 def _propositions_by_rules(inputs: Mapping[str, Any]) -> Facts:
@@ -105,20 +105,20 @@ def _propositions_by_rules(inputs: Mapping[str, Any]) -> Facts:
     return Facts(propositions=[RuleFact(text=one.text, triplets=[], entities=list(one.entities)) for one in found])
 
 
-REWRITE: Task[Rewritten] = Task(
+REWRITE_PARAGRAPH: Task[RewrittenParagraph] = Task(
     name="rewrite",
     version=1,
     prompt=_PROMPTS / "rewrite.jinja",
-    output=Rewritten,
+    output=RewrittenParagraph,
     rule=_as_it_is,
     max_tokens=2048,
-    read=lambda text: Rewritten(paragraph=text),
+    read=lambda text: RewrittenParagraph(paragraph=text),
 )
-ENTITIES: Task[Listed] = Task(
+ENTITIES: Task[EntityList] = Task(
     name="entities",
     version=1,
     prompt=_PROMPTS / "entities.jinja",
-    output=Listed,
+    output=EntityList,
     rule=_entities_by_rules,
     max_tokens=2048,
 )
@@ -158,14 +158,14 @@ class Propositions(Part[Collection]):
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """In the order they are asked."""
-        return (REWRITE, ENTITIES, PROPOSITIONS)
+        return (REWRITE_PARAGRAPH, ENTITIES, PROPOSITIONS)
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the propositions of the batch's passages; those that fail lose what they had."""
         records = context.collection("records", _schema(context.language))
         passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
         rows = self._asked(passages, context)
-        records.delete(held(records, [*change.remove, *change.upsert]))
+        records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         if rows:
             records.upsert(_records(rows, passages))
 
@@ -191,12 +191,15 @@ class Propositions(Part[Collection]):
             one["id"]: {"title": one["title"], "text": one["text"], "previous": previous}
             for one, previous in zip(rows, before, strict=True)
         }
-        rewritten = answers(context, REWRITE, inputs)
+        rewritten = ask_for_passages(context, REWRITE_PARAGRAPH, inputs)
         texts = {id: {"title": passages[id]["title"], "text": one.paragraph} for id, one in rewritten.items()}
         listed = {
-            id: names([each.name for each in one.entities]) for id, one in answers(context, ENTITIES, texts).items()
+            id: clean_names([each.name for each in one.entities])
+            for id, one in ask_for_passages(context, ENTITIES, texts).items()
         }
-        found = answers(context, PROPOSITIONS, {id: {**texts[id], "entities": one} for id, one in listed.items()})
+        found = ask_for_passages(
+            context, PROPOSITIONS, {id: {**texts[id], "entities": one} for id, one in listed.items()}
+        )
         return [row for id, facts in found.items() for row in self._propositions(id, facts, listed[id])]
 
     def _propositions(self, id: str, facts: Facts, listed: Sequence[str]) -> Iterable["Proposition"]:

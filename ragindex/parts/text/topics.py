@@ -18,8 +18,8 @@ from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadCont
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
 from ragindex.llm.tasks import Task
-from ragindex.parts.support.ask_llm import answers
-from ragindex.parts.support.records import held, unit_columns
+from ragindex.parts.support.ask_llm import ask_for_passages
+from ragindex.parts.support.records import find_record_ids, unit_columns
 from ragindex.retrieval.hits import text_search_schema
 from ragindex.text_analysis import token_spans
 
@@ -88,8 +88,8 @@ class Topics(Part[Collection]):
             for id, one in passages.items()
             if one["text"].strip()
         }
-        found = answers(context, TOPIC, inputs)
-        records.delete(held(records, [*change.remove, *change.upsert]))
+        found = ask_for_passages(context, TOPIC, inputs)
+        records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         if found:
             ids, texts = [f"{id}#topic" for id in found], [encodable(one.topic) for one in found.values()]
             columns = unit_columns("topic", ids, texts, [passages[id] for id in found])

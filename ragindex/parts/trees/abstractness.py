@@ -41,7 +41,7 @@ ABSTRACTNESS: Task[Abstractness] = Task(
 )
 
 
-def raised(leaves: Sequence[Node], context: BuildContext) -> list[Node]:
+def raise_leaves(leaves: Sequence[Node], context: BuildContext) -> list[Node]:
     """The leaves in order, those of high abstractness on level 1; one that could not be judged is low, and counted."""
     with progress_bar("summary_tree: abstractness", len(leaves)) as advance:
         answers = context.llm.map(ABSTRACTNESS, [{"text": node.whole} for node in leaves], again=True, progress=advance)

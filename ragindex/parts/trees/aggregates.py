@@ -74,7 +74,7 @@ class Aggregates(Part[Collection]):
         schema = tree_nodes.schema(
             context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
-        replace_all.keep(context.collection("records", schema), _records(made, read, context.encoder))
+        replace_all.replace_records(context.collection("records", schema), _records(made, read, context.encoder))
         for sentence in _notes(read.propositions, by_entity, kept, made):
             context.note(sentence)
 
@@ -82,7 +82,7 @@ class Aggregates(Part[Collection]):
         """Fields as of hits, `entities` (each as it is first spelt), and how many `propositions` there are."""
         return context.collection("records")
 
-    def _by_entity(self, propositions: Sequence["Proposition"]) -> dict[str, list[int]]:
+    def _by_entity(self, propositions: Sequence["SourceProposition"]) -> dict[str, list[int]]:
         """The places of the propositions that name each entity, in order."""
         found: dict[str, list[int]] = {}
         for place, one in enumerate(propositions):
@@ -100,7 +100,7 @@ class Aggregates(Part[Collection]):
             if len(places) > 1 or (self.singles == "unshared" and naming[places[0]] == 1)
         }
 
-    def _merged(self, kept: Mapping[str, list[int]], propositions: Sequence["Proposition"]) -> list["Aggregate"]:
+    def _merged(self, kept: Mapping[str, list[int]], propositions: Sequence["SourceProposition"]) -> list["Aggregate"]:
         """By key, the pieces of one in order; those of the same text as one, under the first key."""
         spelt = self._spelt(propositions)
         made: dict[Any, Aggregate] = {}
@@ -117,11 +117,11 @@ class Aggregates(Part[Collection]):
                 )
         return list(made.values())
 
-    def _spelt(self, propositions: Sequence["Proposition"]) -> dict[str, str]:
+    def _spelt(self, propositions: Sequence["SourceProposition"]) -> dict[str, str]:
         names = (name for one in reversed(propositions) for name in reversed(one.entities))
         return {self.key(name): name for name in names}
 
-    def _pieces(self, places: Sequence[int], propositions: Sequence["Proposition"]) -> Iterator[list[list[int]]]:
+    def _pieces(self, places: Sequence[int], propositions: Sequence["SourceProposition"]) -> Iterator[list[list[int]]]:
         """Lines, each the places of the propositions that say it, as many at a time as there is room for."""
         lines: dict[Any, list[int]] = {}
         for place in places:
@@ -138,7 +138,7 @@ class Aggregates(Part[Collection]):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposition:
+class SourceProposition:
     """What an aggregate needs of a proposition."""
 
     text: str
@@ -158,25 +158,28 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class SourcePropositions:
     """All propositions: by document, within it in its order; and the metadata of their documents."""
 
-    propositions: list[Proposition]
+    propositions: list[SourceProposition]
     metadata: dict[str, Metadata]
 
 
-def _read(records: Collection) -> Read:
+def _read(records: Collection) -> SourcePropositions:
     fields = ("text", "metadata", "passage_ids", "doc_ids", "entities", "position")
     rows = [row for batch in records.scan(fields) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (passage_order(row["passage_ids"][0]), row["position"], row["id"]))
     written = {row["doc_ids"][0]: row["metadata"] for row in rows if row["metadata"]}
-    return Read(
-        [Proposition(row["text"], row["passage_ids"][0], row["doc_ids"][0], tuple(row["entities"])) for row in rows],
+    return SourcePropositions(
+        [
+            SourceProposition(row["text"], row["passage_ids"][0], row["doc_ids"][0], tuple(row["entities"]))
+            for row in rows
+        ],
         {id: json.loads(text).get(id, {}) for id, text in written.items()},
     )
 
 
-def _records(made: Sequence[Aggregate], read: Read, encoder: Encoder) -> Iterator[pa.RecordBatch]:
+def _records(made: Sequence[Aggregate], read: SourcePropositions, encoder: Encoder) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(made), _BATCH):
         some = made[start : start + _BATCH]
         vectors = encoder.encode_documents([one.text for one in some])
@@ -189,7 +192,7 @@ def _records(made: Sequence[Aggregate], read: Read, encoder: Encoder) -> Iterato
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _node(one: Aggregate, read: Read, vector: Any) -> Node:
+def _node(one: Aggregate, read: SourcePropositions, vector: Any) -> Node:
     members = [read.propositions[place] for place in sorted(one.places)]
     passages = tuple(dict.fromkeys(each.passage_id for each in members))
     documents = tuple(dict.fromkeys(each.doc_id for each in members))
@@ -198,7 +201,7 @@ def _node(one: Aggregate, read: Read, vector: Any) -> Node:
 
 
 def _notes(
-    propositions: Sequence[Proposition],
+    propositions: Sequence[SourceProposition],
     by_entity: Mapping[str, list[int]],
     kept: Mapping[str, list[int]],
     made: Sequence[Aggregate],

@@ -8,7 +8,7 @@ from ragindex.interfaces import Collection, Encoder, Floats
 from ragindex.parts.trees import tree_nodes
 
 
-def sentences(texts: Sequence[Sequence[str]], propositions: Collection) -> list[str]:
+def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) -> list[str]:
     """For each text, given by its passages, one sentence with the entities of their propositions; "" without any."""
     fields = ("passage_ids", "position", "entities")
     rows = [row for batch in propositions.scan(fields) for row in batch.to_pylist()]
@@ -21,8 +21,8 @@ def sentences(texts: Sequence[Sequence[str]], propositions: Collection) -> list[
     return [f"This text is about {', '.join(names)}." if names else "" for names in found]
 
 
-def encoded(texts: Sequence[str], encoder: Encoder) -> Floats:
+def encode_sentences(texts: Sequence[str], encoder: Encoder) -> Floats:
     """(len(texts), dimensions); a text without words has the zero vector, and so comes into no cluster."""
-    vectors = tree_nodes.encoded(texts, encoder)
+    vectors = tree_nodes.encode_texts(texts, encoder)
     vectors[np.array([not text for text in texts], bool)] = 0
     return vectors

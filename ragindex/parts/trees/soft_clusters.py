@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
+from ragindex.parts.support.arrays import Integers
 
-Places: TypeAlias = npt.NDArray[np.int64]
 Points: TypeAlias = npt.NDArray[np.float64]
 Reduction: TypeAlias = Literal["pca", "umap"]
 
@@ -80,10 +80,10 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
     return sorted({tuple(part.tolist()) for part in parts})
 
 
-def cells(units: Points, most: int) -> list[Places]:
+def cells(units: Points, most: int) -> list[Integers]:
     """The rows that are not zero, cut in two along their first principal component until none is above `most`."""
 
-    def cut(rows: Places) -> Iterator[Places]:
+    def cut(rows: Integers) -> Iterator[Integers]:
         if len(rows) <= most:
             yield rows
         else:
@@ -97,12 +97,12 @@ def cells(units: Points, most: int) -> list[Places]:
 # ---------------------------------------------------------------- stages
 
 
-def _two_stages(units: Points, rows: Places, how: Clustering) -> Iterator[Places]:
+def _two_stages(units: Points, rows: Integers, how: Clustering) -> Iterator[Integers]:
     for wide in _clusters(units, rows, how, int(max(len(rows) - 1, 0) ** 0.5)):
         yield from _clusters(units, wide, how, _LOCAL_NEIGHBOURS)
 
 
-def _clusters(units: Points, rows: Places, how: Clustering, neighbours: int, least: int = 1) -> list[Places]:
+def _clusters(units: Points, rows: Integers, how: Clustering, neighbours: int, least: int = 1) -> list[Integers]:
     """The clusters of one mixture; so few rows that a covariance cannot be told are one."""
     if len(rows) <= how.dimensions + 1:
         return [rows]
@@ -113,7 +113,7 @@ def _clusters(units: Points, rows: Places, how: Clustering, neighbours: int, lea
     return [each for each in members if len(each)]
 
 
-def _light(units: Points, rows: Places, weights: Points, limit: float, how: Clustering) -> Iterator[Places]:
+def _light(units: Points, rows: Integers, weights: Points, limit: float, how: Clustering) -> Iterator[Integers]:
     if weights[rows].sum() <= limit or len(rows) < _FEWEST_TO_SPLIT:
         yield rows
         return
@@ -125,7 +125,7 @@ def _light(units: Points, rows: Places, weights: Points, limit: float, how: Clus
         yield from _light(units, part, weights, limit, how)
 
 
-def _halves(units: Points, rows: Places) -> list[Places]:
+def _halves(units: Points, rows: Integers) -> list[Integers]:
     """Two parts of at least a quarter (and two rows) each, with least variance along the first principal component.
 
     Rows that nothing tells apart are cut in the middle.
@@ -230,7 +230,7 @@ def lowest(value: Callable[[int], float], least: int, most: int) -> int:
         best = min((best, *fresh), key=lambda each: (held[each], each))
 
 
-_Labels: TypeAlias = tuple[Points, Places] | None
+_Labels: TypeAlias = tuple[Points, Integers] | None
 
 
 def _beginnings(points: Points, seed: int) -> Callable[[int], _Labels]:
@@ -260,7 +260,7 @@ def _fitted(points: Points, begin: _Labels) -> GaussianMixture | None:
             return None
 
 
-def _first(sample: Points, labels: Places) -> dict[str, Any]:
+def _first(sample: Points, labels: Integers) -> dict[str, Any]:
     """What the first step of EM begins with: each component's covariance, drawn towards that within all of them."""
     counts = np.bincount(labels)
     d = sample.shape[1]

@@ -23,7 +23,7 @@ from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import abstractness, entity_sentences, tree_nodes
 from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clusters
 from ragindex.parts.trees.tree_nodes import Node
-from ragindex.plugins.registry import PartField, fingerprint, name_of, of_class
+from ragindex.plugins.registry import PartField, name_of, of_class, plugin_fingerprint
 from ragindex.progress import progress_bar
 
 SUMMARY_KIND = "summary"
@@ -62,7 +62,7 @@ SUMMARY: Task[Summary] = Task(
 # ---------------------------------------------------------------- the part
 
 
-Group: TypeAlias = tuple[Node, ...]
+NodeGroup: TypeAlias = tuple[Node, ...]
 """Nodes of one text: they are clustered and summarised as one."""
 
 
@@ -130,7 +130,7 @@ class SummaryTree(Part[Collection]):
         One that fails is counted and has no node; the next sync asks again.
         """
         leaves = tree_nodes.leaves(context.inputs[0], context.encoder, "summary_tree")
-        leaves = abstractness.raised(leaves, context) if self.hierarchical else leaves
+        leaves = abstractness.raise_leaves(leaves, context) if self.hierarchical else leaves
         rounds, pool = list[Round](), tuple[Node, ...]()
         for level in range(1, self.levels):
             pool = _in_order([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
@@ -141,7 +141,7 @@ class SummaryTree(Part[Collection]):
         nodes = [*leaves, *(node for one in rounds for node in one.made)]
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
-        replace_all.keep(records, _records(nodes, self.tree, dimensions))
+        replace_all.replace_records(records, _records(nodes, self.tree, dimensions))
         for sentence in _notes(len(leaves), rounds, self.partition):
             context.note(sentence)
         if len(nodes) > len(leaves) and context.llm.id == OfflineRules.id:
@@ -160,7 +160,7 @@ class SummaryTree(Part[Collection]):
         answers = self._asked(clusters, level, context)
         told = [(one, answer.summary) for one, answer in zip(clusters, answers, strict=True) if answer is not None]
         texts = [self._shortened(encodable(text)) for _, text in told]
-        vectors = tree_nodes.encoded(texts, context.encoder)
+        vectors = tree_nodes.encode_texts(texts, context.encoder)
         made = [
             self._node(cluster, text, vector, level)
             for (cluster, _), text, vector in zip(told, texts, vectors, strict=True)
@@ -177,15 +177,15 @@ class SummaryTree(Part[Collection]):
             divided=len(groups) > self.partition,
         )
 
-    def _clusters(self, groups: Sequence[Group], level: int, context: BuildContext) -> list["Cluster"]:
+    def _clusters(self, groups: Sequence[NodeGroup], level: int, context: BuildContext) -> list["Cluster"]:
         """Those of two texts and more, in the order of their first texts."""
         how = Clustering(self.threshold, self.dimensions, self.reduction, self.partition, context.seed)
         weights = [_tokens((group,)) for group in groups]
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:
             passages = [group[0].passage_ids for group in groups]
-            named = entity_sentences.sentences(passages, context.inputs[1])
-            compared.append(entity_sentences.encoded(named, context.encoder))
+            named = entity_sentences.write_sentences(passages, context.inputs[1])
+            compared.append(entity_sentences.encode_sentences(named, context.encoder))
         found = {rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)}
         return [tuple(groups[row] for row in rows) for rows in sorted(found) if len(rows) > 1]
 
@@ -209,7 +209,7 @@ class SummaryTree(Part[Collection]):
         return "".join(build_context((), [text], self.summary_tokens).notes) or text
 
     def _id(self, cluster: "Cluster") -> str:
-        return digest([fingerprint(self), sorted(_ids(cluster))])
+        return digest([plugin_fingerprint(self), sorted(_ids(cluster))])
 
     def _node(self, cluster: "Cluster", text: str, vector: Floats, level: int) -> Node:
         members = sorted((node for group in cluster for node in group), key=lambda node: node.order)
@@ -221,7 +221,7 @@ class SummaryTree(Part[Collection]):
 # ---------------------------------------------------------------- rounds
 
 
-Cluster: TypeAlias = tuple[Group, ...]
+Cluster: TypeAlias = tuple[NodeGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def _in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node.order))
 
 
-def _groups(pool: Sequence[Node]) -> list[Group]:
+def _groups(pool: Sequence[Node]) -> list[NodeGroup]:
     """Nodes of the same text together, in order; without those that have no text."""
     found: dict[str, list[Node]] = {}
     for node in pool:

@@ -84,7 +84,7 @@ def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
     if own:
         vectors = np.concatenate([np.empty((0, encoder.dimensions), np.float32), *map(_vectors, batches)])
     else:
-        vectors = encoded([passage_text(row["title"], row["text"]) for row in rows], encoder)
+        vectors = encode_texts([passage_text(row["title"], row["text"]) for row in rows], encoder)
     return sorted((_leaf(*pair) for pair in zip(rows, vectors, strict=True)), key=lambda node: node.order)
 
 
@@ -101,7 +101,7 @@ def _leaf(row: Mapping[str, Any], vector: Floats) -> Node:
     return Node(*plain, passages, documents, metadata, vector, level, children, row.get("tree", ""))
 
 
-def encoded(texts: Sequence[str], encoder: Encoder) -> Floats:
+def encode_texts(texts: Sequence[str], encoder: Encoder) -> Floats:
     """(len(texts), dimensions), by the vectors kept where there are any."""
     batches = [encoder.encode_documents(texts[start : start + _BATCH]) for start in range(0, len(texts), _BATCH)]
     return np.concatenate([np.empty((0, encoder.dimensions), np.float32), *batches])

@@ -96,7 +96,7 @@ class TreePool(Part[Collection]):
     def finish(self, context: BuildContext) -> None:
         """Copy the nodes; only those that changed are written."""
         records = context.collection("records", node_schema(context.language, context.inputs[0].schema.dimensions))
-        replace_all.keep(records, self._batches(context))
+        replace_all.replace_records(records, self._batches(context))
         counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
         names = dict.fromkeys([*(source.name for source in self.sources()), *sorted(counts)])
         told = ", ".join(f"{counts[name]:,} of {name}" for name in names)

@@ -13,15 +13,15 @@ from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadCont
 from ragindex.llm import rules
 from ragindex.llm.coerce import reshape
 from ragindex.llm.tasks import Task
-from ragindex.parts.support.ask_llm import answers
+from ragindex.parts.support.ask_llm import ask_for_passages
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.openie import OpenIE, passage_key, read_openie
-from ragindex.parts.triples.triple_json import Extracted, TripleLists, names, to_json, well_formed
+from ragindex.parts.triples.triple_json import Extracted, TripleLists, clean_names, to_json, well_formed
 
 _SHOWN_NOTES = 3
 
 
-class Answer(BaseModel):
+class ExtractionAnswer(BaseModel):
     """What a model answers. Its triples are looked at one by one: a malformed one does not spoil the others."""
 
     entities: list[str]
@@ -30,10 +30,10 @@ class Answer(BaseModel):
     def extracted(self) -> Extracted:
         """Names, triples, and how many of the triples are none in any known form."""
         triples, dropped = well_formed(reshape(self.triples, list[tuple[str, str, str]]))
-        return Extracted(names(self.entities), triples, dropped)
+        return Extracted(clean_names(self.entities), triples, dropped)
 
 
-class RuleAnswer(Answer):
+class RuleAnswer(ExtractionAnswer):
     """What the rules answer; `note` says why it may be little."""
 
     note: str
@@ -41,24 +41,24 @@ class RuleAnswer(Answer):
     def extracted(self) -> Extracted:
         """The same, from rules."""
         triples, dropped = well_formed(self.triples)
-        return Extracted(names(self.entities), triples, dropped, "rules", self.note)
+        return Extracted(clean_names(self.entities), triples, dropped, "rules", self.note)
 
 
-def _by_rules(inputs: Mapping[str, Any]) -> Answer:
+def _by_rules(inputs: Mapping[str, Any]) -> ExtractionAnswer:
     found = rules.extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
     triples = [[one.subject, one.predicate, one.object] for one in found.triples]
     return RuleAnswer(entities=list(found.entities), triples=triples, note=" ".join(found.notes))
 
 
-EXTRACT: Task[Answer] = Task(
+EXTRACT: Task[ExtractionAnswer] = Task(
     name="extract",
     version=1,
     prompt=Path(__file__).parent / "prompts" / "extract.jinja",
-    output=Answer,
+    output=ExtractionAnswer,
     rule=_by_rules,
     max_tokens=2048,
 )
-SCHEMA = Schema(
+EXTRACTION_SCHEMA = Schema(
     stored=("triples", "source", "note", "content"),
     keywords=("passage_ids", "doc_ids", "entities"),
     numbers=("kept", "dropped"),
@@ -87,7 +87,7 @@ class Extractions(Part[Collection]):
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Extract from the passages of the batch; those that fail lose the record they had."""
-        records = context.collection("records", SCHEMA)
+        records = context.collection("records", EXTRACTION_SCHEMA)
         passages = context.passages(list(change.upsert)).to_pylist()
         file = None if context.imported is None else read_openie(context.imported)
         made = self._asked(passages, context) if file is None else _imported(passages, file)
@@ -97,7 +97,7 @@ class Extractions(Part[Collection]):
 
     def finish(self, context: BuildContext) -> None:
         """Say what was dropped, what was read by rules, and what file and corpus do not share."""
-        records = context.collection("records", SCHEMA)
+        records = context.collection("records", EXTRACTION_SCHEMA)
         for sentence in _notes(records):
             context.note(sentence)
         if context.imported is not None:
@@ -120,7 +120,7 @@ class Extractions(Part[Collection]):
             for one in passages
             if one["id"] not in made
         }
-        found = answers(context, EXTRACT, inputs)
+        found = ask_for_passages(context, EXTRACT, inputs)
         return {**made, **{id: answer.extracted() for id, answer in found.items()}}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragindex.errors import DataError
-from ragindex.parts.triples.triple_json import Extracted, names, well_formed
+from ragindex.parts.triples.triple_json import Extracted, clean_names, well_formed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _entry(doc: Any, where: str, path: Path) -> tuple[str, Extracted]:
         raise DataError(f'a list as "extracted_triples" of {where}', _shown(triples), path=path)
     kept, dropped = well_formed(triples)
     key = _key_of(str(title or ""), text, passage)
-    return key, Extracted(names(entities), kept, dropped, source="file")
+    return key, Extracted(clean_names(entities), kept, dropped, source="file")
 
 
 def _key_of(title: str, text: Any, passage: Any) -> str:

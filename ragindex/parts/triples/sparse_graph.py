@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ragindex.parts.support.columns import large_text
 from ragindex.workspace import versioned_files
 
-Integers: TypeAlias = npt.NDArray[np.integer[Any]]
+AnyIntegers: TypeAlias = npt.NDArray[np.integer[Any]]
 _ROWS = ("entities", "passages")
 _NUMBERS = ("sides", "owners")
 _WHAT = "triple graph"
@@ -27,14 +27,14 @@ NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Adjacency:
     """`members[starts[i] : starts[i + 1]]` are the places of the triples with `keys[i]`, ascending, each once."""
 
     keys: pa.Array
-    starts: Integers
-    members: Integers
+    starts: AnyIntegers
+    members: AnyIntegers
 
-    def of(self, place: int, limit: int | None = None) -> Integers:
+    def of(self, place: int, limit: int | None = None) -> AnyIntegers:
         """The first `limit` triples of one key; none for NONE."""
         if place == NONE:
             return self.members[:0]
@@ -50,10 +50,10 @@ class SparseGraph:
     """
 
     triples: pa.Array
-    sides: Integers
-    owners: Integers
-    entities: Rows
-    passages: Rows
+    sides: AnyIntegers
+    owners: AnyIntegers
+    entities: Adjacency
+    passages: Adjacency
 
     def neighbours(self, triple_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
         """For each triple the ids of those that share its subject or object in either role, itself left out.
@@ -75,26 +75,26 @@ class SparseGraph:
         found = zip(triple_ids, places(self.triples, triple_ids).tolist(), strict=True)
         return {id: self._keys(self.sides[place]) for id, place in found if place != NONE}
 
-    def _keys(self, sides: Integers) -> tuple[str, ...]:
+    def _keys(self, sides: AnyIntegers) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.entities.keys[int(side)].as_py() for side in sides if side != NONE))
 
-    def around(self, place: int, limit: int | None = None) -> Integers:
+    def around(self, place: int, limit: int | None = None) -> AnyIntegers:
         """The places of the neighbours of the triple at `place`, ascending, the first `limit`."""
         if place == NONE:
             return np.empty(0, np.int32)
         longest = None if limit is None else limit + 1  # itself may be among the first
         subject, object = (self.entities.of(int(side), longest) for side in self.sides[place])
-        both: Integers = np.union1d(subject, object)
-        found: Integers = both[both != place][:limit]
+        both: AnyIntegers = np.union1d(subject, object)
+        found: AnyIntegers = both[both != place][:limit]
         return found
 
-    def ids(self, triples: Integers) -> list[str]:
+    def ids(self, triples: AnyIntegers) -> list[str]:
         """The ids at these places."""
         ids: list[str] = self.triples.take(pa.array(triples)).to_pylist()
         return ids
 
 
-def places(column: pa.Array, texts: Sequence[str]) -> Integers:
+def places(column: pa.Array, texts: Sequence[str]) -> AnyIntegers:
     """Where each text stands in a sorted column, else NONE; by bisection: nothing is read but what is compared."""
     found = np.full(len(texts), NONE, np.int64)
     for number, text in enumerate(texts):
@@ -130,7 +130,7 @@ def sparse_graph(triples: pa.Table, nodes: pa.Array | None = None) -> SparseGrap
     )
 
 
-def _coded(texts: pa.Array, wanted: pa.Array | None) -> tuple[pa.Array, Integers]:
+def _coded(texts: pa.Array, wanted: pa.Array | None) -> tuple[pa.Array, AnyIntegers]:
     """The distinct texts, sorted, and the place of each text among them; NONE for those not `wanted`."""
     encoded = texts.dictionary_encode()
     among = encoded.dictionary
@@ -142,21 +142,21 @@ def _coded(texts: pa.Array, wanted: pa.Array | None) -> tuple[pa.Array, Integers
     return among.take(pa.array(order)), place[encoded.indices.to_numpy()]
 
 
-def _rows(keys: pa.Array, key: Integers, triple: Integers) -> Rows:
+def _rows(keys: pa.Array, key: AnyIntegers, triple: AnyIntegers) -> Adjacency:
     members = triple[np.lexsort((triple, key))]
     starts = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=len(keys)))])
-    return Rows(keys, starts, members)
+    return Adjacency(keys, starts, members)
 
 
 # ---------------------------------------------------------------- on disk
 
 
-def save(graph: SparseGraph, folder: Path) -> str:
+def save_graph(graph: SparseGraph, folder: Path) -> str:
     """Write the graph into a folder of `folder` that is named by what it holds; that name. Raises StoreError."""
     return versioned_files.save_version(_WHAT, folder, lambda partial: _write(graph, partial))
 
 
-def load(folder: Path) -> SparseGraph:
+def load_graph(folder: Path) -> SparseGraph:
     """The graph in `folder`, memory-mapped. Raises StoreError."""
     with versioned_files.open_files(_WHAT, folder):
         triples = versioned_files.read_texts(folder / "triples.arrow")
@@ -170,12 +170,12 @@ def _write(graph: SparseGraph, folder: Path) -> None:
     for name in _NUMBERS:
         versioned_files.write_numbers(folder / f"{name}.npy", getattr(graph, name))
     for name in _ROWS:
-        rows: Rows = getattr(graph, name)
+        rows: Adjacency = getattr(graph, name)
         versioned_files.write_texts(folder / f"{name}.arrow", rows.keys)
         versioned_files.write_numbers(folder / f"{name}.starts.npy", rows.starts)
         versioned_files.write_numbers(folder / f"{name}.members.npy", rows.members)
 
 
-def _read_rows(folder: Path, name: str) -> Rows:
+def _read_rows(folder: Path, name: str) -> Adjacency:
     numbers = [versioned_files.read_numbers(folder / f"{name}.{kind}.npy") for kind in ("starts", "members")]
-    return Rows(versioned_files.read_texts(folder / f"{name}.arrow"), *numbers)
+    return Adjacency(versioned_files.read_texts(folder / f"{name}.arrow"), *numbers)

@@ -45,7 +45,7 @@ def _is_triple(one: Any) -> bool:
     )
 
 
-def names(written: Sequence[str]) -> tuple[str, ...]:
+def clean_names(written: Sequence[str]) -> tuple[str, ...]:
     """The names that are not blank, each once, without the white space around."""
     return tuple(dict.fromkeys(encodable(name.strip()) for name in written if name.strip()))
 

@@ -9,7 +9,7 @@ import regex
 from pydantic import Field, field_validator
 
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.support.records import TEXTS, held, unit_columns
+from ragindex.parts.support.records import TEXTS, find_record_ids, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.plugins.registry import PartField
@@ -63,7 +63,7 @@ class Triples(Part[Collection]):
     def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the triples of the batch's passages; ids are by passage and place, so twice does no harm."""
         records = context.collection("records", _schema(context.language))
-        records.delete(held(records, [*change.remove, *change.upsert]))
+        records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         extractions: Collection = context.inputs[0]
         found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
         triples = [(row["id"], triple) for row in found for triple in dict.fromkeys(from_json(row["triples"]))]

@@ -42,7 +42,7 @@ class Coder:
     def among(self, known: pa.Array) -> Codes:
         """The place of every row's text among those known, -1 for none."""
         texts, codes = self.coded()
-        return looked_up(among(texts, known), codes)
+        return translate_codes(among(texts, known), codes)
 
     def _join(self) -> None:
         """Texts that are held keep their places, for they come first."""
@@ -60,12 +60,12 @@ def among(texts: pa.Array, known: pa.Array) -> Codes:
     return places
 
 
-def looked_up(places: Codes, codes: Sequence[Codes]) -> Codes:
+def translate_codes(places: Codes, codes: Sequence[Codes]) -> Codes:
     """What `places` has for each code of several columns, one after the other."""
     return np.concatenate([places[:0], *(places[some] for some in codes)])
 
 
-def distinct(columns: Iterable[pa.Array]) -> pa.Array:
+def find_distinct(columns: Iterable[pa.Array]) -> pa.Array:
     """The distinct texts of columns in the order of their UTF-8, which is that of Python's texts too."""
     coder = Coder()
     for column in columns:
@@ -74,7 +74,9 @@ def distinct(columns: Iterable[pa.Array]) -> pa.Array:
     return found.take(pc.sort_indices(found))
 
 
-def keep(names: pa.Array, context: BuildContext, collection: str, part: str, into: Floats | None = None) -> None:
+def store_name_vectors(
+    names: pa.Array, context: BuildContext, collection: str, part: str, into: Floats | None = None
+) -> None:
     """Make a collection hold exactly the distinct `names`, by id, each with its vector as a document.
 
     All are asked of the encoder, whose cache has most: so what the part cost is that of each name, once. Only those

@@ -16,11 +16,10 @@ import numpy.typing as npt
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats
+from ragindex.parts.support.arrays import Doubles, Integers
 from ragindex.workspace import versioned_files
 
-Rows: TypeAlias = npt.NDArray[np.uint8]
-Integers: TypeAlias = npt.NDArray[np.int64]
-Scores: TypeAlias = npt.NDArray[np.float64]
+QuantizedRows: TypeAlias = npt.NDArray[np.uint8]
 SCALE_BYTES = 4
 _LARGEST = 127
 _EXACT = 1 << 24
@@ -34,7 +33,7 @@ _WHAT = "token vectors"
 # ---------------------------------------------------------------- compression
 
 
-def compressed(vectors: Floats) -> Rows:
+def compress(vectors: Floats) -> QuantizedRows:
     """(n, dimensions) as (n, dimensions + 4) bytes. Each number is off by at most its vector's largest / 254.
 
     Raises UsageError for NaN and infinity.
@@ -47,13 +46,13 @@ def compressed(vectors: Floats) -> Rows:
     return np.concatenate([small.view(np.uint8), scales.reshape(-1, 1).view(np.uint8)], axis=1)
 
 
-def restored(rows: Rows) -> Floats:
+def restore(rows: QuantizedRows) -> Floats:
     """The vectors again, (n, dimensions), as near as the compression keeps them."""
     codes, scales = _parts(rows)
     return codes * scales[:, None]
 
 
-def _parts(rows: Rows) -> tuple[Floats, Floats]:
+def _parts(rows: QuantizedRows) -> tuple[Floats, Floats]:
     """Whole numbers as float32 (n, dimensions), and scales (n,)."""
     codes = rows[:, :-SCALE_BYTES].view(np.int8).astype(np.float32)
     scales: Floats = np.ascontiguousarray(rows[:, -SCALE_BYTES:]).view("<f4")[:, 0].astype(np.float32)
@@ -61,14 +60,14 @@ def _parts(rows: Rows) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionTokens:
     """A question's token vectors: `codes` (n, dimensions), whole numbers as float32; `scales` (n,) multiply them."""
 
     codes: Floats
-    scales: Scores
+    scales: Doubles
 
 
-def asked(vectors: Floats) -> Asked:
+def quantize_question(vectors: Floats) -> QuestionTokens:
     """A question's token vectors, (n, dimensions), as fine as exact sums allow. Raises UsageError unless finite."""
     if not np.isfinite(vectors).all():
         raise UsageError("A token vector must be finite; got NaN or infinity. Look at the encoder that made it.")
@@ -77,29 +76,29 @@ def asked(vectors: Floats) -> Asked:
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     scales = lengths / finest
     codes = np.rint(np.divide(vectors, scales[:, None], where=scales[:, None] > 0, out=np.zeros(vectors.shape)))
-    return Asked(codes.astype(np.float32), scales)
+    return QuestionTokens(codes.astype(np.float32), scales)
 
 
 # ---------------------------------------------------------------- MaxSim
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RecordRows:
     """Where the vectors of records lie: `counts[i]` rows from `starts[i]` of the file number `files[i]`."""
 
     files: Integers
     starts: Integers
     counts: Integers
 
-    def take(self, rows: Integers) -> "Places":
+    def take(self, rows: Integers) -> "RecordRows":
         """Those of some records."""
-        return Places(self.files[rows], self.starts[rows], self.counts[rows])
+        return RecordRows(self.files[rows], self.starts[rows], self.counts[rows])
 
     def __len__(self) -> int:
         return len(self.files)
 
 
-def maxsim(files: Sequence[Rows], places: Places, questions: Sequence[Asked]) -> Scores:
+def maxsim(files: Sequence[QuantizedRows], places: RecordRows, questions: Sequence[QuestionTokens]) -> Doubles:
     """(records, questions): the sum over a question's tokens of the best dot product with a token of the record.
 
     Minus infinity for records and questions without vectors. Source: Khattab and Zaharia, SIGIR 2020.
@@ -118,7 +117,7 @@ def maxsim(files: Sequence[Rows], places: Places, questions: Sequence[Asked]) ->
     return scores
 
 
-def _best(rows: Rows, counts: Integers, codes: Floats) -> Scores:
+def _best(rows: QuantizedRows, counts: Integers, codes: Floats) -> Doubles:
     """(question tokens, records): of each record's rows the greatest product."""
     held, scales = _parts(rows)
     products = codes @ held.T
@@ -127,7 +126,7 @@ def _best(rows: Rows, counts: Integers, codes: Floats) -> Scores:
     return np.maximum.reduceat(products, starts, axis=1).astype(np.float64)
 
 
-def _blocks(places: Places) -> Iterator[Integers]:
+def _blocks(places: RecordRows) -> Iterator[Integers]:
     """The records with vectors, in the order of the files, so many at once that their vectors are about a block."""
     order = np.lexsort((places.starts, places.files))
     order = order[places.counts[order] > 0]
@@ -137,7 +136,7 @@ def _blocks(places: Places) -> Iterator[Integers]:
             yield block
 
 
-def _gathered(files: Sequence[Rows], places: Places) -> Rows:
+def _gathered(files: Sequence[QuantizedRows], places: RecordRows) -> QuantizedRows:
     pieces = zip(places.files.tolist(), places.starts.tolist(), places.counts.tolist(), strict=True)
     return np.concatenate([files[file][start : start + count] for file, start, count in pieces])
 
@@ -145,7 +144,7 @@ def _gathered(files: Sequence[Rows], places: Places) -> Rows:
 # ---------------------------------------------------------------- files
 
 
-def save(folder: Path, pieces: Iterable[Rows], rows: int, dimensions: int) -> str:
+def save_rows(folder: Path, pieces: Iterable[QuantizedRows], rows: int, dimensions: int) -> str:
     """Write `pieces`, of `rows` rows in all, to a folder named by what it holds; that name. Raises StoreError."""
 
     def write(partial: Path) -> None:
@@ -160,7 +159,7 @@ def save(folder: Path, pieces: Iterable[Rows], rows: int, dimensions: int) -> st
     return versioned_files.save_version(_WHAT, folder, write)
 
 
-def load(folder: Path) -> Rows:
+def load_rows(folder: Path) -> QuantizedRows:
     """What is in a folder, memory-mapped. Raises StoreError."""
     with versioned_files.open_files(_WHAT, folder):
         return versioned_files.read_numbers(folder / _FILE)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.interfaces import Floats
+from ragindex.parts.support.arrays import Integers
 
 _PIVOTS = 2.0
 """Pivots for each square root of n."""
@@ -30,21 +31,20 @@ _WAITING = 1 << 20
 _SIFTED = 1 << 14
 """Rows whose pairs are brought into order at once."""
 
-Places: TypeAlias = npt.NDArray[np.int64]
 _Numbers: TypeAlias = npt.NDArray[np.int32]
 _Found: TypeAlias = tuple[_Numbers, _Numbers, Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class SimilarPairs:
     """Unordered pairs of rows, `first` < `second`, sorted, each once, with their cosines."""
 
-    first: Places
-    second: Places
+    first: Integers
+    second: Integers
     cosines: Floats
 
 
-def near_pairs(vectors: Floats, least: float, most: int, seed: int) -> Pairs:
+def near_pairs(vectors: Floats, least: float, most: int, seed: int) -> SimilarPairs:
     """Pairs of rows (of length one) with a cosine of at least `least`, one among the `most` nearest of the other.
 
     Zero rows are near nothing. Up to 2,048 rows the answer is exact; beyond, a pair is missed when its vectors share
@@ -63,7 +63,7 @@ def near_pairs(vectors: Floats, least: float, most: int, seed: int) -> Pairs:
     return _unordered(rows, nearest)
 
 
-def _compared(vectors: Floats, rows: Places, least: float, most: int, seed: int) -> Iterator[_Found]:
+def _compared(vectors: Floats, rows: Integers, least: float, most: int, seed: int) -> Iterator[_Found]:
     """Pairs of places among `rows`, in both directions, those of several cells several times."""
     for cell in _cells(vectors, rows, seed):
         held = vectors[rows[cell]]
@@ -77,7 +77,7 @@ def _compared(vectors: Floats, rows: Places, least: float, most: int, seed: int)
         yield cell[first], cell[second], cosines[first, second]
 
 
-def _cells(vectors: Floats, rows: Places, seed: int) -> Iterator[_Numbers]:
+def _cells(vectors: Floats, rows: Integers, seed: int) -> Iterator[_Numbers]:
     """Places among `rows` that are compared with one another; of too large a cell, those as near to its pivot."""
     n = len(rows)
     if n <= _LARGEST:
@@ -90,7 +90,7 @@ def _cells(vectors: Floats, rows: Places, seed: int) -> Iterator[_Numbers]:
             yield members[first : min(end, first + _LARGEST)]
 
 
-def _members(vectors: Floats, rows: Places, pivots: Floats) -> tuple[_Numbers, Places]:
+def _members(vectors: Floats, rows: Integers, pivots: Floats) -> tuple[_Numbers, Integers]:
     """The places of all cells one after the other, the nearest to a cell's pivot first, and where each cell ends."""
     cells = np.empty((len(rows), _CELLS), np.int32)
     far = np.empty((len(rows), _CELLS), np.float32)
@@ -128,7 +128,7 @@ def _nearest(found: Sequence[_Found], n: int, most: int) -> _Found:
     return first, second, cosines
 
 
-def _sifted(pairs: Places, cosines: Floats, n: int, most: int) -> _Found:
+def _sifted(pairs: Integers, cosines: Floats, n: int, most: int) -> _Found:
     order = np.argsort(pairs)
     pairs, cosines = pairs[order], cosines[order]
     starts = np.flatnonzero(np.diff(pairs, prepend=-1))
@@ -140,7 +140,7 @@ def _sifted(pairs: Places, cosines: Floats, n: int, most: int) -> _Found:
     return first[kept], second[kept], cosines[kept]
 
 
-def _unordered(rows: Places, nearest: _Found) -> Pairs:
+def _unordered(rows: Integers, nearest: _Found) -> SimilarPairs:
     """Each pair once, of both directions that of the lesser row."""
     first, second, cosines = nearest
     low, high = np.minimum(first, second), np.maximum(first, second)
@@ -148,4 +148,4 @@ def _unordered(rows: Places, nearest: _Found) -> Pairs:
     low, high = low[order], high[order]
     fresh = np.ones(len(low), bool)
     fresh[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
-    return Pairs(rows[low[fresh]], rows[high[fresh]], cosines[order[fresh]])
+    return SimilarPairs(rows[low[fresh]], rows[high[fresh]], cosines[order[fresh]])

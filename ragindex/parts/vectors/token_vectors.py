@@ -27,14 +27,15 @@ from ragindex.interfaces import (
     TokenEncoder,
     Uses,
 )
+from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens
-from ragindex.parts.vectors.quantized_tokens import Places, Rows, Scores
+from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
 from ragindex.plugins.registry import PartField
 from ragindex.progress import progress_bar
 from ragindex.workspace import versioned_files
 
-SCHEMA = Schema(stored=("segment", "digest"), numbers=("start", "count"))
+SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("start", "count"))
 """A record of `of`: the folder its vectors lie in, the first row there and how many; the hash of its text.
 
 Without any vector, `segment` is "".
@@ -67,7 +68,7 @@ class TokenVectors(Part["TokenIndex"]):
 
         Each batch is kept when it is encoded: after a crash only the rest is.
         """
-        records = context.collection("records", SCHEMA)
+        records = context.collection("records", SEGMENT_SCHEMA)
         _forget_damaged(records, context)
         for rows in _changed(context.inputs[0], records):
             records.upsert(_kept(rows, self.coding(context).documents(rows.column("text").to_pylist()), context))
@@ -86,7 +87,7 @@ class TokenVectors(Part["TokenIndex"]):
     def open(self, context: ReadContext) -> "TokenIndex":
         """The vectors of the sync that the reader is pinned to."""
         held = _held(context.collection("records"))
-        files = tuple(quantized_tokens.load(context.folder / name) if name else _NOTHING for name in held.segments)
+        files = tuple(quantized_tokens.load_rows(context.folder / name) if name else _NOTHING for name in held.segments)
         return TokenIndex(
             held.ids, {id: row for row, id in enumerate(held.ids)}, files, held.places, self.coding(context)
         )
@@ -148,15 +149,15 @@ class TokenIndex:
 
     ids: tuple[str, ...]
     rows: Mapping[str, int]
-    files: tuple[Rows, ...]
-    places: Places
+    files: tuple[QuantizedRows, ...]
+    places: RecordRows
     coding: multi_vector.TokenCoding
 
     def question(self, text: str) -> Floats:
         """The token vectors of a question, (tokens, dimensions)."""
         return self.coding.question(text)
 
-    def scores(self, ids: Sequence[str], questions: Sequence[Floats]) -> Scores:
+    def scores(self, ids: Sequence[str], questions: Sequence[Floats]) -> Doubles:
         """MaxSim of records and questions, (ids, questions); minus infinity where one of them has no tokens.
 
         Raises UsageError for an id that is not there.
@@ -165,7 +166,9 @@ class TokenIndex:
         if unknown is not None:
             raise UsageError(f"There are no token vectors of {unknown!r}: name the part it is of, as `over`.")
         chosen = self.places.take(np.array([self.rows[id] for id in ids], np.int64))
-        return quantized_tokens.maxsim(self.files, chosen, [quantized_tokens.asked(one) for one in questions])
+        return quantized_tokens.maxsim(
+            self.files, chosen, [quantized_tokens.quantize_question(one) for one in questions]
+        )
 
     def describe(self) -> Mapping[str, str | int | float]:
         """How searches are answered."""
@@ -176,7 +179,7 @@ class TokenIndex:
 
 
 _ROWS = pa.schema([("id", pa.string()), ("text", pa.string()), ("digest", pa.string())])
-_NOTHING: Rows = np.empty((0, quantized_tokens.SCALE_BYTES), np.uint8)
+_NOTHING: QuantizedRows = np.empty((0, quantized_tokens.SCALE_BYTES), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,7 @@ class _Held:
 
     ids: tuple[str, ...]
     segments: tuple[str, ...]
-    places: Places
+    places: RecordRows
 
 
 def _held(records: Collection) -> _Held:
@@ -197,7 +200,7 @@ def _held(records: Collection) -> _Held:
     files, starts, counts = (
         column.to_numpy().astype(np.int64) for column in (number, table.column("start"), table.column("count"))
     )
-    return _Held(tuple(table.column("id").to_pylist()), segments, Places(files, starts, counts))
+    return _Held(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts))
 
 
 def _forget_damaged(records: Collection, context: BuildContext) -> None:
@@ -229,9 +232,9 @@ def _kept(rows: pa.Table, vectors: Sequence[Floats], context: BuildContext) -> p
     counts = np.array([len(one) for one in vectors], np.int64)
     name = ""
     if counts.any():
-        pieces = (quantized_tokens.compressed(one) for one in vectors if len(one))
+        pieces = (quantized_tokens.compress(one) for one in vectors if len(one))
         dimensions = next(one.shape[1] for one in vectors if len(one))
-        name = quantized_tokens.save(context.folder, pieces, int(counts.sum()), dimensions)
+        name = quantized_tokens.save_rows(context.folder, pieces, int(counts.sum()), dimensions)
     return _records(rows, [name if count else "" for count in counts], counts)
 
 
@@ -251,7 +254,7 @@ def _to_join(held: _Held, context: BuildContext) -> list[int]:
     """The numbers of segments that are to be written anew: those half of which nobody holds, and many small ones."""
     live = np.bincount(held.places.files, held.places.counts, minlength=len(held.segments))
     named = [number for number, name in enumerate(held.segments) if name]
-    written = {number: len(quantized_tokens.load(context.folder / held.segments[number])) for number in named}
+    written = {number: len(quantized_tokens.load_rows(context.folder / held.segments[number])) for number in named}
     small = [number for number in named if live[number] < _SMALL]
     wasted = [number for number in named if 2 * live[number] < written[number]]
     return sorted({*wasted, *(small if len(small) > _MOST_SMALL else ())})
@@ -262,12 +265,14 @@ def _joined(held: _Held, doomed: Sequence[int], context: BuildContext) -> pa.Rec
     rows = np.flatnonzero(np.isin(held.places.files, doomed))
     rows = rows[np.lexsort((held.places.starts[rows], held.places.files[rows]))]
     chosen = held.places.take(rows)
-    files = {number: quantized_tokens.load(context.folder / held.segments[number]) for number in doomed}
+    files = {number: quantized_tokens.load_rows(context.folder / held.segments[number]) for number in doomed}
     pieces = (
         files[file][start : start + count]
         for file, start, count in zip(*(c.tolist() for c in (chosen.files, chosen.starts, chosen.counts)), strict=True)
     )
     width = files[doomed[0]].shape[1] - quantized_tokens.SCALE_BYTES
-    name = quantized_tokens.save(context.folder, pieces, int(chosen.counts.sum()), width)
+    name = quantized_tokens.save_rows(context.folder, pieces, int(chosen.counts.sum()), width)
     ids = [held.ids[row] for row in rows.tolist()]
-    return _records(context.collection("records", SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts)
+    return _records(
+        context.collection("records", SEGMENT_SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts
+    )

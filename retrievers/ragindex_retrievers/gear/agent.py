@@ -14,8 +14,8 @@ from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.expansion import Expanded
-from ragindex_retrievers.gear.sync_ge import Sync
-from ragindex_retrievers.gear.tasks import REASON, REWRITE, Reasoned
+from ragindex_retrievers.gear.sync_ge import SyncRound
+from ragindex_retrievers.gear.tasks import REASON, REWRITE_QUESTION, Reasoned
 
 MEMORY = "gist memory"
 _UNREADABLE = frozenset(("malformed", "empty", "truncated"))
@@ -58,7 +58,7 @@ class Agent:
     """See ragindex_retrievers.gear.scheme.Gear."""
 
     base: Retriever
-    sync: Sync
+    sync: SyncRound
     llm: LLM
     loop: Loop
 
@@ -135,7 +135,7 @@ class Agent:
         question, language = state.query.text, self.sync.reader.language
         given = {"question": question, "triples": state.memory, "reason": reasoned.why, "language": language}
         with state.trace.step(state.n, "rewrite", question) as step:
-            written = self.llm.run(REWRITE, given).question.strip()
+            written = self.llm.run(REWRITE_QUESTION, given).question.strip()
             step["note"] = written
         return written
 

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.interfaces import Floats
-from ragindex_retrievers.gear.space import DIGITS, Doubles, Places, Space, cosines
+from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex_retrievers.gear.space import DIGITS, Space, cosines
 
 Scoring = Literal["exact", "composed", "refined"]
 Encode: TypeAlias = Callable[[Sequence[str]], Floats]
@@ -23,7 +24,7 @@ NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The parameters, named as in `ragindex_retrievers.gear.scheme.Expanding`."""
+    """The parameters, named as in `ragindex_retrievers.gear.scheme.ExpandingScheme`."""
 
     beam_width: int = 10
     beam_length: int = 2
@@ -45,7 +46,7 @@ class Beams:
     """
 
     scores: Doubles
-    chains: Places
+    chains: Integers
     encoded: int = 0
     considered: int = 0
 
@@ -59,10 +60,10 @@ class _Candidates:
     """Extensions of the beams: the row of the beam and the place of the triple, (m,) each, in order of insertion."""
 
     beam: npt.NDArray[np.int64]
-    triple: Places
+    triple: Integers
 
 
-def search(space: Space, initial: Places, settings: Search, encode: Encode) -> Beams:
+def search_beams(space: Space, initial: Integers, settings: Search, encode: Encode) -> Beams:
     """The chains that Algorithm 1 returns, from the triples `initial`; those without a vector are left out.
 
     Where no chain can be extended, the last beams that there were (reading G8).
@@ -88,7 +89,7 @@ def flatten(beams: Beams, order: Literal["level", "beam"]) -> list[int]:
 # ---------------------------------------------------------------- the steps of Algorithm 1
 
 
-def _first(space: Space, initial: Places, settings: Search) -> Beams:
+def _first(space: Space, initial: Integers, settings: Search) -> Beams:
     """Lines 1 to 5. A single triple's text is what its stored vector was made of: nothing is encoded."""
     scores = cosines(space.vectors(initial), space.question)
     best = np.argsort(-scores, kind="stable")[: settings.beam_width]
@@ -139,7 +140,7 @@ def _weights(beam: npt.NDArray[np.int64], settings: Search) -> Doubles:
     return weights
 
 
-def _with_ends(beams: Beams, found: _Candidates, scores: Doubles, chains: Places) -> tuple[Doubles, Places]:
+def _with_ends(beams: Beams, found: _Candidates, scores: Doubles, chains: Integers) -> tuple[Doubles, Integers]:
     """Beams without an extension go on as they are, before the others (reading G8, alternative)."""
     ends = np.setdiff1d(np.arange(len(beams.scores)), found.beam)
     padded = np.column_stack([beams.chains[ends], np.full(len(ends), NOTHING)])
@@ -188,7 +189,7 @@ def _encoded(space: Space, beams: Beams, found: _Candidates, chosen: npt.NDArray
 # ---------------------------------------------------------------- small parts
 
 
-def _distinct(space: Space, initial: Places, settings: Search) -> Places:
+def _distinct(space: Space, initial: Integers, settings: Search) -> Integers:
     """Each triple once, at its first place, without those that no vector search would find."""
     distinct = np.array(list(dict.fromkeys(initial.tolist())), np.int64)
     if settings.triple_identity == "spo":
@@ -197,8 +198,8 @@ def _distinct(space: Space, initial: Places, settings: Search) -> Places:
     return distinct[space.vectors(distinct).any(axis=1)]
 
 
-def _last(chains: Places) -> Places:
+def _last(chains: Integers) -> Integers:
     """The last triple of each chain."""
     lengths = (chains != NOTHING).sum(axis=1)
-    last: Places = chains[np.arange(len(chains)), lengths - 1]
+    last: Integers = chains[np.arange(len(chains)), lengths - 1]
     return last

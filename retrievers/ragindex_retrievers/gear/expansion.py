@@ -9,13 +9,14 @@ import numpy as np
 
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever, SearchResult
+from ragindex.parts.support.arrays import Integers
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval
-from ragindex_retrievers.gear.beams import Beams, Search, flatten, search
-from ragindex_retrievers.gear.parts.triple_graph import Graph
-from ragindex_retrievers.gear.space import Held, Places, Space, StoreSpace, held, unit
+from ragindex_retrievers.gear.beams import Beams, Search, flatten, search_beams
+from ragindex_retrievers.gear.parts.triple_graph import NeighbourGraph
+from ragindex_retrievers.gear.space import Space, StoreSpace, TriplesInMemory, triples_in_memory, unit
 
 _SHOWN = 20
 """Chains and triples kept in a trace."""
@@ -33,7 +34,7 @@ class Expanded:
 class Expansion:
     """The triples, their graph and the search through them; thread-safe."""
 
-    graph: Graph
+    graph: NeighbourGraph
     triples: Collection
     passages: Collection
     encoder: QueryEncoder
@@ -51,11 +52,11 @@ class Expansion:
         return StoreSpace(self.graph, self.triples, unit(vector), self.order, query.filter)
 
     def expand(
-        self, space: Space, initial: Places, base: Sequence[Hit], trace: Trace, query: Query, n: int = 1
+        self, space: Space, initial: Integers, base: Sequence[Hit], trace: Trace, query: Query, n: int = 1
     ) -> "Expanded":
         """Search from the triples `initial`, and fuse the chains' passages with those of the base (Eq. 3)."""
         with trace.step(n, "triple beams", query.text) as step:
-            beams = search(space, initial, self.search, self.encoder.encode_passing)
+            beams = search_beams(space, initial, self.search, self.encoder.encode_passing)
             order = flatten(beams, self.flat)
             records = dict(zip(order, space.records(order), strict=True))
             found = tuple(dict.fromkeys(records[place].passage_id for place in order))
@@ -80,8 +81,8 @@ class Expansion:
         return read_hits(SearchResult(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
 
     @cached_property
-    def _held(self) -> Held | None:
-        return held(self.graph, self.triples, self.order)
+    def _held(self) -> TriplesInMemory | None:
+        return triples_in_memory(self.graph, self.triples, self.order)
 
 
 def _about(beams: Beams, initial: int) -> str:

@@ -16,12 +16,11 @@ from ragindex_retrievers.gear.agent import Agent, Loop
 from ragindex_retrievers.gear.beams import Scoring, Search
 from ragindex_retrievers.gear.expansion import Expansion, NaiveRetriever
 from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
-from ragindex_retrievers.gear.sync_ge import Linker, Reader, SyncRetriever
-from ragindex_retrievers.gear.sync_ge import Sync as Round
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE
+from ragindex_retrievers.gear.sync_ge import Linker, SyncRetriever, SyncRound, TripleReader
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
 
-class Expanding(Scheme):
+class ExpandingScheme(Scheme):
     """What the three schemes share: a base over the passages (C), and the search through the triples (T).
 
     `base`: the retriever that is expanded. `base_k`: how many passages it gives; by default k, so that each k is a run
@@ -109,7 +108,7 @@ class Expanding(Scheme):
         return Expansion(graph, triples, passages, index.encoder, search, order, flat, self.rrf_k, source)
 
 
-class Naive(Expanding):
+class Naive(ExpandingScheme):
     """NaiveGE (section 6.2): the search begins from all triples of the base's passages. No language model."""
 
     def open(self, index: OpenIndex) -> Retriever:
@@ -117,7 +116,7 @@ class Naive(Expanding):
         return NaiveRetriever(self.base.open(index), self.base_k, self.expansion(index))
 
 
-class Reading(Expanding):
+class LinkingScheme(ExpandingScheme):
     """What SyncGE and the agent share: `link_base` is any flat scheme; it searches the triples, whatever its `over`."""
 
     link_base: FlatField = Field(
@@ -133,13 +132,13 @@ class Reading(Expanding):
         """With those of the link."""
         return (*super().parts(), *self.link().parts())
 
-    def round(self, index: OpenIndex) -> Round:
+    def round(self, index: OpenIndex) -> SyncRound:
         """One round of reading, linking, searching, opened."""
         linker = Linker(self.link().open(index), self.graph.over)
-        return Round(Reader(index.llm, index.language), linker, self.expansion(index))
+        return SyncRound(TripleReader(index.llm, index.language), linker, self.expansion(index))
 
 
-class Sync(Reading):
+class Sync(LinkingScheme):
     """SyncGE (section 4): a model reads the base's passages; the search begins from the triples nearest its notes."""
 
     def tasks(self) -> tuple[Task[Any], ...]:
@@ -151,7 +150,7 @@ class Sync(Reading):
         return SyncRetriever(self.base.open(index), self.base_k, self.round(index))
 
 
-class Gear(Reading):
+class Gear(LinkingScheme):
     """The agent (section 5): rounds of SyncGE that fill a memory of triples, until it answers the question.
 
     `base_k` passages a round, at most `iterations` rounds (the paper: 4 on MuSiQue, 2 on 2Wiki and HotpotQA).
@@ -182,7 +181,7 @@ class Gear(Reading):
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """Two reads, a reason and a rewrite an iteration."""
-        return (READ, REASON, REWRITE)
+        return (READ, REASON, REWRITE_QUESTION)
 
     def open(self, index: OpenIndex) -> Retriever:
         """One question at a time."""

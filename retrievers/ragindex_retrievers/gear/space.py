@@ -6,7 +6,7 @@ store is asked, and places are given as triples are met. Both give the same answ
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,12 @@ import pyarrow.compute as pc
 
 from ragindex.filters import All, Filter, Terms
 from ragindex.interfaces import Collection, FilterQuery, Floats, VectorQuery
-from ragindex.parts.triples.sparse_graph import NONE, Integers, SparseGraph, places
+from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.triples.sparse_graph import NONE, AnyIntegers, SparseGraph, places
 from ragindex.types import Triple
-from ragindex_retrievers.gear.parts.triple_graph import Graph, StoreGraph
+from ragindex_retrievers.gear.parts.triple_graph import NeighbourGraph, StoreGraph
 
-Places: TypeAlias = npt.NDArray[np.int64]
-Doubles: TypeAlias = npt.NDArray[np.float64]
-Order = Literal["nearest", "index"]
+NeighbourOrder = Literal["nearest", "index"]
 _BLOCK = 8192
 """Vectors of a hub looked at together."""
 DIGITS = 9
@@ -51,22 +50,22 @@ class Space(Protocol):
         """The question's vector, (dimensions,), of length one."""
         ...
 
-    def of_passages(self, passage_ids: Sequence[str]) -> Places:
+    def of_passages(self, passage_ids: Sequence[str]) -> Integers:
         """The triples of the passages, in their order, each passage's sorted by id."""
         ...
 
-    def of_ids(self, triple_ids: Sequence[str]) -> Places:
+    def of_ids(self, triple_ids: Sequence[str]) -> Integers:
         """The triples with these ids that exist, in their order."""
         ...
 
-    def around(self, triples: Places, limit: int) -> list[Places]:
+    def around(self, triples: Integers, limit: int) -> list[Integers]:
         """For each triple the first `limit` of those that share an entity with it, itself left out.
 
         By nearness to the question, equally near ones by id; or by id alone. Triples without a vector are left out.
         """
         ...
 
-    def vectors(self, triples: Places) -> Doubles:
+    def vectors(self, triples: Integers) -> Doubles:
         """(len(triples), dimensions): of length one, or zero."""
         ...
 
@@ -105,57 +104,57 @@ def _record(row: Mapping[str, Any]) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TriplesInMemory:
     """A graph and the vectors of its triples, both in memory: `rows` (n,) is the vector's row of each place."""
 
     graph: SparseGraph
     vectors: Floats
     rows: npt.NDArray[np.int64]
     collection: Collection
-    order: Order
+    order: NeighbourOrder
 
     def space(self, question: Floats) -> "MemorySpace":
         """The triples as a question sees them."""
         return MemorySpace(self, unit(question))
 
 
-def held(graph: Graph, collection: Collection, order: Order) -> Held | None:
+def triples_in_memory(graph: NeighbourGraph, collection: Collection, order: NeighbourOrder) -> TriplesInMemory | None:
     """None where the graph or the vectors are not in memory."""
     resident = collection.resident()
     if resident is None or not isinstance(graph, SparseGraph):
         return None
     rows = pc.index_in(graph.triples, value_set=resident.ids.cast(pa.large_string())).to_numpy(zero_copy_only=False)
-    return Held(graph, resident.vectors, rows.astype(np.int64), collection, order)
+    return TriplesInMemory(graph, resident.vectors, rows.astype(np.int64), collection, order)
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySpace:
     """See Space. `near` are the nearest triples of each entity, as far as they were asked for."""
 
-    held: Held
+    held: TriplesInMemory
     question: Doubles
-    near: dict[tuple[int, int], Places] = field(default_factory=dict)
+    near: dict[tuple[int, int], Integers] = field(default_factory=dict)
 
-    def of_passages(self, passage_ids: Sequence[str]) -> Places:
+    def of_passages(self, passage_ids: Sequence[str]) -> Integers:
         """See Space."""
         passages = self.held.graph.passages
         found = [passages.of(place) for place in places(passages.keys, passage_ids).tolist()]
         return np.concatenate([_EMPTY, *found])
 
-    def of_ids(self, triple_ids: Sequence[str]) -> Places:
+    def of_ids(self, triple_ids: Sequence[str]) -> Integers:
         """See Space."""
         found = places(self.held.graph.triples, triple_ids)
-        there: Places = found[found != NONE].astype(np.int64, copy=False)
+        there: Integers = found[found != NONE].astype(np.int64, copy=False)
         return there
 
-    def around(self, triples: Places, limit: int) -> list[Places]:
+    def around(self, triples: Integers, limit: int) -> list[Integers]:
         """Of an entity's triples only the `limit` + 1 nearest are looked at: itself may be among them."""
         if self.held.order == "index":
             return [self._found(self.held.graph.around(int(place), limit)) for place in triples]
         sides = self.held.graph.sides
         return [self._nearest(int(place), sides[place].tolist(), limit) for place in triples]
 
-    def vectors(self, triples: Places) -> Doubles:
+    def vectors(self, triples: Integers) -> Doubles:
         """See Space."""
         return self.held.vectors[self.held.rows[triples]].astype(np.float64)
 
@@ -163,31 +162,31 @@ class MemorySpace:
         """See Space."""
         return _records(self.held.collection, self.held.graph.ids(np.array(triples, np.int64)))
 
-    def _nearest(self, place: int, sides: Sequence[int], limit: int) -> Places:
+    def _nearest(self, place: int, sides: Sequence[int], limit: int) -> Integers:
         both = np.unique(np.concatenate([self._of_entity(side, limit + 1) for side in sides]))
         both = both[both != place]
-        near: Places = both[np.lexsort((both, -cosines(self.vectors(both), self.question)))][:limit]
+        near: Integers = both[np.lexsort((both, -cosines(self.vectors(both), self.question)))][:limit]
         return near
 
-    def _of_entity(self, entity: int, limit: int) -> Places:
+    def _of_entity(self, entity: int, limit: int) -> Integers:
         """At least the `limit` nearest triples of an entity, among few others."""
         if (entity, limit) not in self.near:
             members = self.held.graph.entities.of(entity).astype(np.int64)
             self.near[entity, limit] = self._found(members if len(members) <= limit else self._cut(members, limit))
         return self.near[entity, limit]
 
-    def _cut(self, members: Places, limit: int) -> Places:
+    def _cut(self, members: Integers, limit: int) -> Integers:
         question = self.question.astype(np.float32)
         rows = self.held.rows[members]
         blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
         rough = np.concatenate([self.held.vectors[block].astype(np.float32) @ question for block in blocks])
         least = np.partition(rough, len(rough) - limit)[len(rough) - limit]
-        cut: Places = members[rough >= least - _MARGIN]
+        cut: Integers = members[rough >= least - _MARGIN]
         return cut
 
-    def _found(self, triples: Integers) -> Places:
+    def _found(self, triples: AnyIntegers) -> Integers:
         """Those that a search by vector could find."""
-        kept: Places = triples[self.held.vectors[self.held.rows[triples]].any(axis=1)].astype(np.int64)
+        kept: Integers = triples[self.held.vectors[self.held.rows[triples]].any(axis=1)].astype(np.int64)
         return kept
 
 
@@ -210,16 +209,16 @@ class StoreSpace:
     `ids` are those met so far, by place; `known` the place of each, `met` what the store holds of it.
     """
 
-    graph: Graph
+    graph: NeighbourGraph
     collection: Collection
     question: Doubles
-    order: Order
+    order: NeighbourOrder
     where: Filter | None = None
     ids: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
     met: dict[str, _Met] = field(default_factory=dict)
 
-    def of_passages(self, passage_ids: Sequence[str]) -> Places:
+    def of_passages(self, passage_ids: Sequence[str]) -> Integers:
         """See Space."""
         everything = max(1, self.collection.count())
         wanted = [self._passing(Terms("passage_ids", (id,))) for id in passage_ids]
@@ -228,12 +227,12 @@ class StoreSpace:
             self._keep(one.records)
         return self._places([id for one in found for id in one.ids])
 
-    def of_ids(self, triple_ids: Sequence[str]) -> Places:
+    def of_ids(self, triple_ids: Sequence[str]) -> Integers:
         """See Space."""
         self._meet(triple_ids)
         return self._places([id for id in triple_ids if id in self.met])
 
-    def around(self, triples: Places, limit: int) -> list[Places]:
+    def around(self, triples: Integers, limit: int) -> list[Integers]:
         """See Space."""
         ids = [self.ids[place] for place in triples]
         joining = self._joining(ids)
@@ -245,7 +244,7 @@ class StoreSpace:
             near = [[id for id in one if self.met[id].vector.any()] for one in near]
         return [self._places(one) for one in near]
 
-    def vectors(self, triples: Places) -> Doubles:
+    def vectors(self, triples: Integers) -> Doubles:
         """See Space."""
         found = self._of(triples)
         return np.stack([one.vector for one in found]) if found else np.empty((0, len(self.question)))
@@ -285,7 +284,7 @@ class StoreSpace:
     def _passing(self, terms: Terms) -> Filter:
         return terms if self.where is None else All((terms, self.where))
 
-    def _places(self, ids: Sequence[str]) -> Places:
+    def _places(self, ids: Sequence[str]) -> Integers:
         for id in ids:
             if id not in self.known:
                 self.known[id] = len(self.ids)

@@ -16,7 +16,7 @@ from ragindex_retrievers.gear.tasks import READ
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class TripleReader:
     """Reads passages into triples (Eqs. 1 and 4)."""
 
     llm: LLM
@@ -71,10 +71,10 @@ class Linker:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class SyncRound:
     """One round: read, link, search, fuse."""
 
-    reader: Reader
+    reader: TripleReader
     linker: Linker
     expansion: Expansion
 
@@ -105,7 +105,7 @@ class SyncRetriever:
 
     base: Retriever
     base_k: int | None
-    sync: Sync
+    sync: SyncRound
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """The base answers all questions together; each is then read and expanded by itself."""

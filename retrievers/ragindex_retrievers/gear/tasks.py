@@ -67,7 +67,7 @@ class Reasoned(BaseModel):
     why: str = ""
 
 
-class Rewritten(BaseModel):
+class RewrittenQuestion(BaseModel):
     """What to ask next."""
 
     question: str
@@ -106,14 +106,14 @@ def _reason(inputs: Mapping[str, Any]) -> Reasoned:
     return Reasoned(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
 
 
-def _rewrite(inputs: Mapping[str, Any]) -> Rewritten:
+def _rewrite(inputs: Mapping[str, Any]) -> RewrittenQuestion:
     """The names of the question and its words that nothing is known about, of the name that was met last."""
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     if not triples:
-        return Rewritten(question=question)
+        return RewrittenQuestion(question=question)
     said = [chains.write_sentence(triple) for triple in triples]
     open_ = [*chains.unmentioned_names(question, said), *_missing(question, triples, language)]
-    return Rewritten(question=" ".join([*open_, chains.find_new_name(triples[-1], question, said[:-1])]))
+    return RewrittenQuestion(question=" ".join([*open_, chains.find_new_name(triples[-1], question, said[:-1])]))
 
 
 def _mentioned(question: str) -> list[str]:
@@ -160,14 +160,14 @@ def _reasoned(text: str) -> Reasoned:
     return Reasoned(answerable=False, why=said["why"] or text.strip())
 
 
-def _rewritten(text: str) -> Rewritten:
+def _rewritten(text: str) -> RewrittenQuestion:
     """The first line that says something."""
-    if (found := _json(text, Rewritten)) is not None:
+    if (found := _json(text, RewrittenQuestion)) is not None:
         return found
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise ValueError("a question")
-    return Rewritten(question=lines[0])
+    return RewrittenQuestion(question=lines[0])
 
 
 def _json(text: str, output: type[_Output]) -> _Output | None:
@@ -182,6 +182,6 @@ READ: Task[Read] = Task("gear-read", 1, _PROMPTS / "read.jinja", Read, rule=_rea
 REASON: Task[Reasoned] = Task(
     "gear-reason", 1, _PROMPTS / "reason.jinja", Reasoned, rule=_reason, max_tokens=300, read=_reasoned
 )
-REWRITE: Task[Rewritten] = Task(
-    "gear-rewrite", 1, _PROMPTS / "rewrite.jinja", Rewritten, rule=_rewrite, max_tokens=200, read=_rewritten
+REWRITE_QUESTION: Task[RewrittenQuestion] = Task(
+    "gear-rewrite", 1, _PROMPTS / "rewrite.jinja", RewrittenQuestion, rule=_rewrite, max_tokens=200, read=_rewritten
 )

@@ -6,24 +6,24 @@ from itertools import islice
 from threading import Lock
 from typing import Generic, TypeVar
 
-Value = TypeVar("Value")
+CachedValue = TypeVar("CachedValue")
 
 
 @dataclass(slots=True)
-class Kept(Generic[Value]):
+class RecentValues(Generic[CachedValue]):
     """Values by key, of which the `most` that were added last are held. Thread-safe."""
 
     most: int
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, CachedValue] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
-    def split(self, keys: Sequence[str]) -> tuple[dict[str, Value], list[str]]:
+    def split(self, keys: Sequence[str]) -> tuple[dict[str, CachedValue], list[str]]:
         """What is held of these keys, and the others, each once and in order."""
         with self.lock:
             held = {key: self.values[key] for key in keys if key in self.values}
         return held, [key for key in dict.fromkeys(keys) if key not in held]
 
-    def completed(self, held: Mapping[str, Value], new: Mapping[str, Value]) -> dict[str, Value]:
+    def completed(self, held: Mapping[str, CachedValue], new: Mapping[str, CachedValue]) -> dict[str, CachedValue]:
         """Both together; from now on the new ones are held, and those added first make room."""
         with self.lock:
             self.values |= new

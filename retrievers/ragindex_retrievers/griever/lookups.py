@@ -13,12 +13,12 @@ from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples, triple_id
 from ragindex.stores.multi_search import search_together
 from ragindex.types import Triple
-from ragindex_retrievers.griever.lookup_cache import Kept
-from ragindex_retrievers.griever.parts.name_vectors import Names
+from ragindex_retrievers.griever.lookup_cache import RecentValues
+from ragindex_retrievers.griever.parts.name_vectors import NameCollections
 from ragindex_retrievers.griever.parts.partial_triples import partial_id
 
 Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
-Pairs: TypeAlias = Sequence[Sequence[str]]
+NamePairs: TypeAlias = Sequence[Sequence[str]]
 Counted: TypeAlias = Literal["triples", "objects", "passages"]
 _MOST_PAIRS = 10_000
 """Pairs of names that are looked at in an iteration of a sub-query."""
@@ -51,20 +51,20 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class Lookups:
     """The opened parts; thread-safe. `same_as` and `triple_vectors` are None where they are not wanted."""
 
     passages: Collection
     partial_triples: Collection
-    names: Names
+    names: NameCollections
     same_as: Collection | None
     triple_vectors: Collection | None
     passage_vectors: Collection
     of: Triples
     by_passage: bool
-    entities: Kept[Floats] = field(default_factory=lambda: Kept(_KEPT))
-    predicates: Kept[Floats] = field(default_factory=lambda: Kept(_KEPT))
-    often: Kept[float] = field(default_factory=lambda: Kept(_KEPT))
+    entities: RecentValues[Floats] = field(default_factory=lambda: RecentValues(_KEPT))
+    predicates: RecentValues[Floats] = field(default_factory=lambda: RecentValues(_KEPT))
+    often: RecentValues[float] = field(default_factory=lambda: RecentValues(_KEPT))
 
     def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[Stated, ...]]:
         """The triples of each passage, in its order."""
@@ -72,7 +72,7 @@ class Index:
 
     def around(
         self, passage_ids: Sequence[str], contexts: Sequence[Sequence[str]]
-    ) -> tuple[dict[str, tuple[Stated, ...]], list[Pairs]]:
+    ) -> tuple[dict[str, tuple[Stated, ...]], list[NamePairs]]:
         """The triples of passages, and for each context (passages) the pairs of names that hold there."""
         asked = [(self.passages, [_those(passage_ids, ("triples",))])]
         if self.same_as is not None and contexts:
@@ -151,13 +151,13 @@ def _stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tup
     return tuple(found)
 
 
-def joined(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -> Filter | None:
+def join_filter(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -> Filter | None:
     """Passages with one of the entities that were not yet `seen` (section 4.2.2), and that pass `where`."""
     holds = Any((Terms("subjects", tuple(entities)), Terms("objects", tuple(entities))))
     return combine_filters(All((Not(Ids(tuple(seen))), holds)), where)
 
 
-def aliases_in(pairs: Pairs, entities: Iterable[str]) -> Aliases:
+def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
     """By entity the other name of each of its pairs, sorted; two pairs are never joined."""
     wanted, found = set(entities), dict[str, list[str]]()
     for one, other in pairs:

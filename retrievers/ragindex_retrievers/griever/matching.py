@@ -14,11 +14,10 @@ import regex
 
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
+from ragindex.parts.support.arrays import Flags, Integers
 
-Pool = Literal["mean", "max"]
+Pooling = Literal["mean", "max"]
 Span: TypeAlias = tuple[int, int]
-Integers: TypeAlias = npt.NDArray[np.int64]
-Booleans: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 _BLOCK = 1024  # n-grams whose tokens are looked at together
 _WORD = regex.compile(r"[\w'’.-]*\w")
@@ -50,7 +49,7 @@ def spans(text: str, longest: int) -> list[Span]:
     ]
 
 
-def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pool) -> Ngrams:
+def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pooling) -> Ngrams:
     """The n-grams with a token, with the mean or the greatest of their tokens' vectors, of length one.
 
     Of several with the same tokens the shortest is there.
@@ -66,16 +65,16 @@ def _blocks(found: Integers) -> list[Integers]:
     return [found[start : start + _BLOCK] for start in range(0, max(1, len(found)), _BLOCK)]
 
 
-def _pooled(inside: Booleans, vectors: Floats, pool: Pool) -> Floats:
+def _pooled(inside: Flags, vectors: Floats, pool: Pooling) -> Floats:
     if pool == "mean":
         means: Floats = (inside.astype(np.float64) @ vectors / inside.sum(axis=1)[:, None]).astype(np.float32)
         return means
     return np.array([vectors[row].max(axis=0) for row in inside], np.float32).reshape(len(inside), vectors.shape[1])
 
 
-def _inside(found: Integers, tokens: Integers) -> Booleans:
+def _inside(found: Integers, tokens: Integers) -> Flags:
     """(n-grams, tokens): whether they share a character. Tokens may overlap, and lie inside each other."""
-    shared: Booleans = (tokens[:, 0] < found[:, 1:]) & (tokens[:, 1] > found[:, :1])
+    shared: Flags = (tokens[:, 0] < found[:, 1:]) & (tokens[:, 1] > found[:, :1])
     return shared
 
 
@@ -98,7 +97,7 @@ def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floa
     return [Ngrams(tuple(each), vectors[low:high]) for each, (low, high) in zip(found, pairwise(ends), strict=True)]
 
 
-def matched(names: Floats, among: Ngrams) -> Matches:
+def match_names(names: Floats, among: Ngrams) -> Matches:
     """The best n-gram for each row of `names`, (n, dimensions); 0 where the question has none."""
     if not len(names) or not len(among.vectors):
         return Matches(np.zeros(len(names), np.float32), np.full(len(names), -1, np.int64))
@@ -107,7 +106,7 @@ def matched(names: Floats, among: Ngrams) -> Matches:
     return Matches(cosines[np.arange(len(names)), places], places)
 
 
-def best_of(matches: Matches, groups: Sequence[Sequence[int]]) -> Matches:
+def choose_best(matches: Matches, groups: Sequence[Sequence[int]]) -> Matches:
     """For each group of rows (a name and its aliases) the first best match among them."""
     rows = [max(group, key=lambda row: matches.scores[row]) for group in groups]
     return Matches(matches.scores[rows], matches.places[rows])

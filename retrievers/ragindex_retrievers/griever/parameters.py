@@ -9,7 +9,7 @@ from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.base_field import FlatField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, of_class
-from ragindex_retrievers.griever.matching import Pool
+from ragindex_retrievers.griever.matching import Pooling
 from ragindex_retrievers.griever.paths import PassageScore
 
 TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
@@ -62,7 +62,7 @@ class GrieverParameters(Scheme):
     ngrams: Literal["tokens", "texts"] = Field(
         default="tokens", description="N-grams of a question: pooled token vectors, or encoded texts."
     )
-    pool: Pool = Field(default="mean", description="How token vectors of an n-gram are pooled.")
+    pool: Pooling = Field(default="mean", description="How token vectors of an n-gram are pooled.")
     max_ngram: int = Field(default=6, ge=1, description="Longest n-gram, in tokens or words.")
     predicate_score: Literal["matcher", "query"] = Field(
         default="matcher", description="Predicates are scored by the matcher, or by the whole query (V7)."

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.interfaces import Floats
+from ragindex.parts.support.arrays import Doubles
 from ragindex.types import Triple
 from ragindex_retrievers.griever.lookups import Aliases
-from ragindex_retrievers.griever.scoring import Scored
+from ragindex_retrievers.griever.scoring import ScoredTriple
 
 MOST = 5_000
 """Paths kept of a sub-query, those of the highest scores: with many joins over three iterations there are millions."""
-Doubles: TypeAlias = npt.NDArray[np.float64]
 Measure: TypeAlias = Callable[[Doubles, Doubles], Doubles]
 """What paths are worth, (n,), by the sums of what their triples are worth, (n, any), and how many these are, (n,)."""
 PassageScore = Literal["product", "path"]
@@ -73,16 +73,16 @@ class Joins:
 
 
 @dataclass(frozen=True, slots=True)
-class Paths:
+class PathTable:
     """`places[i]` are the triples of path i in the sub-graph, in the order in which they were added."""
 
     places: list[tuple[int, ...]]
     sums: Doubles
     scores: Doubles
 
-    def taken(self, numbers: Sequence[int]) -> "Paths":
+    def taken(self, numbers: Sequence[int]) -> "PathTable":
         """Some of them."""
-        return Paths([self.places[number] for number in numbers], self.sums[numbers], self.scores[numbers])
+        return PathTable([self.places[number] for number in numbers], self.sums[numbers], self.scores[numbers])
 
 
 @dataclass(slots=True)
@@ -98,11 +98,11 @@ class Subgraph:
     extend_any: bool = False
     extend_within: bool = False
     keep_prefixes: bool = True
-    triples: list[Scored] = field(default_factory=list)
+    triples: list[ScoredTriple] = field(default_factory=list)
     joins: Joins = field(default_factory=Joins)
-    paths: Paths | None = None
+    paths: PathTable | None = None
 
-    def extend(self, found: Sequence[Scored], aliases: Aliases, worth: Doubles) -> None:
+    def extend(self, found: Sequence[ScoredTriple], aliases: Aliases, worth: Doubles) -> None:
         """Each new triple opens a path, and extends those of earlier iterations that it shares an entity with.
 
         `worth` has what the measure adds up, a row a triple.
@@ -121,7 +121,7 @@ class Subgraph:
             growing = grown if self.extend_within and grown.places else None
         self.paths = every
 
-    def _grown(self, paths: Paths, first: int, worth: Doubles) -> tuple[Paths, set[tuple[int, ...]]]:
+    def _grown(self, paths: PathTable, first: int, worth: Doubles) -> tuple[PathTable, set[tuple[int, ...]]]:
         """The paths made longer by one triple from place `first` on, and those that they extend."""
         numbers = [n for n, places in enumerate(paths.places) if len(places) < self.longest]
         ends = [paths.places[n] if self.extend_any else paths.places[n][-1:] for n in numbers]
@@ -133,8 +133,8 @@ class Subgraph:
         sums = paths.sums[[numbers[row] for row in rows]] + worth[columns]
         return self._measured(grown, sums), {paths.places[numbers[row]] for row in rows}
 
-    def _measured(self, places: list[tuple[int, ...]], sums: Doubles) -> Paths:
-        return Paths(places, sums, self.measure(sums, np.array([len(each) for each in places], np.float64)))
+    def _measured(self, places: list[tuple[int, ...]], sums: Doubles) -> PathTable:
+        return PathTable(places, sums, self.measure(sums, np.array([len(each) for each in places], np.float64)))
 
     def passage_scores(self, by: PassageScore) -> dict[str, float]:
         """For each passage the greatest score of a path through a triple of it, times (`product`) the triple's own."""
@@ -160,13 +160,13 @@ class Subgraph:
         return [(tuple(self.triples[place].stated.triple for place in places), score) for places, score in best]
 
 
-def _together(several: Sequence[Paths]) -> Paths:
+def _together(several: Sequence[PathTable]) -> PathTable:
     places = [each for paths in several for each in paths.places]
     sums, scores = (np.concatenate([getattr(paths, name) for paths in several]) for name in ("sums", "scores"))
-    return Paths(places, sums, scores)
+    return PathTable(places, sums, scores)
 
 
-def _best(paths: Paths) -> Paths:
+def _best(paths: PathTable) -> PathTable:
     if len(paths.places) <= MOST:
         return paths
     return paths.taken(np.argsort(-paths.scores, kind="stable")[:MOST].tolist())

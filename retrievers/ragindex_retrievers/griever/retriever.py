@@ -9,24 +9,25 @@ import numpy as np
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Floats, QueryEncoder, Retriever, TokenEncoder
 from ragindex.llm.rules import is_number
+from ragindex.parts.support.arrays import Doubles
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Query, Retrieval, Step, Triple
-from ragindex_retrievers.griever.lookups import Index, joined
+from ragindex_retrievers.griever.lookups import Lookups, join_filter
 from ragindex_retrievers.griever.matching import Ngrams, ngrams, ngrams_as_texts
 from ragindex_retrievers.griever.parameters import GrieverParameters
-from ragindex_retrievers.griever.paths import Doubles, Subgraph, cosine_with, running_average
+from ragindex_retrievers.griever.paths import Subgraph, cosine_with, running_average
 from ragindex_retrievers.griever.rewriting import rewrite
-from ragindex_retrievers.griever.scoring import Asked, Scored, said_of, score_all
-from ragindex_retrievers.griever.search_state import Line, Shortlist, rank
+from ragindex_retrievers.griever.scoring import ScoredTriple, ScoringInput, describe_matches, score_all
+from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch, rank
 from ragindex_retrievers.griever.shortlisting import Shortlister, entities_of, shortlist
-from ragindex_retrievers.griever.splitting import split
+from ragindex_retrievers.griever.splitting import split_question
 
-SHOWN = 20
+SHOWN_PASSAGES = 20
 """Paths and triples kept in a trace."""
 Encoded: TypeAlias = tuple[Floats, Ngrams]
-Ranked: TypeAlias = list[tuple[str, float]]
+RankedIds: TypeAlias = list[tuple[str, float]]
 """Passages with their scores, best first."""
 
 
@@ -37,7 +38,7 @@ class GrieverRetriever:
     base: Retriever
     follow: Retriever
     shortlister: Shortlister | None
-    index: Index
+    index: Lookups
     encoder: QueryEncoder
     connectors: Sequence[str]
     settings: GrieverParameters
@@ -64,7 +65,7 @@ class GrieverRetriever:
             grams = [ngrams(*each, longest, self.settings.pool) for each in zip(distinct, tokens, strict=True)]
         return dict(zip(distinct, zip(vectors, grams, strict=True), strict=True))
 
-    def searched(self, query: Query, k: int) -> list[Line]:
+    def searched(self, query: Query, k: int) -> list[SubquerySearch]:
         """The lines of one question when its search is over: what it came by, for looking into."""
         texts = self._texts(query)
         with share_question_vectors():
@@ -72,7 +73,7 @@ class GrieverRetriever:
         return lines
 
     def _texts(self, query: Query) -> list[str]:
-        return split(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
+        return split_question(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
 
     def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
         """What of a question is encoded first: its sub-queries, and the whole where something is compared with it."""
@@ -88,8 +89,8 @@ class GrieverRetriever:
 
     def _search(
         self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int, trace: Trace
-    ) -> tuple[list[Line], Ranked]:
-        ranked, cosines = Ranked(), dict[str, float]()
+    ) -> tuple[list[SubquerySearch], RankedIds]:
+        ranked, cosines = RankedIds(), dict[str, float]()
         with trace.step(1, "clauses", query.text) as step:
             lines = [self._line(text, encoded, query) for text in texts]
             step["note"] = " | ".join(texts)
@@ -104,15 +105,15 @@ class GrieverRetriever:
         self._explain(lines, query, iteration, trace)
         return lines, ranked
 
-    def _line(self, text: str, encoded: Mapping[str, Encoded], query: Query) -> Line:
+    def _line(self, text: str, encoded: Mapping[str, Encoded], query: Query) -> SubquerySearch:
         measure = cosine_with(encoded[query.text][0]) if self.settings.path_score == "cosine" else running_average
         how = self.settings
         subgraph = Subgraph(how.iterations, measure, how.extend_any, how.extend_within, how.keep_prefixes)
-        return Line(text, *encoded[text], query.filter, subgraph)
+        return SubquerySearch(text, *encoded[text], query.filter, subgraph)
 
     # ------------------------------------------------------------ one iteration
 
-    def _retrieve(self, lines: Sequence[Line], query: Query, k: int, iteration: int, trace: Trace) -> None:
+    def _retrieve(self, lines: Sequence[SubquerySearch], query: Query, k: int, iteration: int, trace: Trace) -> None:
         """The next passages of every line that goes on: from the base at first, then under the line's filter."""
         going = [line for line in lines if not line.over]
         retriever = self.base if iteration == 1 else self.follow
@@ -122,7 +123,7 @@ class GrieverRetriever:
             trace.of_base(answer.trace, iteration)
             line.add(answer.hits)
 
-    def _grow(self, lines: Sequence[Line], query: Query, iteration: int, trace: Trace) -> None:
+    def _grow(self, lines: Sequence[SubquerySearch], query: Query, iteration: int, trace: Trace) -> None:
         """Shortlist and score the triples of the latest passages, extend the paths, and say what is asked next."""
         settings = self.settings
         with trace.step(iteration, "shortlist", query.text) as step:
@@ -131,32 +132,32 @@ class GrieverRetriever:
         with trace.step(iteration, "matched triples", query.text) as step:
             scored = self._scored(lines, found)
             every = [(one, line.text) for line, each in zip(lines, scored, strict=True) for one in each]
-            best = sorted(every, key=lambda pair: -pair[0].score)[:SHOWN]
+            best = sorted(every, key=lambda pair: -pair[0].score)[:SHOWN_PASSAGES]
             step["paths"] = tuple((one.stated.triple,) for one, _ in best)
             step["scores"] = tuple(one.score for one, _ in best)
-            step["note"] = " | ".join(dict.fromkeys(said_of(*pair) for pair in best))
+            step["note"] = " | ".join(dict.fromkeys(describe_matches(*pair) for pair in best))
         for line, chosen, triples in zip(lines, found, scored, strict=True):
             line.subgraph.extend(triples, chosen.aliases, self._worth(triples))
         if iteration < settings.iterations:
             self._go_on(lines, found, scored, query, iteration, trace)
 
-    def _worth(self, triples: Sequence[Scored]) -> Doubles:
+    def _worth(self, triples: Sequence[ScoredTriple]) -> Doubles:
         """What a path adds up, a row a triple: its score, or its stored vector."""
         if self.settings.path_score == "mean":
             return np.array([one.score for one in triples], np.float64).reshape(-1, 1)
         return self.index.vectors_of([one.stated for one in triples]).astype(np.float64)
 
-    def _scored(self, lines: Sequence[Line], found: Sequence[Shortlist]) -> list[list[Scored]]:
+    def _scored(self, lines: Sequence[SubquerySearch], found: Sequence[Shortlist]) -> list[list[ScoredTriple]]:
         """The triples of each line, scored against its text as it is in this iteration."""
         pairs = zip(lines, found, strict=True)
-        asked = [Asked(line.question, line.vector, one.kept, one.aliases) for line, one in pairs]
+        asked = [ScoringInput(line.question, line.vector, one.kept, one.aliases) for line, one in pairs]
         return score_all(asked, self.index, self.settings.frequency, by_query=self.settings.predicate_score == "query")
 
     def _go_on(
         self,
-        lines: Sequence[Line],
+        lines: Sequence[SubquerySearch],
         found: Sequence[Shortlist],
-        scored: Sequence[Sequence[Scored]],
+        scored: Sequence[Sequence[ScoredTriple]],
         query: Query,
         iteration: int,
         trace: Trace,
@@ -169,13 +170,13 @@ class GrieverRetriever:
             named = [name for name in dict.fromkeys(every) if settings.numbers or not is_number(name)]
             seen = list(line.found) if settings.exclude == "all" else [hit.id for hit in line.latest]
             line.joins, line.over = tuple(named), not named
-            line.wanted = joined(named, seen, query.filter)
+            line.wanted = join_filter(named, seen, query.filter)
         if settings.rewrite:
             with trace.step(iteration, "rewrite", query.text) as step:
                 self._rewrite(lines, scored)
                 step["note"] = " | ".join(line.text for line in lines)
 
-    def _rewrite(self, lines: Sequence[Line], scored: Sequence[Sequence[Scored]]) -> None:
+    def _rewrite(self, lines: Sequence[SubquerySearch], scored: Sequence[Sequence[ScoredTriple]]) -> None:
         settings = self.settings
         least = (settings.entity_threshold, settings.predicate_threshold)
         texts = [rewrite(line.text, each, *least, settings.rewrites) for line, each in zip(lines, scored, strict=True)]
@@ -187,7 +188,7 @@ class GrieverRetriever:
     # ------------------------------------------------------------ the end
 
     def _cosines(
-        self, lines: Sequence[Line], query: Query, encoded: Mapping[str, Encoded], cosines: dict[str, float]
+        self, lines: Sequence[SubquerySearch], query: Query, encoded: Mapping[str, Encoded], cosines: dict[str, float]
     ) -> Mapping[str, float]:
         """The cosine of each passage with the question, where it counts; those looked up are kept."""
         if not self.settings.retrieval_weight:
@@ -196,7 +197,7 @@ class GrieverRetriever:
         cosines |= dict.fromkeys(new, 0.0) | self.index.cosines(encoded[query.text][0], new)
         return cosines
 
-    def _ranked(self, lines: Sequence[Line], cosines: Mapping[str, float]) -> Ranked:
+    def _ranked(self, lines: Sequence[SubquerySearch], cosines: Mapping[str, float]) -> RankedIds:
         """The passages of all lines: as one sub-graph, or each line's ranking fused.
 
         Where paths have cosines, one without triples counts as a path of its own.
@@ -209,10 +210,10 @@ class GrieverRetriever:
         each = [[id for id, _ in rank([line], by, added, otherwise)] for line in lines]
         return reciprocal_rank_fusion(each, self.settings.rrf_k)
 
-    def _explain(self, lines: Sequence[Line], query: Query, iteration: int, trace: Trace) -> None:
+    def _explain(self, lines: Sequence[SubquerySearch], query: Query, iteration: int, trace: Trace) -> None:
         with trace.step(iteration, "paths", query.text) as step:
             scores: dict[tuple[Triple, ...], float] = {}
-            for triples, score in (path for line in lines for path in line.subgraph.best_paths(SHOWN)):
+            for triples, score in (path for line in lines for path in line.subgraph.best_paths(SHOWN_PASSAGES)):
                 scores[triples] = max(score, scores.get(triples, score))
-            best = sorted(scores.items(), key=lambda path: -path[1])[:SHOWN]
+            best = sorted(scores.items(), key=lambda path: -path[1])[:SHOWN_PASSAGES]
             step["paths"], step["scores"] = tuple(path for path, _ in best), tuple(score for _, score in best)

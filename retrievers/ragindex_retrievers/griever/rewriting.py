@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from ragindex_retrievers.griever.matching import Span
-from ragindex_retrievers.griever.scoring import Scored
+from ragindex_retrievers.griever.scoring import ScoredTriple
 
 
-def rewrite(question: str, scored: Sequence[Scored], least_entity: float, least_predicate: float, most: int) -> str:
+def rewrite(
+    question: str, scored: Sequence[ScoredTriple], least_entity: float, least_predicate: float, most: int
+) -> str:
     """The question with the mention of a matched entity replaced by the other entity of its triple.
 
     The best triples come first, `most` of them with mentions that do not overlap, each with a match of at least

@@ -12,7 +12,7 @@ from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.plugins.registry import label
-from ragindex_retrievers.griever.lookups import Index
+from ragindex_retrievers.griever.lookups import Lookups
 from ragindex_retrievers.griever.parameters import GrieverParameters, TriplesField
 from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
@@ -63,7 +63,7 @@ class Griever(GrieverParameters):
                 f"{label(self)} matches names by vectors of tokens, as lsa and sentence-transformers:NAME give them; "
                 f"{index.encoder.id} gives none. Use: griever(ngrams=texts)"
             )
-        lookups = Index(
+        lookups = Lookups(
             index.open_part(self._passages()),
             index.open_part(self._partials()),
             index.open_part(NameVectors(over=self.triples)),

@@ -12,7 +12,7 @@ from ragindex_retrievers.griever.paths import PassageScore, Subgraph
 
 
 @dataclass(slots=True)
-class Line:
+class SubquerySearch:
     """A sub-query on its way: its text now, with the vector and n-grams of that, and what it has found.
 
     `latest` are the hits of this iteration, `found` all so far, in the order found; `wanted` is the filter of the next.
@@ -50,7 +50,7 @@ class Shortlist:
 
 
 def rank(
-    lines: Sequence[Line], by: PassageScore, added: Mapping[str, float], otherwise: Mapping[str, float]
+    lines: Sequence[SubquerySearch], by: PassageScore, added: Mapping[str, float], otherwise: Mapping[str, float]
 ) -> list[tuple[str, float]]:
     """The passages of all lines, best first, equal ones by id: a passage has its best score of all lines.
 

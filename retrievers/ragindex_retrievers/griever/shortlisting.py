@@ -9,8 +9,8 @@ from ragindex.interfaces import Collection, TextQuery, VectorQuery
 from ragindex.parts.triples.triples import triple_id
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.stores.multi_search import search_together
-from ragindex_retrievers.griever.lookups import Aliases, Index, Stated, aliases_in
-from ragindex_retrievers.griever.search_state import Line, Shortlist
+from ragindex_retrievers.griever.lookups import Aliases, Lookups, Stated, aliases_in
+from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch
 
 By: TypeAlias = Literal["partial", "full"]
 _DEPTH = 100
@@ -27,7 +27,7 @@ class Shortlister:
     t_max: int
     rrf_k: float
 
-    def nearest(self, lines: Sequence[Line], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
+    def nearest(self, lines: Sequence[SubquerySearch], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
         """The ids of the records nearest each line's text, among those that pass its filter."""
         depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
         by_text, by_vector = search_together(
@@ -44,7 +44,7 @@ class Shortlister:
 
 
 def shortlist(
-    lines: Sequence[Line], index: Index, shortlister: Shortlister | None, where: Filter | None
+    lines: Sequence[SubquerySearch], index: Lookups, shortlister: Shortlister | None, where: Filter | None
 ) -> list[Shortlist]:
     """What is kept of the triples of each line's latest passages; without a shortlister, all."""
     triples, pairs = index.around(

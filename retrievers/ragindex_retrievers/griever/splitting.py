@@ -11,7 +11,7 @@ _FEWEST_WORDS = 2
 _WORD = regex.compile(r"\w+")
 
 
-def split(question: str, connectors: Sequence[str], *, whole: bool, most: int) -> list[str]:
+def split_question(question: str, connectors: Sequence[str], *, whole: bool, most: int) -> list[str]:
     """The sub-queries of a question, at most `most`: itself where `whole`, and from each connector to the end.
 
     The connector stays, in any case; the first word never splits, and a rest of one word is no clause. A question

@@ -182,10 +182,10 @@ def entity(key: str, passages: Sequence[str] = (), neighbours: tuple[str, ...] =
 
 def test_passages_are_ranked_by_entity_and_each_comes_once() -> None:
     entities = [entity("a", ["3", "1"]), entity("b", ["1", "2", "3", "5"]), entity("c", ["9"])]
-    assert steps.ranked_passages(entities, 9, None) == ["3", "1", "2", "5", "9"]
-    assert steps.ranked_passages(entities, 3, None) == ["3", "1", "2"]
-    assert steps.ranked_passages(entities, 2, {"1", "5", "9"}) == ["1", "5"]
-    assert steps.ranked_passages([], 2, None) == []
+    assert steps.rank_passages(entities, 9, None) == ["3", "1", "2", "5", "9"]
+    assert steps.rank_passages(entities, 3, None) == ["3", "1", "2"]
+    assert steps.rank_passages(entities, 2, {"1", "5", "9"}) == ["1", "5"]
+    assert steps.rank_passages([], 2, None) == []
 
 
 def test_an_entity_of_every_passage_is_read_as_far_as_is_needed() -> None:
@@ -201,7 +201,7 @@ def test_an_entity_of_every_passage_is_read_as_far_as_is_needed() -> None:
             return self.all.slice(start, size)
 
     everywhere = Counting()
-    assert steps.ranked_passages([Nearby("a", everywhere, ())], 150, None)[149] == "149"
+    assert steps.rank_passages([Nearby("a", everywhere, ())], 150, None)[149] == "149"
     assert everywhere.read <= 300
 
 
@@ -212,9 +212,9 @@ def row(source: str, target: str, weight: float = 1.0) -> dict[str, Any]:
 def test_relations_between_the_entities_come_first_then_those_with_shared_outsiders() -> None:
     entities = [entity("a"), entity("b"), entity("c")]
     rows = [row("a", "z", 9), row("a", "y"), row("b", "y", 2), row("b", "c"), row("a", "b", 3), row("c", "x")]
-    ranked = [one["id"] for one in steps.ranked_relations(entities, rows, 10)]
+    ranked = [one["id"] for one in steps.rank_relations(entities, rows, 10)]
     assert ranked == ["a-b", "b-c", "b-y", "a-y", "a-z", "c-x"]
-    assert [one["id"] for one in steps.ranked_relations(entities, rows, 2)] == ["a-b", "b-c"]
+    assert [one["id"] for one in steps.rank_relations(entities, rows, 2)] == ["a-b", "b-c"]
 
 
 def test_candidates_are_bounded() -> None:
@@ -225,4 +225,4 @@ def test_candidates_are_bounded() -> None:
 
 def test_communities_of_more_entities_come_first() -> None:
     rows = [{"community": one} for one in ("x", "y", "z", "y", "z")]
-    assert steps.ranked_communities(rows) == ["y", "z", "x"]
+    assert steps.rank_communities(rows) == ["y", "z", "x"]

@@ -18,12 +18,12 @@ from plain_pairs import plainly
 from ragindex.durable_files import RepairWarning
 from ragindex.errors import StaleWarning, StoreError
 from ragindex.parts.vectors import encoded_names, similar_pairs
-from ragindex.parts.vectors.encoded_names import Coder, distinct
-from ragindex.parts.vectors.similar_pairs import Pairs
+from ragindex.parts.vectors.encoded_names import Coder, find_distinct
+from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag.parts import phrase_graph
-from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, connected
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, PhraseMentions, connected
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
 
 A = spelt("A", "abc|rises in|xyz", "ABC|is  near|xyz", "abc|is|abc")
@@ -188,10 +188,10 @@ def test_however_many_edges_at_a_time(
 ) -> None:
     phrases, passages = (pa.array([f"{kind}{n}" for n in range(count)]) for kind, count in (("e", 7), ("p", 4)))
     rows, synonyms = np.array(triples, np.int32).reshape(-1, 3), np.array(sorted(alike), np.int64).reshape(-1, 2)
-    pairs = Pairs(synonyms[:, 0], synonyms[:, 1], np.linspace(0.8, 1, len(synonyms), dtype=np.float32))
+    pairs = SimilarPairs(synonyms[:, 0], synonyms[:, 1], np.linspace(0.8, 1, len(synonyms), dtype=np.float32))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(phrase_graph, "_BLOCK", block)
-        graph = connected(passages, Mentions(phrases, rows[:, :2], rows[:, 2]), pairs)
+        graph = connected(passages, PhraseMentions(phrases, rows[:, :2], rows[:, 2]), pairs)
     expected = np.zeros((11, 11))
     for subject, object, owner in triples:
         if min(subject, object) >= 0 and subject != object:
@@ -217,7 +217,7 @@ def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
         for column in columns:
             coder.add(pa.array(column, pa.string()))
         texts, codes = coder.coded()
-        found = distinct(pa.array(column, pa.string()) for column in columns)
+        found = find_distinct(pa.array(column, pa.string()) for column in columns)
     assert found.to_pylist() == sorted({*chain(*columns)})
     assert texts.to_pylist() == list(dict.fromkeys(chain(*columns)))
     assert [[texts[place].as_py() for place in some.tolist()] for some in codes] == columns

@@ -19,7 +19,7 @@ from openai_server import KEY, OpenAIServer
 from ragindex.errors import LLMError, MissingPartError, StaleWarning, UsageError
 from ragindex.filters import meta
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.vectors.similar_pairs import Pairs
+from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores
@@ -28,7 +28,7 @@ from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parts import spread_vectors
-from ragindex_baselines.hipporag.parts.phrase_graph import Mentions, PhraseGraph, connected
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, PhraseMentions, connected
 from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread, SpreadVectors, spread
 from ragindex_baselines.hipporag.retriever import FactRetriever
 from ragindex_baselines.hipporag.scheme import HippoRAG
@@ -41,18 +41,20 @@ ENTITIES, ENTITIES_BY_POWER = HippoRAG(), HippoRAG(walk="power")
 SIZE = 100
 
 
-def graph_of(phrases: int, passages: int, triples: Sequence[tuple[int, int, int]], synonyms: Pairs) -> WeightedGraph:
+def graph_of(
+    phrases: int, passages: int, triples: Sequence[tuple[int, int, int]], synonyms: SimilarPairs
+) -> WeightedGraph:
     """A graph of places: a triple is subject, object, passage."""
     names, ids = ([f"{kind}{n:03d}" for n in range(count)] for kind, count in (("e", phrases), ("p", passages)))
     sides = np.array([one[:2] for one in triples], np.int64).reshape(-1, 2)
     owners = np.array([one[2] for one in triples], np.int64)
     texts = [pa.array(each, pa.large_string()) for each in (names, ids)]
-    return connected(texts[1], Mentions(texts[0], sides, owners), synonyms)
+    return connected(texts[1], PhraseMentions(texts[0], sides, owners), synonyms)
 
 
-def pairs(*found: tuple[int, int, float]) -> Pairs:
+def pairs(*found: tuple[int, int, float]) -> SimilarPairs:
     first, second, cosines = (np.array([one[n] for one in found]) for n in range(3))
-    return Pairs(first.astype(np.int64), second.astype(np.int64), cosines.astype(np.float32))
+    return SimilarPairs(first.astype(np.int64), second.astype(np.int64), cosines.astype(np.float32))
 
 
 # ---------------------------------------------------------------- where a walk begins
@@ -80,9 +82,9 @@ def test_sums_of_phrases() -> None:
 
 
 def test_the_best_first() -> None:
-    places, values = steps.best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.0, 0.5, 0.75]))
+    places, values = steps.sort_best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.0, 0.5, 0.75]))
     assert (places.tolist(), values.tolist()) == ([9, 2, 4], [0.75, 0.5, 0.5])
-    places, values = steps.best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.25, 0.5, 0.75]), 2)
+    places, values = steps.sort_best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.25, 0.5, 0.75]), 2)
     assert (places.tolist(), values.tolist()) == ([9, 2, 4], [0.75, 0.5, 0.5])  # equal to the second
     assert sorted(steps.most(np.array([0, 0.3, 0.1, 0.2]), 2).tolist()) == [1, 3]
     assert steps.most(np.array([0, 0.3, 0.1, 0.2]), 9).tolist() == [1, 2, 3]

@@ -238,7 +238,7 @@ def test_the_demo_compares_quick_methods_and_says_where_things_are(run: Run, wor
 def test_the_demo_of_all_methods(run: Run, small_demo: None, working_folder: Path) -> None:
     run("demo", "--all")
     value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
-    assert {method["label"] for method in value["methods"]} == set(registry.names("schemes"))
+    assert {method["label"] for method in value["methods"]} == set(registry.plugin_names("schemes"))
 
 
 def test_a_tracker_that_failed_is_not_pointed_at(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:

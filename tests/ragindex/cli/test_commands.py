@@ -121,12 +121,14 @@ def test_encoders_stores_and_parts_are_described_too() -> None:
     assert failed(2, "methods", "hibrid") == "No method is called 'hibrid'. Did you mean hybrid?"
 
 
-GROUPS: tuple[registry.Group, ...] = ("schemes", "parts", "encoders", "stores", "llms")
+GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "parts", "encoders", "stores", "llms")
 
 
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in registry.names(group)])
-def test_every_parameter_of_every_plugin_is_described(group: registry.Group, name: str) -> None:
-    for one in parameters(registry.load(group, name)):
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group in GROUPS for name in registry.plugin_names(group)]
+)
+def test_every_parameter_of_every_plugin_is_described(group: registry.PluginGroup, name: str) -> None:
+    for one in parameters(registry.load_plugin(group, name)):
         assert re.fullmatch(r"[A-Za-z-][^\n]{5,170}\.", one.description), (one.name, one.description)
 
 

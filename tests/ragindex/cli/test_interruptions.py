@@ -295,8 +295,8 @@ def test_a_command_that_cannot_be_loaded_ends_no_other(monkeypatch: pytest.Monke
     def missing(group: str, name: str) -> object:
         raise MissingExtraError(f"The command {name!r} needs the package 'flask'. Run: pip install 'other[web]'")
 
-    monkeypatch.setattr(registry, "names", lambda group: ["serve"] if group == "commands" else ["bm25"])
-    monkeypatch.setattr(registry, "load", missing)
+    monkeypatch.setattr(registry, "plugin_names", lambda group: ["serve"] if group == "commands" else ["bm25"])
+    monkeypatch.setattr(registry, "load_plugin", missing)
     done = ragindex("methods", "--json", "-")
     assert [method["name"] for method in done.json] == ["bm25"]
     assert done.err == (

@@ -22,7 +22,7 @@ from ragindex_retrievers.griever.lookups import Stated
 from ragindex_retrievers.griever.matching import ngrams, spans
 from ragindex_retrievers.griever.retriever import GrieverRetriever
 from ragindex_retrievers.griever.rewriting import rewrite
-from ragindex_retrievers.griever.scoring import Match, Scored
+from ragindex_retrievers.griever.scoring import NameMatch, ScoredTriple
 
 Span = tuple[int, int]
 ALPHABET = st.sampled_from("ab xyz .'-?\n\t\u0301\u0308éﬁßİ日本\u200d👩👧🏽\ud800")
@@ -295,9 +295,9 @@ def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenize
 # ---------------------------------------------------------------- rewriting
 
 
-def scored(subject: str, object: str, span: Span) -> Scored:
+def scored(subject: str, object: str, span: Span) -> ScoredTriple:
     stated = Stated("p", 0, Triple(subject, "is", object), subject, object, ("1", "2"))
-    return Scored(stated, 1.0, False, Match(1.0, span), Match(0.0, None))
+    return ScoredTriple(stated, 1.0, False, NameMatch(1.0, span), NameMatch(0.0, None))
 
 
 @pytest.mark.parametrize("object", ["", " ", "\n"])

@@ -93,7 +93,7 @@ def test_nothing_of_a_plugin_shows_the_key(server: OpenAIServer, tmp_path: Path)
         repr(plugin),
         plugin.model_dump_json(),
         json.dumps(registry.describe(plugin)),
-        registry.fingerprint(plugin),
+        registry.plugin_fingerprint(plugin),
     ]
     shown += [repr(language), language.id, repr(language._calls), repr(language._chat)]
     assert not [text for text in shown if PLANTED in text]

@@ -41,23 +41,23 @@ def test_listing_imports_no_plugin() -> None:
 
 
 def test_all_of_ours_are_there() -> None:
-    assert {"bm25", "composed", "dense", "hybrid"} <= set(registry.names("schemes"))
-    assert {"lsa", "openai", "sentence-transformers"} <= set(registry.names("encoders"))
-    assert "lancedb" in registry.names("stores")
-    assert {"passages", "vectors"} <= set(registry.names("parts"))
-    assert {"compare", "demo"} <= set(registry.names("commands"))
+    assert {"bm25", "composed", "dense", "hybrid"} <= set(registry.plugin_names("schemes"))
+    assert {"lsa", "openai", "sentence-transformers"} <= set(registry.plugin_names("encoders"))
+    assert "lancedb" in registry.plugin_names("stores")
+    assert {"passages", "vectors"} <= set(registry.plugin_names("parts"))
+    assert {"compare", "demo"} <= set(registry.plugin_names("commands"))
 
 
-@pytest.mark.parametrize("group", registry.GROUPS)
-def test_everything_registered_loads(group: registry.Group) -> None:
-    for name in registry.names(group):
-        assert callable(registry.load(group, name))
+@pytest.mark.parametrize("group", registry.PLUGIN_GROUPS)
+def test_everything_registered_loads(group: registry.PluginGroup) -> None:
+    for name in registry.plugin_names(group):
+        assert callable(registry.load_plugin(group, name))
 
 
 def test_an_unknown_name_is_answered_with_near_ones() -> None:
     with pytest.raises(UnknownNameError, match=r"No method is called 'bm52'. Did you mean bm25\?"):
         registry.scheme("bm52")
-    with pytest.raises(UnknownNameError, match=r"There are: .*lancedb"):
+    with pytest.raises(UnknownNameError, match=r"Available: .*lancedb"):
         registry.store("zzzzzz")
 
 
@@ -118,8 +118,8 @@ def test_labels_are_short_and_make_the_same_again() -> None:
 
 
 def test_fingerprints_differ_where_results_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert registry.fingerprint(Hybrid()) == registry.fingerprint(registry.scheme("hybrid(depth=100)"))
-    before = registry.fingerprint(Hybrid(bases=(BM25(), Dense())))
-    assert before != registry.fingerprint(Hybrid(bases=(Dense(), BM25())))
+    assert registry.plugin_fingerprint(Hybrid()) == registry.plugin_fingerprint(registry.scheme("hybrid(depth=100)"))
+    before = registry.plugin_fingerprint(Hybrid(bases=(BM25(), Dense())))
+    assert before != registry.plugin_fingerprint(Hybrid(bases=(Dense(), BM25())))
     monkeypatch.setattr(Dense, "version", 2)
-    assert registry.fingerprint(Hybrid(bases=(BM25(), Dense()))) != before
+    assert registry.plugin_fingerprint(Hybrid(bases=(BM25(), Dense()))) != before

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex.errors import UsageError
-from ragindex.plugins.specs import Spec, parse, parse_many, render
+from ragindex.plugins.specs import Spec, parse_many, parse_spec, render_spec
 
 names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_.\-]{0,8}", fullmatch=True)
 numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
@@ -14,26 +14,26 @@ values = st.deferred(lambda: st.one_of(scalars, st.lists(scalars, max_size=3), s
 
 @given(specs)
 def test_what_is_rendered_is_read_back(spec: Spec) -> None:
-    assert parse(render(spec)) == spec
+    assert parse_spec(render_spec(spec)) == spec
 
 
 @given(st.lists(specs, min_size=1, max_size=4))
 def test_lists_of_them_too(many: list[Spec]) -> None:
-    assert parse_many(", ".join(map(render, many))) == many
+    assert parse_many(", ".join(map(render_spec, many))) == many
 
 
 def test_by_hand() -> None:
-    assert parse("gear(base=griever(iterations=3), beam_width = 5)") == Spec(
+    assert parse_spec("gear(base=griever(iterations=3), beam_width = 5)") == Spec(
         "gear", {"base": Spec("griever", {"iterations": 3}), "beam_width": 5}
     )
-    assert parse("hybrid(bases=[bm25, dense(over=triples)])") == Spec(
+    assert parse_spec("hybrid(bases=[bm25, dense(over=triples)])") == Spec(
         "hybrid", {"bases": ["bm25", Spec("dense", {"over": "triples"})]}
     )
-    assert parse('x(a=true, b=null, c="a, b)", d=-1.5e3, e=true-ish)') == Spec(
+    assert parse_spec('x(a=true, b=null, c="a, b)", d=-1.5e3, e=true-ish)') == Spec(
         "x", {"a": True, "b": None, "c": "a, b)", "d": -1500.0, "e": "true-ish"}
     )
-    assert parse("elasticsearch:http://127.0.0.1:9200") == Spec("elasticsearch", argument="http://127.0.0.1:9200")
-    assert parse("sentence-transformers:models/a (b)") == Spec("sentence-transformers", argument="models/a (b)")
+    assert parse_spec("elasticsearch:http://127.0.0.1:9200") == Spec("elasticsearch", argument="http://127.0.0.1:9200")
+    assert parse_spec("sentence-transformers:models/a (b)") == Spec("sentence-transformers", argument="models/a (b)")
     assert parse_many("bm25") == [Spec("bm25")]
 
 
@@ -53,5 +53,5 @@ def test_by_hand() -> None:
 )
 def test_what_cannot_be_read_is_pointed_at(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
-        parse(text)
+        parse_spec(text)
     assert message in str(error.value)

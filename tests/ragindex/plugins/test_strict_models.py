@@ -12,19 +12,19 @@ from pydantic import Field, ValidationError
 from ragindex.errors import DataError, UsageError
 from ragindex.llm import prices
 from ragindex.plugins import registry
-from ragindex.plugins.specs import Spec, render
+from ragindex.plugins.specs import Spec, render_spec
 from ragindex.plugins.strict_models import Strict
 from ragindex_eval.run.settings import read_settings
 
-GROUPS: tuple[registry.Group, ...] = ("schemes", "parts", "encoders", "stores", "llms")
+GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "parts", "encoders", "stores", "llms")
 
 
-def fields() -> list[tuple[registry.Group, str, str, Any]]:
+def fields() -> list[tuple[registry.PluginGroup, str, str, Any]]:
     """Every field whose default is a number or a boolean, or None where its type names numbers; with a wrong value."""
     found = []
     for group in GROUPS:
-        for name in registry.names(group):
-            for field, info in registry.load(group, name).model_fields.items():
+        for name in registry.plugin_names(group):
+            for field, info in registry.load_plugin(group, name).model_fields.items():
                 default, written = info.get_default(call_default_factory=True), str(info.annotation)
                 if isinstance(default, bool):
                     found.append((group, name, field, 1))
@@ -45,16 +45,16 @@ def test_there_are_fields_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize(("group", "name", "field", "value"), FIELDS)
-def test_every_field_of_every_plugin(group: registry.Group, name: str, field: str, value: Any) -> None:
+def test_every_field_of_every_plugin(group: registry.PluginGroup, name: str, field: str, value: Any) -> None:
     params = {field: value}
     from_yaml = yaml.safe_load(yaml.safe_dump({"name": name, "params": params}))
-    for written in (render(Spec(name, params)), from_yaml, json.loads(json.dumps(from_yaml))):
+    for written in (render_spec(Spec(name, params)), from_yaml, json.loads(json.dumps(from_yaml))):
         with pytest.raises(UsageError) as error:
             registry.create(group, written)
         wanted = "true or false" if value == 1 and value is not True else "a number, not true or false"
         assert f"The '{field}' parameter of {name} must be {wanted}. Got {value!r} instead." in str(error.value)
     with pytest.raises(ValidationError):
-        registry.load(group, name)(**params)
+        registry.load_plugin(group, name)(**params)
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,8 @@ def test_every_module_that_is_imported_counts_and_no_other(installed: Installed,
 
 def test_ours_are_known_by_their_version_alone() -> None:
     for group in ("schemes", "parts", "encoders", "stores", "llms"):
-        for name in (one for one in registry.names(group) if one != "spoilt"):  # type: ignore[arg-type]
-            assert code_fingerprint.of(registry.load(group, name)) is None  # type: ignore[arg-type]
+        for name in (one for one in registry.plugin_names(group) if one != "spoilt"):  # type: ignore[arg-type]
+            assert code_fingerprint.of(registry.load_plugin(group, name)) is None  # type: ignore[arg-type]
     assert "source" not in str(registry._with_versions(BM25(), None))
 
 

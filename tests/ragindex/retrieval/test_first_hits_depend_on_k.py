@@ -63,7 +63,7 @@ class SilentRetriever:
         return tuple(replace(known[id], score=score) for id, score in fused)
 
 
-@pytest.mark.parametrize("name", registry.names("schemes"))
+@pytest.mark.parametrize("name", registry.plugin_names("schemes"))
 def test_a_wrapper_that_says_nothing_depends_on_k_where_its_base_does(name: str) -> None:
     base = registry.scheme(name)
     for k in (20, 1000):
@@ -131,7 +131,7 @@ def test_the_contract_finds_a_scheme_that_depends_on_k_and_says_nothing(tmp_path
 def test_a_fusion_of_fewer_ranks_than_are_asked_for_depends_on_k(tmp_path: Path) -> None:
     scheme = registry.scheme("hybrid(depth=1)")
     workspace = testing.build(scheme, tmp_path, "lsa")
-    few, many = (testing.ask(scheme.open(workspace), k) for k in (1, 20))
+    few, many = (testing.ask_questions(scheme.open(workspace), k) for k in (1, 20))
     assert [one.hits[0].score for one in few] != [one.hits[0].score for one in many]
     assert scheme.depends_on_k(20)
     assert not scheme.depends_on_k(1)

@@ -12,7 +12,7 @@ from letters import Letters
 from made_extractions import openie, spelt
 
 from ragindex.errors import StoreError
-from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
+from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
 from ragindex.types import Document
 from ragindex.workspace import versioned_files
 from ragindex.workspace.workspace import Workspace
@@ -40,7 +40,7 @@ def kept(tmp_path: Path) -> list[str]:
 def test_vectors_lie_in_a_file_while_they_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[list[str], object]] = []
 
-    def compared(vectors: np.ndarray, *given: float) -> Pairs:
+    def compared(vectors: np.ndarray, *given: float) -> SimilarPairs:
         seen.append((kept(tmp_path), type(vectors.base)))
         return near_pairs(vectors, *given)  # type: ignore[arg-type]
 

@@ -33,7 +33,7 @@ from ragindex.interfaces import BuildContext, Change, Part, ReadContext
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask, assert_same, build
+from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask_questions, assert_same, build
 from ragindex.types import Document, Query
 from ragindex.workspace.manifest import INDEX_FORMAT
 from ragindex.workspace.workspace import Workspace
@@ -123,7 +123,11 @@ def test_parts_are_shared_and_kept_apart_by_what_they_are(tmp_path: Path) -> Non
         Dense().open(other)
     assert other.sync([Dense()]).made == len(DOCUMENTS)
     assert len(other.manifest.parts) == 3
-    assert_same(ask(Dense().open(Workspace.open(tmp_path, encoder="lsa")), 5), ask(Dense().open(workspace), 5), "kept")
+    assert_same(
+        ask_questions(Dense().open(Workspace.open(tmp_path, encoder="lsa")), 5),
+        ask_questions(Dense().open(workspace), 5),
+        "kept",
+    )
 
 
 def test_the_first_encoder_replaces_nothing_that_was_made_without_one(tmp_path: Path) -> None:
@@ -159,17 +163,17 @@ def test_a_corpus_that_grew_by_half_is_fitted_again(tmp_path: Path) -> None:
     workspace.sync()
     assert workspace.encoder.id == first
     reader = Dense().open(workspace)
-    before = ask(reader, 5)
+    before = ask_questions(reader, 5)
     workspace.add(DOCUMENTS[17:])
     workspace.sync()
     assert workspace.encoder.id != first
-    assert_same(ask(reader, 5), before, "a reader opened before")
+    assert_same(ask_questions(reader, 5), before, "a reader opened before")
     vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
     assert [record.encoder for record in vectors] == [workspace.encoder.id]
     assert len(workspace.manifest.outdated) == 1  # until `reader` is done with it
     fresh = build(Dense(), tmp_path / "fresh", "lsa")
     assert fresh.encoder.id == workspace.encoder.id  # the same corpus, the same fit
-    assert_same(ask(Dense().open(workspace), 5), ask(Dense().open(fresh), 5), "a fresh build")
+    assert_same(ask_questions(Dense().open(workspace), 5), ask_questions(Dense().open(fresh), 5), "a fresh build")
 
 
 def test_readers_see_the_last_finished_sync_and_are_told(tmp_path: Path) -> None:
@@ -234,7 +238,9 @@ def test_the_law_with_a_fixed_encoder_and_everything_built_at_once(tmp_path: Pat
     disturbed.remove([document.id for document in ADDED])
     disturbed.sync()
     expected = build(Hybrid(), tmp_path / "one", encoder)
-    assert_same(ask(Hybrid().open(disturbed), 24), ask(Hybrid().open(expected), 24), "index(A + B) - B")
+    assert_same(
+        ask_questions(Hybrid().open(disturbed), 24), ask_questions(Hybrid().open(expected), 24), "index(A + B) - B"
+    )
 
 
 def test_the_law_for_a_part_of_merged_records_and_its_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -507,11 +513,11 @@ def test_every_document_removed_from_every_part(tmp_path: Path) -> None:
 
 def test_a_reader_that_has_not_asked_yet_survives_a_refit(tmp_path: Path) -> None:
     writer = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
-    expected = ask(Dense().open(Workspace.open(tmp_path)), 5)
+    expected = ask_questions(Dense().open(Workspace.open(tmp_path)), 5)
     reader = Dense().open(Workspace.open(tmp_path))
     writer.add(DOCUMENTS[12:])
     writer.sync()
-    assert_same(ask(reader, 5), expected, "opened before the refit, asked after it")
+    assert_same(ask_questions(reader, 5), expected, "opened before the refit, asked after it")
 
 
 def test_outdated_parts_are_dropped_once_nobody_reads_them_and_never_half(tmp_path: Path) -> None:
@@ -539,14 +545,14 @@ def test_outdated_parts_are_dropped_once_nobody_reads_them_and_never_half(tmp_pa
 
 
 def test_a_collection_that_somebody_deleted_is_made_anew(tmp_path: Path) -> None:
-    expected = ask(Dense().open(build(Dense(), tmp_path, "lsa")), 5)
+    expected = ask_questions(Dense().open(build(Dense(), tmp_path, "lsa")), 5)
     workspace = Workspace.open(tmp_path)
     (doomed,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
     workspace.store.drop(doomed)
     workspace.sync([BM25()])
     assert workspace.store.version(doomed) is None  # nobody asked for it
     workspace.sync([Dense()])
-    assert_same(ask(Dense().open(Workspace.open(tmp_path)), 5), expected, "made anew")
+    assert_same(ask_questions(Dense().open(Workspace.open(tmp_path)), 5), expected, "made anew")
 
 
 def test_the_stores_parameters_are_in_the_fingerprint(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ from ragindex.types import Query, Retrieval, Triple
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.scheme import Gear
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
 SHORT = "Who designed Ostra Bridge?"
 QUESTION = "On which river lies the town in which the designer of Ostra Bridge was born?"
@@ -511,7 +511,7 @@ def test_a_server_without_json(workspace: Workspace, server: OpenAIServer) -> No
     told = asked(workspace, AGENT, QUESTION)
     check(told, calls, BRIDGE_RANKING, [DESIGNED, BORN, LIES, DESIGNED], ENOUGH, BRIDGE_PAID)
     stages = told[1].stages
-    assert (stages[REASON.name], stages[REWRITE.name]) == ({"read": 2}, {"read": 1})
+    assert (stages[REASON.name], stages[REWRITE_QUESTION.name]) == ({"read": 2}, {"read": 1})
     assert stages[READ.name].total() == 4
     reasons = [step.note for step in steps(told[0], "reason")]
     assert reasons == ["not yet: The river of Port Callan is not known.", "answerable: the Arl"]

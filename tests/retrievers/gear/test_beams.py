@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragindex.parts.support.arrays import Integers
 from ragindex.types import Triple
-from ragindex_retrievers.gear.beams import NOTHING, Beams, Search, flatten, search
-from ragindex_retrievers.gear.space import DIGITS, Places, Record
+from ragindex_retrievers.gear.beams import NOTHING, Beams, Search, flatten, search_beams
+from ragindex_retrievers.gear.space import DIGITS, Record
 
 EXACT = Search(scoring="exact")
 
@@ -28,13 +29,13 @@ class Listed:
     table: np.ndarray
     question: np.ndarray
 
-    def of_passages(self, passage_ids: Sequence[str]) -> Places:
+    def of_passages(self, passage_ids: Sequence[str]) -> Integers:
         raise NotImplementedError
 
-    def of_ids(self, triple_ids: Sequence[str]) -> Places:
+    def of_ids(self, triple_ids: Sequence[str]) -> Integers:
         raise NotImplementedError
 
-    def around(self, triples: Places, limit: int) -> list[Places]:
+    def around(self, triples: Integers, limit: int) -> list[Integers]:
         return [np.array(self.near(int(place))[:limit], np.int64) for place in triples]
 
     def near(self, place: int) -> list[int]:
@@ -42,7 +43,7 @@ class Listed:
         shared = [n for n, one in enumerate(self.triples) if n != place and sides & {one.subject, one.object}]
         return sorted((n for n in shared if self.table[n].any()), key=lambda n: (-self.cosine(self.table[n]), n))
 
-    def vectors(self, triples: Places) -> np.ndarray:
+    def vectors(self, triples: Integers) -> np.ndarray:
         return self.table[triples]
 
     def records(self, triples: Sequence[int]) -> list[Record]:
@@ -110,7 +111,7 @@ def test_as_written_down_in_the_paper(
     initial = data.draw(st.lists(st.integers(0, len(triples) - 1), min_size=1, max_size=8))
     expected = algorithm_1(space, initial, b, length, gamma, most)
     given = replace(EXACT, beam_width=b, beam_length=length, gamma=gamma, neighbours_per_beam=most)
-    found = search(space, np.array(initial, np.int64), given, encode)
+    found = search_beams(space, np.array(initial, np.int64), given, encode)
     assert found.paths() == [chain for _, chain in expected]
     assert found.scores == pytest.approx([score for score, _ in expected], abs=1e-8)
 
@@ -119,9 +120,9 @@ def test_as_written_down_in_the_paper(
 @given(TRIPLES, st.integers(1, 4), st.integers(2, 3))
 def test_refined_with_room_for_all_is_exact(triples: list[Triple], b: int, length: int) -> None:
     space, initial = listed(triples), np.arange(min(4, len(triples)))
-    exact = search(space, initial, replace(EXACT, beam_width=b, beam_length=length), encode)
+    exact = search_beams(space, initial, replace(EXACT, beam_width=b, beam_length=length), encode)
     wide = replace(EXACT, beam_width=b, beam_length=length, scoring="refined", survivors=1000)
-    refined = search(space, initial, wide, encode)
+    refined = search_beams(space, initial, wide, encode)
     assert refined.paths() == exact.paths()
     assert refined.scores.tolist() == exact.scores.tolist()
     assert refined.encoded == exact.encoded == exact.considered - len(initial)
@@ -158,7 +159,7 @@ def test_composed_by_hand() -> None:
     # The first beams: 0 with cos 60° = 0.5, 3 with cos 90° = 0. Beyond 3 there is nothing: it is lost.
     # 0 and 1 cancel sideways: their sum points at the question, cos 0° = 1; with 2 it stays at 60°: 0.5.
     # So 0.5 + 1 = 1.5 comes first (weight 1), 0.5 + 0.5 = 1 second: times exp(-1/4).
-    found = search(hand(), np.array([3, 0]), COMPOSED, never)
+    found = search_beams(hand(), np.array([3, 0]), COMPOSED, never)
     assert found.paths() == [[0, 1], [0, 2]]
     assert found.scores == pytest.approx([1.5, math.exp(-1 / 4)], abs=1e-9)
     assert (found.considered, found.encoded) == (4, 0)
@@ -171,27 +172,27 @@ def test_diversity_lets_another_start_in() -> None:
     plain = replace(COMPOSED, diversity=False, gamma=1)
     start = np.array([0, 4])
     # From 4: 1 + cos 40° = 1.766. From 0: 1.5 and 1. Undiscounted the order is 1.766, 1.5 | 1.0.
-    assert search(wider, start, plain, never).paths() == [[4, 5], [0, 1]]
-    assert search(wider, start, replace(plain, beam_width=3), never).paths() == [[4, 5], [0, 1], [0, 2]]
+    assert search_beams(wider, start, plain, never).paths() == [[4, 5], [0, 1]]
+    assert search_beams(wider, start, replace(plain, beam_width=3), never).paths() == [[4, 5], [0, 1], [0, 2]]
     # With γ = 1 the second extension of 0 counts exp(-1) of 1.
-    found = search(wider, start, replace(plain, beam_width=3, diversity=True), never)
+    found = search_beams(wider, start, replace(plain, beam_width=3, diversity=True), never)
     assert found.paths() == [[4, 5], [0, 1], [0, 2]]
     assert found.scores == pytest.approx([1 + math.cos(math.radians(40)), 1.5, math.exp(-1)], abs=1e-9)
 
 
 def test_dead_ends() -> None:
     start, keep = np.array([0, 4]), replace(COMPOSED, dead_end="keep", beam_width=3)
-    assert search(hand(), start, COMPOSED, never).paths() == [[0, 1], [0, 2]]  # 4 had the best score, and is lost
-    kept = search(hand(), start, keep, never)
+    assert search_beams(hand(), start, COMPOSED, never).paths() == [[0, 1], [0, 2]]  # 4 had the best score, and is lost
+    kept = search_beams(hand(), start, keep, never)
     assert kept.paths() == [[0, 1], [4], [0, 2]]
     assert kept.scores == pytest.approx([1.5, 1.0, math.exp(-1 / 4)], abs=1e-9)
     assert kept.chains.tolist() == [[0, 1], [4, NOTHING], [0, 2]]
-    alone = search(hand(), np.array([4, 3]), COMPOSED, never)
+    alone = search_beams(hand(), np.array([4, 3]), COMPOSED, never)
     assert alone.paths() == [[4], [3]]  # nothing extends: the last beams that there were
 
 
 def test_one_triple_a_chain() -> None:
-    found = search(hand(), np.array([3, 0, 4, 0]), replace(COMPOSED, beam_length=1), never)
+    found = search_beams(hand(), np.array([3, 0, 4, 0]), replace(COMPOSED, beam_length=1), never)
     assert found.paths() == [[4], [0]]
     assert found.scores == pytest.approx([1.0, 0.5], abs=1e-9)
 
@@ -205,8 +206,8 @@ def test_refined_encodes_the_survivors_alone() -> None:
         return encode(texts)
 
     given = Search(scoring="refined", beam_width=5, survivors=7)
-    refined = search(space, np.array([0]), given, watched)
-    composed = search(space, np.array([0]), replace(given, scoring="composed", beam_width=7), never)
+    refined = search_beams(space, np.array([0]), given, watched)
+    composed = search_beams(space, np.array([0]), replace(given, scoring="composed", beam_width=7), never)
     assert seen == [f"a is b b has c{chain[1] - 1}" for chain in composed.paths()]
     assert (refined.encoded, refined.considered) == (7, 31)
     assert {chain[1] for chain in refined.paths()} <= {chain[1] for chain in composed.paths()}
@@ -222,33 +223,33 @@ def test_visited() -> None:
     space = Listed(ring, np.array([corner(angle) for angle in (0, 10, 20)]), np.array([1.0, 0.0]))
     given = replace(COMPOSED, beam_width=1, beam_length=4)
     # 0 → 1 (the nearer), → 2; then 0 stands in the chain itself, which is in the beams: never again within it.
-    assert search(space, np.array([0]), given, never).paths() == [[0, 1, 2]]
+    assert search_beams(space, np.array([0]), given, never).paths() == [[0, 1, 2]]
     # With two beams, 0–1 and 0–2: a triple of any beam is out of bounds for all.
     both = replace(given, beam_width=2, beam_length=3)
-    assert search(space, np.array([0]), both, never).paths() == [[0, 1], [0, 2]]
+    assert search_beams(space, np.array([0]), both, never).paths() == [[0, 1], [0, 2]]
     # Triple 3 is in the beams at first, and not afterwards: only "all" remembers it.
     star = [Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "d"), Triple("c", "s", "e")]
     space = Listed(star, np.array([corner(angle) for angle in (0, 1, 40, 2)]), np.array([1.0, 0.0]))
     start, longer = np.array([0, 3]), replace(given, beam_width=2, beam_length=3)
     one = replace(longer, beam_width=1)
-    assert search(space, start, one, never).paths() == [[0, 1, 3]]
-    assert [0, 1, 3] not in search(space, start, replace(longer, visited="all"), never).paths()
+    assert search_beams(space, start, one, never).paths() == [[0, 1, 3]]
+    assert [0, 1, 3] not in search_beams(space, start, replace(longer, visited="all"), never).paths()
 
 
 def test_the_same_statement_of_two_passages() -> None:
     twice = [Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("b", "r", "c"), Triple("a", "r", "b")]
     space = Listed(twice, np.array([corner(angle) for angle in (0, 30, 30, 0)]), np.array([1.0, 0.0]))
-    records = search(space, np.array([0, 3]), replace(COMPOSED, beam_width=4), never)
+    records = search_beams(space, np.array([0, 3]), replace(COMPOSED, beam_width=4), never)
     assert sorted(records.paths()) == [[0, 1], [0, 2], [3, 1], [3, 2]]
-    spo = search(space, np.array([0, 3]), replace(COMPOSED, beam_width=4, triple_identity="spo"), never)
+    spo = search_beams(space, np.array([0, 3]), replace(COMPOSED, beam_width=4, triple_identity="spo"), never)
     assert spo.paths() == [[0, 1], [0, 2]]
 
 
 def test_what_has_no_vector_is_no_start() -> None:
     space = hand()
     space.table[0] = 0
-    assert search(space, np.array([0, 3]), COMPOSED, never).paths() == [[3]]
-    nothing = search(space, np.array([], np.int64), COMPOSED, never)
+    assert search_beams(space, np.array([0, 3]), COMPOSED, never).paths() == [[3]]
+    nothing = search_beams(space, np.array([], np.int64), COMPOSED, never)
     assert (nothing.paths(), flatten(nothing, "level"), nothing.considered) == ([], [], 0)
 
 

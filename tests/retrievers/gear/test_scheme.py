@@ -19,8 +19,8 @@ from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
-from ragindex_retrievers.gear.scheme import Expanding, Gear, Naive, Sync
-from ragindex_retrievers.gear.space import Held, MemorySpace, StoreSpace, held, unit
+from ragindex_retrievers.gear.scheme import ExpandingScheme, Gear, Naive, Sync
+from ragindex_retrievers.gear.space import MemorySpace, StoreSpace, TriplesInMemory, triples_in_memory, unit
 
 NAMES = ["Rhine", "Alps", "Rotterdam", "Oslo", "1871", "glass", "Ada Miller", "Lindau", "harbour"]
 PREDICATES = ["rises in", "reaches", "was born in", "has", "made"]
@@ -51,7 +51,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return made
 
 
-def asked(workspace: Workspace, written: str | Expanding, k: int = 10, where: object = None) -> list[Retrieval]:
+def asked(workspace: Workspace, written: str | ExpandingScheme, k: int = 10, where: object = None) -> list[Retrieval]:
     texts = (
         "Where does the Rhine rise?",
         "Who made glass in Lindau?",
@@ -69,7 +69,7 @@ def asked(workspace: Workspace, written: str | Expanding, k: int = 10, where: ob
 def test_memory_and_store_show_the_same(workspace: Workspace, order: str) -> None:
     graph, collection = workspace.open_part(TripleGraph()), workspace.open_part(Vectors(of=Triples()))
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
-    found = held(graph, collection, order)  # type: ignore[arg-type]
+    found = triples_in_memory(graph, collection, order)  # type: ignore[arg-type]
     assert found is not None
     memory = found.space(vector)
     for other in (graph, workspace.open_part(TripleGraph(memory_gib=0))):
@@ -94,7 +94,7 @@ def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Workspace) -> No
     fields = ("subject", "predicate", "object", "vector")
     rows = sorted((row for batch in collection.scan(fields) for row in batch.to_pylist()), key=lambda row: row["id"])
     vector = unit(workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0])
-    found = held(workspace.open_part(TripleGraph()), collection, "nearest")
+    found = triples_in_memory(workspace.open_part(TripleGraph()), collection, "nearest")
     assert found is not None
     space = MemorySpace(found, vector)
     for row in rows[::7]:
@@ -177,7 +177,9 @@ def test_links_search_the_triples_whatever_they_were_over() -> None:
         assert scheme.link().over == graph.over  # type: ignore[attr-defined]
         assert type(scheme.link()) is type(registry.scheme(written))
     assert registry.label(Sync(link_base="bm25")) == "gear.sync(link_base=bm25)"
-    assert registry.label(Gear(base="griever" if "griever" in registry.names("schemes") else "dense", iterations=2))
+    assert registry.label(
+        Gear(base="griever" if "griever" in registry.plugin_names("schemes") else "dense", iterations=2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_a_hub_of_a_hundred_thousand_triples() -> None:
     vectors[77] = 0
     question = unit(vectors[1000])
     rows = np.arange(count)[::-1]  # a triple's vector stands in another row than its place
-    space = Held(graph, vectors[::-1], rows, None, "nearest").space(question.astype(np.float32))  # type: ignore[arg-type]
+    space = TriplesInMemory(graph, vectors[::-1], rows, None, "nearest").space(question.astype(np.float32))  # type: ignore[arg-type]
     near = space.around(np.array([1000, 5]), 100)
     assert near[0].tolist() == [*range(1001, 1101)]
     assert near[1].tolist() == [*range(1000, 1100)]

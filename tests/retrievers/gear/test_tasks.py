@@ -16,7 +16,7 @@ from ragindex.llm.parse_output import read_json
 from ragindex.llm.schema import is_closed, schema_text
 from ragindex.llm.tasks import Message, Task, render_messages
 from ragindex.types import Triple
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE, Read, Reasoned, Rewritten
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Read, Reasoned, RewrittenQuestion
 
 TEXTS = {
     "Ostra Bridge": "Ostra Bridge was designed by Ilse Harrow. Ostra Bridge spans the River Sarn.",
@@ -60,7 +60,7 @@ KINDS: dict[str, tuple[Task[Any], list[Triple], list[str]]] = {
     "read": (READ, [], ["system", "user", "assistant", "user"]),
     "read on": (READ, [DESIGNED], ["system", "user", "assistant", "user"]),
     "reason": (REASON, [DESIGNED], ["system", "user"]),
-    "rewrite": (REWRITE, [DESIGNED], ["system", "user", "assistant", "user"]),
+    "rewrite": (REWRITE_QUESTION, [DESIGNED], ["system", "user", "assistant", "user"]),
 }
 
 
@@ -75,7 +75,7 @@ def test_what_is_asked(name: str) -> None:
     for position, (title, text) in enumerate(TEXTS.items(), 1):
         assert last.count(f"[{position}] {title}\n{text}\n") == (task is READ)
     assert last.count("- Ostra Bridge | was designed by | Ilse Harrow\n") == len(known)
-    assert ("a step is missing" in last) == (task is REWRITE)
+    assert ("a step is missing" in last) == (task is REWRITE_QUESTION)
 
 
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
@@ -89,7 +89,7 @@ def test_without_a_memory_none_is_spoken_of() -> None:
     whole = "\n".join(message.content for message in render_messages(READ, inputs()))
     assert "noted before" not in whole
     assert "(none)" in render_messages(REASON, inputs())[-1].content
-    assert "(none)" in render_messages(REWRITE, inputs())[-1].content
+    assert "(none)" in render_messages(REWRITE_QUESTION, inputs())[-1].content
 
 
 @pytest.mark.parametrize("marker", MARKERS)
@@ -124,7 +124,7 @@ def test_any_text_stands_in_a_prompt_as_it_is(text: str, question: str) -> None:
     assert messages[-1].content.endswith(f"Question: {encodable(question)}")
 
 
-@pytest.mark.parametrize("task", [READ, REASON, REWRITE], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [READ, REASON, REWRITE_QUESTION], ids=lambda task: task.name)
 def test_strict_endpoints_take_the_schemas(task: Task[Any]) -> None:
     output: Any = task.output
     schema = schema_text(output)
@@ -176,8 +176,8 @@ def reasoned(text: str) -> Reasoned:
 
 
 def rewritten(text: str) -> str:
-    assert REWRITE.read is not None
-    return REWRITE.read(text).question
+    assert REWRITE_QUESTION.read is not None
+    return REWRITE_QUESTION.read(text).question
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_the_rules_reason_yes_where_all_that_is_asked_is_known(question: str, kn
 
 
 def rewrite(question: str, *known: Triple) -> str:
-    found: Rewritten = by_rule(REWRITE, inputs(question, *known))
+    found: RewrittenQuestion = by_rule(REWRITE_QUESTION, inputs(question, *known))
     return found.question
 
 

@@ -117,7 +117,7 @@ def test_a_hub(tmp_path: Path) -> None:
             "passage_id": ["p"] * n,
         }
     )
-    graph = sparse_graph.load(tmp_path / sparse_graph.save(sparse_graph.sparse_graph(table), tmp_path))
+    graph = sparse_graph.load_graph(tmp_path / sparse_graph.save_graph(sparse_graph.sparse_graph(table), tmp_path))
     assert graph.neighbours(["t00001", "t49999"], 3) == [["t00000", "t00002", "t00003"], ["t00000", "t00001", "t00002"]]
     assert graph.neighbours(["t00002"]) == [[id for id in ids if id != "t00002"]]
     assert graph.entities.members.dtype == graph.sides.dtype == "int32"
@@ -211,4 +211,4 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     table = pa.table({"id": ["1"], "subject_key": ["a"], "object_key": ["b"], "passage_id": ["p"]})
     with pytest.raises(StoreError, match="could not be written to .*file"):
-        sparse_graph.save(sparse_graph.sparse_graph(table), tmp_path / "file")
+        sparse_graph.save_graph(sparse_graph.sparse_graph(table), tmp_path / "file")

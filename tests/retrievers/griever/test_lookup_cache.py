@@ -1,10 +1,10 @@
 """What GRIEVER keeps of what it looked up."""
 
-from ragindex_retrievers.griever.lookup_cache import Kept
+from ragindex_retrievers.griever.lookup_cache import RecentValues
 
 
 def test_what_was_added_last_is_held() -> None:
-    kept: Kept[int] = Kept(3)
+    kept: RecentValues[int] = RecentValues(3)
     assert kept.split(["a", "b", "a"]) == ({}, ["a", "b"])
     assert kept.completed({}, {"a": 1, "b": 2}) == {"a": 1, "b": 2}
     assert kept.split(["b", "c"]) == ({"b": 2}, ["c"])
@@ -13,6 +13,6 @@ def test_what_was_added_last_is_held() -> None:
 
 
 def test_more_at_once_than_are_held_are_given_all_the_same() -> None:
-    kept: Kept[int] = Kept(1)
+    kept: RecentValues[int] = RecentValues(1)
     assert kept.completed({"a": 1}, {"b": 2, "c": 3}) == {"a": 1, "b": 2, "c": 3}
     assert kept.values == {"c": 3}

@@ -15,7 +15,7 @@ from ragindex.parts.triples.triples import Triples
 from ragindex.plugins import registry
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
-from ragindex_retrievers.griever.parts.name_vectors import Names, NameVectors
+from ragindex_retrievers.griever.parts.name_vectors import NameCollections, NameVectors
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
 B = spelt("B", "rhine|Rises In|Mont  Blanc", "Alps|is|Alps")
@@ -30,7 +30,7 @@ def made(folder: Path, documents: Sequence[Document], part: NameVectors) -> Work
 
 def held(workspace: Workspace, part: NameVectors) -> tuple[dict[str, Any], dict[str, Any]]:
     """The vectors of entities and of predicates, by id."""
-    names: Names = workspace.open_part(part)
+    names: NameCollections = workspace.open_part(part)
     entities, predicates = (
         {row["id"]: row["vector"] for batch in one.scan(("vector",)) for row in batch.to_pylist()}
         for one in (names.entities, names.predicates)
@@ -57,7 +57,7 @@ def test_entities_by_key_and_predicates_as_written(tmp_path: Path) -> None:
 
 def test_they_are_searched_by_vector(tmp_path: Path) -> None:
     workspace = made(tmp_path, [A, B, D], NameVectors())
-    names: Names = workspace.open_part(NameVectors())
+    names: NameCollections = workspace.open_part(NameVectors())
     vector = np.array(by_hand("Alps")["Alps"].expected, np.float32)
     found = names.entities.search([VectorQuery(vector, 2)])[0]
     assert (found.ids, found.scores.tolist()) == (["Alps", "Mont  Blanc"], pytest.approx([1, 2 / 44**0.5]))

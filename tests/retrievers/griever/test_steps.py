@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex.interfaces import TokenEmbeddings
+from ragindex.parts.support.arrays import Doubles
 from ragindex.types import Hit, Triple
 from ragindex_retrievers.griever.lookups import Stated
-from ragindex_retrievers.griever.matching import Ngrams, best_of, matched, ngrams, ngrams_as_texts, spans
-from ragindex_retrievers.griever.paths import Doubles, Subgraph, cosine_with
+from ragindex_retrievers.griever.matching import Ngrams, choose_best, match_names, ngrams, ngrams_as_texts, spans
+from ragindex_retrievers.griever.paths import Subgraph, cosine_with
 from ragindex_retrievers.griever.rewriting import rewrite
-from ragindex_retrievers.griever.scoring import Match, Scored, partial_score
-from ragindex_retrievers.griever.search_state import Line, rank
-from ragindex_retrievers.griever.splitting import CONNECTORS, split
+from ragindex_retrievers.griever.scoring import NameMatch, ScoredTriple, partial_score
+from ragindex_retrievers.griever.search_state import SubquerySearch, rank
+from ragindex_retrievers.griever.splitting import CONNECTORS, split_question
 
 # ---------------------------------------------------------------- clauses
 
@@ -24,12 +25,15 @@ PAPER = "When did Napolean occupy the city where the mother of the woman who bro
 
 
 def test_the_papers_example() -> None:
-    assert split(PAPER, CONNECTORS, whole=True, most=8) == [
+    assert split_question(PAPER, CONNECTORS, whole=True, most=8) == [
         PAPER,
         "where the mother of the woman who brought Louis XV style to the court died?",
         "who brought Louis XV style to the court died?",
     ]
-    assert split(PAPER, CONNECTORS, whole=False, most=8) == split(PAPER, CONNECTORS, whole=True, most=8)[1:]
+    assert (
+        split_question(PAPER, CONNECTORS, whole=False, most=8)
+        == split_question(PAPER, CONNECTORS, whole=True, most=8)[1:]
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,19 +49,19 @@ def test_the_papers_example() -> None:
     ],
 )
 def test_where_questions_are_split(question: str, clauses: list[str]) -> None:
-    assert split(question, CONNECTORS, whole=True, most=8) == [question, *clauses]
+    assert split_question(question, CONNECTORS, whole=True, most=8) == [question, *clauses]
 
 
 def test_forty_clauses_are_bounded() -> None:
     question = "Find one " + "who knows one " * 40
-    found = split(question, CONNECTORS, whole=True, most=8)
+    found = split_question(question, CONNECTORS, whole=True, most=8)
     assert len(found) == 8
     assert found[:2] == [question, question[question.index("who") :].strip()]
-    assert len(split(question, CONNECTORS, whole=True, most=100)) == 41
+    assert len(split_question(question, CONNECTORS, whole=True, most=100)) == 41
 
 
 def test_other_connectors() -> None:
-    assert split("Wer schrieb das Buch, das Ann las?", ["DAS"], whole=False, most=8) == [
+    assert split_question("Wer schrieb das Buch, das Ann las?", ["DAS"], whole=False, most=8) == [
         "das Buch, das Ann las?",
         "das Ann las?",
     ]
@@ -124,13 +128,13 @@ def test_ngrams_as_texts() -> None:
 
 def test_names_are_matched_to_ngrams() -> None:
     among = Ngrams(((0, 1), (2, 3)), np.array([[1, 0], [0, 1]], np.float32))
-    found = matched(np.array([[0.6, 0.8], [1, 0], [0, 0]], np.float32), among)
+    found = match_names(np.array([[0.6, 0.8], [1, 0], [0, 0]], np.float32), among)
     np.testing.assert_allclose(found.scores, [0.8, 1, 0], atol=1e-6)
     assert found.places.tolist()[:2] == [1, 0]
-    best = best_of(found, [[0, 1], [2]])
+    best = choose_best(found, [[0, 1], [2]])
     np.testing.assert_allclose(best.scores, [1, 0], atol=1e-6)
     assert best.places.tolist()[0] == 0
-    nothing = matched(np.ones((2, 2), np.float32), Ngrams((), np.empty((0, 2), np.float32)))
+    nothing = match_names(np.ones((2, 2), np.float32), Ngrams((), np.empty((0, 2), np.float32)))
     assert (nothing.scores.tolist(), nothing.places.tolist()) == ([0, 0], [-1, -1])
 
 
@@ -143,13 +147,13 @@ def test_equation_1() -> None:
     assert partial_score(0.8, 0.4, 0) == pytest.approx(0.6)
 
 
-def _scored(passage: str, subject: str, predicate: str, object: str, score: float, **match: Match) -> Scored:
+def _scored(passage: str, subject: str, predicate: str, object: str, score: float, **match: NameMatch) -> ScoredTriple:
     stated = Stated(passage, 0, Triple(subject, predicate, object), subject, object, ("", ""))
-    nothing = Match(0.0, None)
-    return Scored(stated, score, False, match.get("entity", nothing), match.get("relation", nothing))
+    nothing = NameMatch(0.0, None)
+    return ScoredTriple(stated, score, False, match.get("entity", nothing), match.get("relation", nothing))
 
 
-def _worth(scored: list[Scored]) -> Doubles:
+def _worth(scored: list[ScoredTriple]) -> Doubles:
     return np.array([[one.score] for one in scored])
 
 
@@ -210,8 +214,8 @@ def test_triples_of_one_iteration_extend_each_other_where_wanted() -> None:
     assert [places for places, _ in _paths(graph)] == [(0,), (1,), (2,)]
 
 
-def _line(scored: list[Scored], found: list[tuple[str, float]]) -> Line:
-    line = Line("", np.empty(0, np.float32), Ngrams((), np.empty((0, 0), np.float32)), None, Subgraph(3))
+def _line(scored: list[ScoredTriple], found: list[tuple[str, float]]) -> SubquerySearch:
+    line = SubquerySearch("", np.empty(0, np.float32), Ngrams((), np.empty((0, 0), np.float32)), None, Subgraph(3))
     line.add(tuple(Hit(id, "passage", (id,), (id,), "", "", score, "") for id, score in found))
     line.subgraph.extend(scored, {}, _worth(scored))
     return line
@@ -244,7 +248,7 @@ def test_a_path_as_a_whole() -> None:
 # ---------------------------------------------------------------- rewriting
 
 
-def _found(question: str, mention: str, entity: float, relation: str, predicate: float, other: str) -> Scored:
+def _found(question: str, mention: str, entity: float, relation: str, predicate: float, other: str) -> ScoredTriple:
     def span(words: str) -> tuple[int, int]:
         return question.index(words), question.index(words) + len(words)
 
@@ -254,8 +258,8 @@ def _found(question: str, mention: str, entity: float, relation: str, predicate:
         relation,
         other,
         0.5,
-        entity=Match(entity, span(mention)),
-        relation=Match(predicate, span(relation)),
+        entity=NameMatch(entity, span(mention)),
+        relation=NameMatch(predicate, span(relation)),
     )
 
 

@@ -23,7 +23,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.abstractness import ABSTRACTNESS
 from ragindex.parts.trees.aggregates import Aggregates
-from ragindex.parts.trees.entity_sentences import sentences
+from ragindex.parts.trees.entity_sentences import write_sentences
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.trees.tree_search import WAYS
@@ -247,7 +247,7 @@ def test_what_can_stand_where() -> None:
 
 def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer, tmp_path: Path) -> None:
     """(E): two texts of different rings name X; the cluster of both is summarised beside those of the rings."""
-    assert sentences([("1",), ("2", "3"), ("9",)], Told()) == [  # type: ignore[arg-type]
+    assert write_sentences([("1",), ("2", "3"), ("9",)], Told()) == [  # type: ignore[arg-type]
         "This text is about ANN, BOB.",
         "This text is about BOB, ULM, EVE.",
         "",

@@ -22,7 +22,7 @@ from ragindex.parts.triples.triples import triple_text
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.progress import progress_bar
 from ragindex_baselines.graphrag.parts import leiden
-from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, Graph
+from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, OpenEntityGraph
 
 _BATCH = 2_000  # communities written at once
 _MEMBER_TOKENS = 500  # of the names that a report's prompt lists
@@ -128,8 +128,8 @@ class Communities(Part[Reports]):
             if isinstance(answer, Failure):
                 context.failed(one.id, answer.reason)
         made = [(one, answer) for one, answer in zip(found, answers, strict=True) if isinstance(answer, Report)]
-        replace_all.keep(context.collection("reports", _REPORTS), _report_records(made))
-        replace_all.keep(context.collection("memberships", _MEMBERSHIPS), _membership_records(found))
+        replace_all.replace_records(context.collection("reports", _REPORTS), _report_records(made))
+        replace_all.replace_records(context.collection("memberships", _MEMBERSHIPS), _membership_records(found))
         for sentence in _notes(entities, found, len(made), by_rules=context.llm.id == OfflineRules.id):
             context.note(sentence)
 
@@ -137,7 +137,7 @@ class Communities(Part[Reports]):
         """The two collections."""
         return Reports(context.collection("reports"), context.collection("memberships"))
 
-    def _found(self, graph: Graph, seed: int) -> tuple[int, list["Community"]]:
+    def _found(self, graph: OpenEntityGraph, seed: int) -> tuple[int, list["Community"]]:
         """How many entities there are, and the communities."""
         entities = _rows(graph.entities, ("name", "text", "passage_ids", "degree"))
         relations = _rows(graph.relations, ("source", "target", "triples", "weight"))

@@ -23,7 +23,7 @@ _RELATIONS = Schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class OpenEntityGraph:
     """What EntityGraph opens to.
 
     `entities` by key: `name`, `text` (what is said of it, a statement a line), `passage_ids` (those that say most of it
@@ -36,7 +36,7 @@ class Graph:
     relations: Collection
 
 
-class EntityGraph(Part[Graph]):
+class EntityGraph(Part[OpenEntityGraph]):
     """One record an entity and one a pair of entities that triples join, merged over all passages (GraphRAG).
 
     Entities are subjects and objects, and the names that a passage lists. A description is made of the entity's
@@ -58,18 +58,20 @@ class EntityGraph(Part[Graph]):
     def finish(self, context: BuildContext) -> None:
         """Merge all triples, n log n in their number; only records that changed are written."""
         triples, extractions = context.inputs
-        found = merge_triples.read(triples, extractions, self.of.key, self.numbers)
-        relations = merge_triples.joined(found)
+        found = merge_triples.merge_triples(triples, extractions, self.of.key, self.numbers)
+        relations = merge_triples.find_relations(found)
         entities = merge_triples.entity_records(found, relations, self.description_tokens)
-        replace_all.keep(context.collection("entities", _ENTITIES), entities)
-        replace_all.keep(context.collection("relations", _RELATIONS), merge_triples.relation_records(found, relations))
+        replace_all.replace_records(context.collection("entities", _ENTITIES), entities)
+        replace_all.replace_records(
+            context.collection("relations", _RELATIONS), merge_triples.relation_records(found, relations)
+        )
         silent = extractions.count() - len(np.unique(found.mentions[1]))
         if silent:
             context.note(f"{silent:,} passages name no entity: no entity leads to them.")
 
-    def open(self, context: ReadContext) -> Graph:
+    def open(self, context: ReadContext) -> OpenEntityGraph:
         """The two collections."""
-        return Graph(context.collection("entities"), context.collection("relations"))
+        return OpenEntityGraph(context.collection("entities"), context.collection("relations"))
 
 
 class EntityVectors(Part[Collection]):
@@ -85,7 +87,7 @@ class EntityVectors(Part[Collection]):
 
     def finish(self, context: BuildContext) -> None:
         """Encode all entities; those of an earlier sync come from the vector cache."""
-        graph: Graph = context.inputs[0]
+        graph: OpenEntityGraph = context.inputs[0]
         schema = Schema(
             stored=_ENTITIES.stored,
             keywords=_ENTITIES.keywords,
@@ -94,7 +96,7 @@ class EntityVectors(Part[Collection]):
         )
         fields = ("name", "text", "passage_ids", "neighbours", "degree")
         batches = (_encoded(batch, context) for batch in graph.entities.scan(fields))
-        replace_all.keep(context.collection("records", schema), batches)
+        replace_all.replace_records(context.collection("records", schema), batches)
 
     def open(self, context: ReadContext) -> Collection:
         """The collection."""

@@ -1,14 +1,13 @@
 """Communities of a weighted graph: the Leiden algorithm, split again until none is too large."""
 
-from typing import TypeAlias
-
 import graspologic_native
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-Integers: TypeAlias = npt.NDArray[np.int64]
+from ragindex.parts.support.arrays import Integers
+
 _SEEDS = 1 << 63
 
 

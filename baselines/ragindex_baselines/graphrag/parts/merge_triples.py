@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,13 +16,13 @@ from ragindex.canonical import digest
 from ragindex.interfaces import Collection
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.rules import is_number
+from ragindex.parts.support.arrays import Integers
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.triple_json import to_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.types import Triple
 
-Numbers = npt.NDArray[np.int64]
 _NONE = -1
 _BATCH = 2_000  # entities or relations made at once
 _NEIGHBOURS = 50  # of an entity are kept with it, the strongest first
@@ -39,7 +38,7 @@ def relation_id(one: str, other: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MergedTriples:
     """Triples by id, and all else by places: of `keys` and of `passages` (both sorted), and of the triples.
 
     `sides` (n, 2) are the entities of each triple, _NONE where a side is none; `owners` (n,) its passage. Rows of
@@ -50,12 +49,14 @@ class Found:
     keys: pa.Array
     names: pa.Array
     passages: pa.Array
-    sides: Numbers
-    owners: Numbers
-    mentions: Numbers
+    sides: Integers
+    owners: Integers
+    mentions: Integers
 
 
-def read(triples: Collection, extractions: Collection, key: Callable[[str], str], numbers: bool) -> Found:
+def merge_triples(
+    triples: Collection, extractions: Collection, key: Callable[[str], str], numbers: bool
+) -> MergedTriples:
     """Everything that entities and relations are made of; `key` gives what the names of one entity share."""
     table = _triples(triples)
     table = table.take(pc.sort_indices(table.column("id")))
@@ -76,7 +77,7 @@ def read(triples: Collection, extractions: Collection, key: Callable[[str], str]
     passages = _sorted(owners.unique())
     places, n = _places(owners, passages), len(table)
     sides = np.ascontiguousarray(codes[: 2 * n].reshape(2, n).T)
-    return Found(
+    return MergedTriples(
         table,
         keys,
         _names(codes, surfaces, len(keys)),
@@ -121,11 +122,11 @@ def _sorted(texts: pa.Array) -> pa.Array:
     return texts.take(pc.sort_indices(texts))
 
 
-def _places(texts: pa.Array, among: pa.Array) -> Numbers:
+def _places(texts: pa.Array, among: pa.Array) -> Integers:
     return np.asarray(pc.fill_null(pc.index_in(texts, among), _NONE).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _names(codes: Numbers, surfaces: pa.Array, count: int) -> pa.Array:
+def _names(codes: Integers, surfaces: pa.Array, count: int) -> pa.Array:
     """How each entity is written most often; of equally frequent ways, the first."""
     written = pa.table({"code": pa.array(codes), "name": surfaces}).filter(pa.array(codes != _NONE))
     counts = written.group_by(["code", "name"]).aggregate([([], "count_all")])
@@ -134,7 +135,7 @@ def _names(codes: Numbers, surfaces: pa.Array, count: int) -> pa.Array:
     return large_text(ordered.column("name").chunks).take(pa.array(first[:count]))
 
 
-def _mentions(sides: Numbers, owners: Numbers, listed: Numbers, listed_owners: Numbers) -> Numbers:
+def _mentions(sides: Integers, owners: Integers, listed: Integers, listed_owners: Integers) -> Integers:
     triple = np.arange(len(sides), dtype=np.int64)
     other = np.where(sides[:, 0] == sides[:, 1], _NONE, sides[:, 1])  # a triple that joins an entity to itself is one
     entity = np.concatenate([sides[:, 0], other, listed])
@@ -152,14 +153,14 @@ def _mentions(sides: Numbers, owners: Numbers, listed: Numbers, listed_owners: N
 class Relations:
     """`triples[starts[i] : starts[i + 1]]` are the triples that join `low[i]` and `high[i]`; degrees by entity."""
 
-    low: Numbers
-    high: Numbers
-    starts: Numbers
-    triples: Numbers
-    degrees: Numbers
+    low: Integers
+    high: Integers
+    starts: Integers
+    triples: Integers
+    degrees: Integers
 
 
-def joined(found: Found) -> Relations:
+def find_relations(found: MergedTriples) -> Relations:
     """The pairs of different entities that triples join, sorted; a pair is one whichever side is the subject."""
     low, high = found.sides.min(axis=1), found.sides.max(axis=1)
     triple = np.flatnonzero((low != _NONE) & (low != high))
@@ -172,14 +173,14 @@ def joined(found: Found) -> Relations:
     return Relations(low, high, np.append(fresh, len(triple)), triple, degrees)
 
 
-def relation_records(found: Found, relations: Relations) -> Iterator[pa.RecordBatch]:
+def relation_records(found: MergedTriples, relations: Relations) -> Iterator[pa.RecordBatch]:
     """The records of `Graph.relations`, in bounded batches."""
     for start in range(0, len(relations.low), _BATCH):
         places = range(start, min(start + _BATCH, len(relations.low)))
         yield _relation_batch(found, relations, places)
 
 
-def _relation_batch(found: Found, relations: Relations, places: range) -> pa.RecordBatch:
+def _relation_batch(found: MergedTriples, relations: Relations, places: range) -> pa.RecordBatch:
     of = relations.triples[relations.starts[places.start] : relations.starts[places.stop]]
     sizes = np.diff(relations.starts[places.start : places.stop + 1])
     triples = _runs(_as_triples(found, of), sizes)
@@ -200,12 +201,12 @@ def _relation_batch(found: Found, relations: Relations, places: range) -> pa.Rec
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _as_triples(found: Found, places: Numbers) -> list[Triple]:
+def _as_triples(found: MergedTriples, places: Integers) -> list[Triple]:
     rows = found.triples.select(["subject", "predicate", "object"]).take(pa.array(places)).to_pydict().values()
     return [Triple(*row) for row in zip(*rows, strict=True)]
 
 
-def _runs(values: Sequence[Any], sizes: Numbers) -> list[Sequence[Any]]:
+def _runs(values: Sequence[Any], sizes: Integers) -> list[Sequence[Any]]:
     ends = np.cumsum(sizes).tolist()
     return [values[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
 
@@ -213,7 +214,7 @@ def _runs(values: Sequence[Any], sizes: Numbers) -> list[Sequence[Any]]:
 # ---------------------------------------------------------------- entities
 
 
-def entity_records(found: Found, relations: Relations, tokens: int) -> Iterator[pa.RecordBatch]:
+def entity_records(found: MergedTriples, relations: Relations, tokens: int) -> Iterator[pa.RecordBatch]:
     """The records of `Graph.entities`, in bounded batches; descriptions of at most `tokens` tokens (estimated)."""
     neighbours, passages = _ranked_neighbours(relations, len(found.keys)), _ranked_passages(found)
     starts = np.searchsorted(found.mentions[0], np.arange(len(found.keys) + 1))
@@ -232,7 +233,7 @@ def entity_records(found: Found, relations: Relations, tokens: int) -> Iterator[
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _descriptions(found: Found, stated: Numbers, entities: range, tokens: int) -> list[str]:
+def _descriptions(found: MergedTriples, stated: Integers, entities: range, tokens: int) -> list[str]:
     """The distinct statements about each entity, the most frequent first, as far as there is room."""
     texts = [" ".join(triple_text(one).split()) for one in _as_triples(found, stated[2])]
     sizes = np.bincount(stated[0] - entities.start, minlength=len(entities))
@@ -240,7 +241,7 @@ def _descriptions(found: Found, stated: Numbers, entities: range, tokens: int) -
     return ["\n".join(build_context((), run, tokens).notes) for run in ranked]
 
 
-def _ranked_neighbours(relations: Relations, count: int) -> tuple[Numbers, Numbers]:
+def _ranked_neighbours(relations: Relations, count: int) -> tuple[Integers, Integers]:
     """By entity: the strongest relation first, of equal ones that with the entity of more relations."""
     entity = np.concatenate([relations.low, relations.high])
     other = np.concatenate([relations.high, relations.low])
@@ -249,7 +250,7 @@ def _ranked_neighbours(relations: Relations, count: int) -> tuple[Numbers, Numbe
     return np.searchsorted(entity[order], np.arange(count + 1)), other[order]
 
 
-def _ranked_passages(found: Found) -> tuple[Numbers, Numbers]:
+def _ranked_passages(found: MergedTriples) -> tuple[Integers, Integers]:
     """By entity: the passage with most triples about it first."""
     entity, passage, triple = found.mentions
     fresh = np.flatnonzero(np.concatenate([[True], (np.diff(found.mentions[:2]) != 0).any(axis=0)])[: len(entity)])
@@ -259,7 +260,7 @@ def _ranked_passages(found: Found) -> tuple[Numbers, Numbers]:
     return np.searchsorted(entity[order], np.arange(len(found.keys) + 1)), passage[order]
 
 
-def _lists(texts: pa.Array, ranked: tuple[Numbers, Numbers], entities: range, limit: int | None) -> pa.Array:
+def _lists(texts: pa.Array, ranked: tuple[Integers, Integers], entities: range, limit: int | None) -> pa.Array:
     starts, places = ranked
     runs = [places[starts[one] : starts[one + 1]][:limit] for one in entities]
     offsets = np.cumsum([0, *map(len, runs)])

@@ -14,15 +14,16 @@ from scipy import sparse
 
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.rules import is_number
+from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.triples.sparse_graph import Integers
+from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.parts.triples.triples import Triples
-from ragindex.parts.vectors.encoded_names import Coder, Codes, among, distinct, keep, looked_up
-from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
+from ragindex.parts.vectors.encoded_names import Coder, Codes, among, find_distinct, store_name_vectors, translate_codes
+from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
 from ragindex.plugins.registry import PartField
 from ragindex.workspace import versioned_files
-from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, Weights
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, Weights
 
 _WHAT = "phrase graph"
 _TEXTS = ("phrases", "passages")
@@ -61,7 +62,7 @@ class PhraseGraph(Part["Phrases"]):
 
     def finish(self, context: BuildContext) -> None:
         """Encode the phrases that are new, forget those that no triple names any more, make the graph anew."""
-        passages = distinct(batch.column("id") for batch in context.inputs[1].scan(()))
+        passages = find_distinct(batch.column("id") for batch in context.inputs[1].scan(()))
         mentions = _mentions(context.inputs[0], passages, self)
         graph = connected(passages, mentions, _synonyms(mentions.phrases, context, self))
         name = versioned_files.save_version(_WHAT, context.folder, lambda partial: _write(graph, partial))
@@ -85,15 +86,15 @@ class Phrases:
 
 
 @dataclass(frozen=True, slots=True)
-class Mentions:
+class PhraseMentions:
     """The triples: of each the places of its two sides among sorted `phrases` (n, 2) and of its passage; -1: none."""
 
     phrases: pa.Array
-    sides: Integers
-    owners: Integers
+    sides: AnyIntegers
+    owners: AnyIntegers
 
 
-def connected(passages: pa.Array, mentions: Mentions, synonyms: Pairs) -> WeightedGraph:
+def connected(passages: pa.Array, mentions: PhraseMentions, synonyms: SimilarPairs) -> WeightedGraph:
     """The graph. A triple whose sides are the same phrase adds no edge to itself."""
     edges = _edges(mentions, synonyms)
     count, nodes = len(mentions.phrases), len(mentions.phrases) + len(passages)
@@ -122,7 +123,7 @@ class _Edges:
     second: Codes
     cosines: Weights
 
-    def leaving(self, nodes: Codes, others: Codes, start: int, stop: int) -> tuple[Codes, Codes, Values]:
+    def leaving(self, nodes: Codes, others: Codes, start: int, stop: int) -> tuple[Codes, Codes, Doubles]:
         """Those of the nodes from `start` to `stop`: from where, counted from `start`, to where, and their weights."""
         edges = np.flatnonzero((nodes >= start) & (nodes < stop))
         weights, alike = np.ones(len(edges)), edges - (len(nodes) - len(self.cosines))
@@ -130,7 +131,7 @@ class _Edges:
         return nodes[edges] - np.int32(start), others[edges], weights
 
 
-def _edges(mentions: Mentions, synonyms: Pairs) -> _Edges:
+def _edges(mentions: PhraseMentions, synonyms: SimilarPairs) -> _Edges:
     """Of triples, of phrases and their passages, of synonyms."""
     subject, object = mentions.sides[:, 0], mentions.sides[:, 1]
     linked = (subject >= 0) & (object >= 0) & (subject != object)
@@ -141,7 +142,7 @@ def _edges(mentions: Mentions, synonyms: Pairs) -> _Edges:
     return _Edges(first, second, synonyms.cosines)
 
 
-def _distinct(first: Integers, second: Integers) -> tuple[Codes, Codes]:
+def _distinct(first: AnyIntegers, second: AnyIntegers) -> tuple[Codes, Codes]:
     """Each pair once, sorted; those with a side that is not there are left out."""
     known = (first >= 0) & (second >= 0)
     width = int(second.max(initial=0)) + 1
@@ -170,7 +171,7 @@ def _rows(edges: _Edges, start: int, stop: int, nodes: int) -> "sparse.csr_matri
     return rows
 
 
-def _sums(rows: "sparse.csr_matrix[Any]") -> Values:
+def _sums(rows: "sparse.csr_matrix[Any]") -> Doubles:
     return np.asarray(rows.sum(axis=1), np.float64).ravel()
 
 
@@ -191,7 +192,7 @@ def _read(folder: Path) -> WeightedGraph:
 # ---------------------------------------------------------------- what it is made from
 
 
-def _mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> Mentions:
+def _mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> PhraseMentions:
     """Of the triples, only integers are kept."""
     named, owning = Coder(), Coder()
     for batch in triples.scan(("subject", "object", "passage_ids")):
@@ -200,20 +201,20 @@ def _mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> Men
         owning.add(batch.column("passage_ids").flatten())
     spelt, codes = named.coded()
     phrases, place = _keyed(part, spelt)
-    sides = np.stack([looked_up(place, codes[side::2]) for side in (0, 1)], axis=1)
-    return Mentions(phrases, sides, owning.among(passages))
+    sides = np.stack([translate_codes(place, codes[side::2]) for side in (0, 1)], axis=1)
+    return PhraseMentions(phrases, sides, owning.among(passages))
 
 
 def _keyed(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:
     """The phrases, sorted, and the place of each spelling among them, -1 for what is no phrase."""
     blocks = (spelt.slice(start, _SPELT).to_pylist() for start in range(0, len(spelt), _SPELT))
     keys = large_text(pa.array([part.key(phrase) for phrase in block], pa.large_string()) for block in blocks)
-    phrases = distinct([keys.filter(pc.not_equal(keys, ""))])
+    phrases = find_distinct([keys.filter(pc.not_equal(keys, ""))])
     return phrases, among(keys, phrases)
 
 
-def _synonyms(phrases: pa.Array, context: BuildContext, part: PhraseGraph) -> Pairs:
+def _synonyms(phrases: pa.Array, context: BuildContext, part: PhraseGraph) -> SimilarPairs:
     """The collection of phrases afterwards holds these and no others. The vectors lie in a file meanwhile."""
     with versioned_files.scratch_array(_WHAT, context.folder, (len(phrases), context.encoder.dimensions)) as vectors:
-        keep(phrases, context, "phrases", "phrase_graph", vectors)
+        store_name_vectors(phrases, context, "phrases", "phrase_graph", vectors)
         return near_pairs(vectors, part.synonym_cosine, part.synonyms, context.seed)

@@ -9,15 +9,16 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext
+from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.triples.sparse_graph import Integers
+from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.parts.vectors.encoded_names import Coder
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField
 from ragindex.retrieval.fusion import ROUNDING, scores_differ
 from ragindex.workspace import versioned_files
 from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
-from ragindex_baselines.hipporag.weighted_graph import Values, WeightedGraph, run_power_iteration
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 
 _WHAT = "spread vectors"
 _WALKS = 64
@@ -74,21 +75,21 @@ class PassageSpread:
     vectors: Floats
     ones: Floats
 
-    def values(self, rows: Any, vector: Floats, low: float, high: float) -> Values:
+    def values(self, rows: Any, vector: Floats, low: float, high: float) -> Doubles:
         """What walks bring to the passages `rows` for a question, whose cosines with all passages are `low` to `high`.
 
         Where these do not differ, every passage resets by 1.
         """
-        ones: Values = self.ones[rows].astype(np.float64)
+        ones: Doubles = self.ones[rows].astype(np.float64)
         if not scores_differ(low, high):
             return ones
         # row by row, so that equal rows have equal products
-        products: Values = np.einsum("ij,j->i", self.vectors[rows], vector, dtype=np.float64)
+        products: Doubles = np.einsum("ij,j->i", self.vectors[rows], vector, dtype=np.float64)
         above = products - low * ones
         return np.where(above > ROUNDING, above, 0.0) / (high - low)  # else the last passage is a hit on some engines
 
 
-def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> Integers:
+def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> AnyIntegers:
     """Let column i of `columns` (dimensions + 1, …) hold the vector of record i, and 1 where that is not zero.
 
     Where the passage of each record stands among `passages`, -1 for nowhere.
@@ -103,7 +104,7 @@ def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> Intege
     return ids.among(passages)
 
 
-def spread(graph: WeightedGraph, columns: Floats, places: Integers, damping: float) -> None:
+def spread(graph: WeightedGraph, columns: Floats, places: AnyIntegers, damping: float) -> None:
     """Replace the rows of `columns`, which belong to the passages `places`, by what walks bring to each passage.
 
     A few rows at a time, for of all nodes there are many more than passages.

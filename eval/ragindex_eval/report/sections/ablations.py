@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
-from ragindex.plugins.specs import Spec, render
+from ragindex.plugins.specs import Spec, render_spec
 from ragindex_eval.format import many, percent, points, probability, short
 from ragindex_eval.report.plots import svg
 from ragindex_eval.report.sections.table import Column, meaning
@@ -169,13 +169,13 @@ def written(value: Any) -> str:
         return _plugin(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(written, value))}]"
-    return render(Spec("", {"": value})).removeprefix("(=").removesuffix(")")
+    return render_spec(Spec("", {"": value})).removeprefix("(=").removesuffix(")")
 
 
 def _plugin(value: Mapping[str, Any]) -> str:
     """With all parameters where it cannot be made here: results may come from where other plugins are installed."""
     for group in ("schemes", "parts"):
-        if value["name"] in registry.names(group):
+        if value["name"] in registry.plugin_names(group):
             try:
                 return registry.label(registry.create(group, value))
             except UsageError:

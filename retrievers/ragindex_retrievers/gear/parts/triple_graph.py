@@ -21,7 +21,7 @@ _BUILDING = 5
 _STORE = "store"
 
 
-class Graph(Protocol):
+class NeighbourGraph(Protocol):
     """What TripleGraph opens to. Thread-safe."""
 
     def neighbours(self, triple_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
@@ -44,7 +44,7 @@ class Graph(Protocol):
         ...
 
 
-class TripleGraph(Part[Graph]):
+class TripleGraph(Part[NeighbourGraph]):
     """Neighbours of triples, and the triples of entities and passages (GeAR), over Triples or a part with its fields.
 
     Sparse rows in files, mapped into memory. Where building them would take more than `memory_gib`, the store is asked
@@ -71,14 +71,16 @@ class TripleGraph(Part[Graph]):
         triples = _read(context.inputs[0], self.memory_gib * _GIB)
         if triples is None:
             context.note(f"Neighbours are asked from the store: the graph would not fit in {self.memory_gib:g} GiB.")
-        name = _STORE if triples is None else sparse_graph.save(self._graph(triples), context.folder)
+        name = _STORE if triples is None else sparse_graph.save_graph(self._graph(triples), context.folder)
         versioned_files.record_versions([name], context, "graphs")
 
-    def open(self, context: ReadContext) -> Graph:
+    def open(self, context: ReadContext) -> NeighbourGraph:
         """The graph of the sync that the reader is pinned to."""
         name = versioned_files.current_version(context.collection("graphs"))
         return (
-            StoreGraph(context.inputs[0], self.numbers) if name == _STORE else sparse_graph.load(context.folder / name)
+            StoreGraph(context.inputs[0], self.numbers)
+            if name == _STORE
+            else sparse_graph.load_graph(context.folder / name)
         )
 
     def _graph(self, triples: pa.Table) -> sparse_graph.SparseGraph:

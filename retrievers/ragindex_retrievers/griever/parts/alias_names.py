@@ -24,7 +24,7 @@ from ragindex.llm.rules.words import (
 from ragindex.text_analysis import analyse
 
 
-def words_of(text: str) -> frozenset[str]:
+def name_words(text: str) -> frozenset[str]:
     """A list that is easy to read."""
     return frozenset(text.split())
 
@@ -39,7 +39,7 @@ _COMPANY = regex.compile(
 _FORM_OF_STATE = regex.compile(
     r"^(Republic|Kingdom|Commonwealth|Dominion|Principality|State|City|Town|Village) of (?!the\b)(?=\p{Lu})"
 )
-_TITLES = HONORIFICS | words_of(
+_TITLES = HONORIFICS | name_words(
     "Mr Mrs Ms Dr President King Queen Pope Emperor Empress Colonel General Captain Chancellor"
 )
 _WHEN = regex.compile(rf"^(.*\S) ((?:in|on|since) (?:(?:{'|'.join(MONTH_NAMES)})\b ?)?(?:\d{{1,2}}, )?[12]\d{{3}})$")
@@ -51,7 +51,7 @@ _WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
 _NUMERAL = regex.compile(r"[ivxlc]+")
 _SPELT_OUT = {"u s a": "united states", "u s": "united states", "u k": "united kingdom", "st": "saint", "mt": "mount"}
 _SPELT_OUT |= {"US": "united states", "USA": "united states", "UK": "united kingdom"}
-_NO_PERSONS = words_of("north south east west northern southern eastern western central new old greater upper lower")
+_NO_PERSONS = name_words("north south east west northern southern eastern western central new old greater upper lower")
 _NO_NAMES = THING_NOUNS | PERSON_NOUNS | ENGLISH_FUNCTION_WORDS
 _LONGEST = 80  # characters: what is longer is a clause, and no name
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ragindex.interfaces import Floats
+from ragindex.parts.support.arrays import Flags
 from ragindex.parts.vectors.similar_pairs import near_pairs
 from ragindex_retrievers.griever.parts.alias_names import WITHIN, Name, keys, may_be_a_name, taken_apart
 from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate
-from ragindex_retrievers.griever.parts.alias_senses import Flags, Mentions
+from ragindex_retrievers.griever.parts.alias_senses import NameMentions
 from ragindex_retrievers.griever.parts.aliases import LAST_NAME, Evidence, alike, likeness, more_beside
 
 _CROWDED = 50
@@ -20,7 +21,7 @@ _STATED = 0.9
 NEIGHBOUR = "neighbour"
 
 
-class Candidate(NamedTuple):
+class AliasCandidate(NamedTuple):
     """Two entities by their places, `first` < `second`; `passages`: where the evidence holds whatever else does."""
 
     first: int
@@ -29,7 +30,7 @@ class Candidate(NamedTuple):
     passages: tuple[int, ...] = ()
 
 
-def stated(mentions: Mentions) -> Iterator[Candidate]:
+def find_stated(mentions: NameMentions) -> Iterator[AliasCandidate]:
     """What triples state with alias-like predicates, in the passages that state it."""
     found: dict[tuple[int, int, str], set[int]] = defaultdict(set)
     says = _alias_like(mentions)
@@ -39,15 +40,15 @@ def stated(mentions: Mentions) -> Iterator[Candidate]:
         if first != second and fit[first] and fit[second]:
             found[first, second, mentions.spoken[mentions.predicates[row]]].add(int(mentions.owners[row]))
     for (first, second, predicate), passages in sorted(found.items()):
-        yield Candidate(first, second, Evidence("predicate", _STATED, predicate, "given"), tuple(sorted(passages)))
+        yield AliasCandidate(first, second, Evidence("predicate", _STATED, predicate, "given"), tuple(sorted(passages)))
 
 
-def written_alike(mentions: Mentions) -> Iterator[Candidate]:
+def find_alike(mentions: NameMentions) -> Iterator[AliasCandidate]:
     """Names that share a key and are alike, wherever they stand; those of within keys, and of crowded ones, by passage.
 
     At most _CROWDED times as many comparisons as there are keys.
     """
-    names = parsed(mentions.names)
+    names = parse_names(mentions.names)
     groups: dict[str, list[int]] = defaultdict(list)
     for place in np.flatnonzero(mentions.named).tolist():
         for key in keys(names[place]):
@@ -63,49 +64,49 @@ def written_alike(mentions: Mentions) -> Iterator[Candidate]:
     yield from _within_passages(mentions, names, within)
 
 
-def parsed(names: Sequence[str]) -> list[Name]:
+def parse_names(names: Sequence[str]) -> list[Name]:
     """Names taken apart; no word that one of them writes without a capital is taken for a person's name."""
     common = frozenset(word for name in names for word in name.split() if word.islower())
     return [taken_apart(name, common) for name in names]
 
 
-def neighbours(
-    mentions: Mentions, vectors: Floats, least: float, most: int, seed: int, spelt: bool
-) -> Iterator[Candidate]:
+def find_neighbours(
+    mentions: NameMentions, vectors: Floats, least: float, most: int, seed: int, spelt: bool
+) -> Iterator[AliasCandidate]:
     """Names with near vectors; `spelt`: only those that are written alike too. Dates and numbers have none."""
     named = [place for place in range(len(mentions.names)) if _fit(mentions, place)]
     pairs = near_pairs(vectors[named], least, most, seed)
     for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist(), strict=True):
         first, second = named[one], named[other]
         if not spelt or alike(taken_apart(mentions.names[first]), taken_apart(mentions.names[second])):
-            yield Candidate(first, second, Evidence(NEIGHBOUR, round(min(cosine, 1.0), 4), f"{cosine:.2f}"))
+            yield AliasCandidate(first, second, Evidence(NEIGHBOUR, round(min(cosine, 1.0), 4), f"{cosine:.2f}"))
 
 
-def _fit(mentions: Mentions, place: int) -> bool:
+def _fit(mentions: NameMentions, place: int) -> bool:
     return bool(mentions.named[place]) and may_be_a_name(mentions.names[place])
 
 
-def told_apart(mentions: Mentions) -> frozenset[tuple[int, int]]:
+def find_different(mentions: NameMentions) -> frozenset[tuple[int, int]]:
     """Pairs that a triple joins with a predicate that is not alias-like: what has a relation to it is not the same."""
     sides = np.unique(np.sort(mentions.sides[~_alias_like(mentions)], axis=1), axis=0)
     return frozenset((first, second) for first, second in sides.tolist())
 
 
-def _alias_like(mentions: Mentions) -> Flags:
+def _alias_like(mentions: NameMentions) -> Flags:
     """(triples,): whether the predicate is alias-like."""
     return np.array([alias_predicate(predicate) for predicate in mentions.spoken], np.bool_)[mentions.predicates]
 
 
-def _compared(names: Sequence[Name], places: Sequence[int]) -> Iterator[Candidate]:
+def _compared(names: Sequence[Name], places: Sequence[int]) -> Iterator[AliasCandidate]:
     for first, second in combinations(places, 2):
         evidence = likeness(names[first], names[second])
         if evidence is not None:
-            yield Candidate(first, second, evidence)
+            yield AliasCandidate(first, second, evidence)
 
 
 def _with_qualifier(
-    candidate: Candidate, names: Sequence[Name], written: Mapping[str, int], mentions: Mentions
-) -> Candidate:
+    candidate: AliasCandidate, names: Sequence[Name], written: Mapping[str, int], mentions: NameMentions
+) -> AliasCandidate:
     """A passage with Windhoek and Namibia agrees with Windhoek, Namibia, however many others name Namibia."""
     bare, full = sorted((candidate.first, candidate.second), key=lambda place: len(names[place].beside))
     more = more_beside(names[bare], names[full])
@@ -121,9 +122,9 @@ def _with_qualifier(
 
 
 def _within_passages(
-    mentions: Mentions, names: Sequence[Name], within: Mapping[int, Sequence[str]]
-) -> Iterator[Candidate]:
-    found: dict[Candidate, set[int]] = defaultdict(set)
+    mentions: NameMentions, names: Sequence[Name], within: Mapping[int, Sequence[str]]
+) -> Iterator[AliasCandidate]:
+    found: dict[AliasCandidate, set[int]] = defaultdict(set)
     for passage in range(len(mentions.passages)):
         for candidate in _in_passage(names, mentions.entities_of.of(passage).tolist(), within):
             found[candidate].add(passage)
@@ -134,7 +135,7 @@ def _within_passages(
 
 def _in_passage(
     names: Sequence[Name], places: Sequence[int], within: Mapping[int, Sequence[str]]
-) -> Iterator[Candidate]:
+) -> Iterator[AliasCandidate]:
     """Of a last name only where all persons of the passage with it are one; nothing that the passage tells apart."""
     groups: dict[str, list[int]] = defaultdict(list)
     for place in places:
@@ -148,7 +149,7 @@ def _in_passage(
                 yield candidate
 
 
-def _mostly(candidate: Candidate, names: Sequence[Name], mentions: Mentions, together: int) -> bool:
+def _mostly(candidate: AliasCandidate, names: Sequence[Name], mentions: NameMentions, together: int) -> bool:
     """Whether half the passages with a last name have the whole one: Nevada mostly stands without Sierra Nevada."""
     short = candidate.second if names[candidate.first].person else candidate.first
     return 2 * together >= len(mentions.passages_of.of(short))

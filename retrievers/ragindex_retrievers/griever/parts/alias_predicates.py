@@ -3,21 +3,21 @@
 from collections.abc import Iterator
 
 from ragindex.text_analysis import analyse
-from ragindex_retrievers.griever.parts.alias_names import words_of
+from ragindex_retrievers.griever.parts.alias_names import name_words
 
 
 def _phrases(text: str) -> frozenset[str]:
     return frozenset(" ".join(phrase.split()) for phrase in text.split(","))
 
 
-_COPULAS = words_of("is was are were be been being")
-_ADVERBS = words_of("""
+_COPULAS = name_words("is was are were be been being")
+_ADVERBS = name_words("""
     also formerly previously originally initially first once now currently presently later then subsequently today
     recently alternatively alternately otherwise sometimes often occasionally commonly usually generally frequently
     popularly colloquially informally unofficially officially formally legally affectionately historically locally
     internationally traditionally simply better best widely more properly professionally collectively
 """)
-_FILLERS = words_of("has had have having a an became becomes become came come will")
+_FILLERS = name_words("has had have having a an became becomes become came come will")
 
 SAY_SO = _phrases("""
     known as, known by the name, known under the name, known by the nickname, known by the stage name, referred to as,
@@ -43,7 +43,7 @@ _NAMED_BY_ADVERB = _phrases("named, called, titled, entitled, designated, name, 
 _NAMED_BY_COPULA = _phrases("called")
 """What says so as a passive too ("is called"): who called for what is something else."""
 
-_KINDS_OF_NAME = words_of("""
+_KINDS_OF_NAME = name_words("""
     full real birth maiden stage pen brand official original former short long alternative other another common
     scientific legal public old new previous current native
 """)

@@ -1,7 +1,7 @@
 """In which passages two names may mean the same: where they stand, and what stands beside them."""
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,32 +10,31 @@ import pyarrow.compute as pc
 
 from ragindex.interfaces import Collection, Floats
 from ragindex.llm.rules import is_number
+from ragindex.parts.support.arrays import Flags, Integers
 from ragindex.parts.support.columns import large_text
-from ragindex_retrievers.griever.parts.aliases import Where
+from ragindex_retrievers.griever.parts.aliases import EvidenceScope
 
-Places: TypeAlias = npt.NDArray[np.int64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
 _FIELDS = ("subject", "predicate", "object", "subject_key", "object_key", "passage_ids")
 _FEW = 3
 """Passages that an entity may always have and still tell something, however small the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MemberLists:
     """`members[starts[i] : starts[i + 1]]` are those of place i, ascending, each once."""
 
-    starts: Places
-    members: Places
+    starts: Integers
+    members: Integers
 
-    def of(self, place: int) -> Places:
+    def of(self, place: int) -> Integers:
         """The members of one place."""
         return self.members[self.starts[place] : self.starts[place + 1]]
 
-    def counts(self) -> Places:
+    def counts(self) -> Integers:
         """(places,): how many members each has."""
         return np.diff(self.starts)
 
-    def of_many(self, places: Places) -> tuple[Places, Places]:
+    def of_many(self, places: Integers) -> tuple[Integers, Integers]:
         """The members of several places one after the other, and for each the number (from 0) of its place."""
         counts = self.starts[places + 1] - self.starts[places]
         numbers = np.repeat(np.arange(len(places)), counts)
@@ -44,7 +43,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Mentions:
+class NameMentions:
     """What the triples say of names. Entities go by their place among sorted `keys`, passages among sorted `passages`.
 
     `names` is how each entity is written most often, `named` (entities,) whether that is no number. Of each triple:
@@ -55,15 +54,15 @@ class Mentions:
     names: list[str]
     named: Flags
     passages: pa.Array
-    sides: Places
-    owners: Places
-    predicates: Places
+    sides: Integers
+    owners: Integers
+    predicates: Integers
     spoken: list[str]
-    passages_of: Rows
-    entities_of: Rows
+    passages_of: MemberLists
+    entities_of: MemberLists
 
 
-def read(triples: Collection) -> Mentions:
+def read_mentions(triples: Collection) -> NameMentions:
     """All triples; n log n in their number. The order they come in changes nothing."""
     batches = [_flat(batch) for batch in triples.scan(_FIELDS)]
     table = pa.Table.from_batches(batches, pa.schema([(name, pa.large_string()) for name in ("id", *_FIELDS)]))
@@ -73,7 +72,7 @@ def read(triples: Collection) -> Mentions:
     (keys, codes), (passages, owners) = _coded(ends), _coded(_column(table, "passage_ids"))
     spoken, predicates = _coded(_column(table, "predicate"))
     twice, names = np.tile(owners, 2), _most_frequent(codes, written)
-    return Mentions(
+    return NameMentions(
         keys.to_pylist(),
         names,
         np.array([not is_number(name) for name in names], np.bool_),
@@ -97,7 +96,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return large_text(table.column(name).chunks)
 
 
-def _coded(texts: pa.Array) -> tuple[pa.Array, Places]:
+def _coded(texts: pa.Array) -> tuple[pa.Array, Integers]:
     """The distinct texts, sorted, and the place of each text among them."""
     distinct = texts.unique()
     distinct = distinct.take(pc.sort_indices(distinct))
@@ -105,7 +104,7 @@ def _coded(texts: pa.Array) -> tuple[pa.Array, Places]:
     return distinct, np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _most_frequent(codes: Places, written: pa.Array) -> list[str]:
+def _most_frequent(codes: Integers, written: pa.Array) -> list[str]:
     """How each entity is written most often; of equally frequent ways, the first."""
     counts = (
         pa.table({"code": pa.array(codes), "name": written}).group_by(["code", "name"]).aggregate([([], "count_all")])
@@ -115,11 +114,11 @@ def _most_frequent(codes: Places, written: pa.Array) -> list[str]:
     return [str(name) for name in ordered.column("name").take(pa.array(first)).to_pylist()]
 
 
-def _rows(places: Places, members: Places, count: int) -> Rows:
+def _rows(places: Integers, members: Integers, count: int) -> MemberLists:
     width = int(members.max(initial=0)) + 1
     pairs = np.unique(places * width + members)
     starts = np.concatenate([[0], np.cumsum(np.bincount(pairs // width, minlength=count))])
-    return Rows(starts.astype(np.int64), pairs % width)
+    return MemberLists(starts.astype(np.int64), pairs % width)
 
 
 # ---------------------------------------------------------------- what passages have in common
@@ -134,21 +133,21 @@ class Contexts:
     Of a name that more than `most` passages hold, so many are looked at.
     """
 
-    mentions: Mentions
+    mentions: NameMentions
     telling: Flags
     vectors: Floats
     near: float
     most: int
 
 
-def contexts(mentions: Mentions, passages: Collection, common: float, near: float, most: int) -> Contexts:
+def make_contexts(mentions: NameMentions, passages: Collection, common: float, near: float, most: int) -> Contexts:
     """`common`: an entity that more than this share of the passages names tells nothing."""
     least = max(_FEW, common * len(mentions.passages))
     few = mentions.passages_of.counts() <= least
-    return Contexts(mentions, few & mentions.named, in_order(passages, mentions.passages), near, most)
+    return Contexts(mentions, few & mentions.named, read_vectors(passages, mentions.passages), near, most)
 
 
-def in_order(records: Collection, ids: pa.Array) -> Floats:
+def read_vectors(records: Collection, ids: pa.Array) -> Floats:
     """(ids, dimensions): the vectors of the records with these ids; zero where there is no such record."""
     vectors = np.zeros((len(ids), records.schema.dimensions or 0), np.float32)
     for batch in records.scan(("vector",)):
@@ -159,7 +158,7 @@ def in_order(records: Collection, ids: pa.Array) -> Floats:
     return vectors
 
 
-def agreeing(known: Contexts, first: int, second: int, where: Where = "agreeing") -> Places:
+def find_agreeing(known: Contexts, first: int, second: int, where: EvidenceScope = "agreeing") -> Integers:
     """The passages with one of two names in which both mean the same, as far as evidence counts `where`; ascending.
 
     Passages agree that name both, that share a telling entity with a passage of the other name, or are near one. Linear
@@ -179,7 +178,7 @@ def agreeing(known: Contexts, first: int, second: int, where: Where = "agreeing"
     return np.union1d(both, np.concatenate([one[shared[0] | close.any(axis=1)], other[shared[1] | close.any(axis=0)]]))
 
 
-def _looked_at(passages: Places, both: Places, most: int) -> Places:
+def _looked_at(passages: Integers, both: Integers, most: int) -> Integers:
     """Of too many passages first those with both names, then others, evenly."""
     if len(passages) <= most:
         return passages
@@ -189,7 +188,7 @@ def _looked_at(passages: Places, both: Places, most: int) -> Places:
     return np.concatenate([both[:most], rest[evenly]])
 
 
-def _share(known: Contexts, these: Places, those: Places, names: tuple[int, int]) -> Flags:
+def _share(known: Contexts, these: Integers, those: Integers, names: tuple[int, int]) -> Flags:
     """Which of these passages name an entity, other than the two, that one of those names too."""
     here, owners = known.mentions.entities_of.of_many(these)
     there, _ = known.mentions.entities_of.of_many(those)

@@ -11,13 +11,13 @@ from typing import Literal, TypeAlias
 
 import regex
 
-from ragindex_retrievers.griever.parts.alias_names import Name, folded, is_numeral, words_of
+from ragindex_retrievers.griever.parts.alias_names import Name, folded, is_numeral, name_words
 
-_PART_OF = words_of("season phase part volume episode chapter book act series disc round leg group class")
+_PART_OF = name_words("season phase part volume episode chapter book act series disc round leg group class")
 _POSSESSIVE = regex.compile(r"['’]s\b")
-_SMALL = words_of("of the and")
+_SMALL = name_words("of the and")
 _OPPOSITES = (("inter", "intra"), ("macro", "micro"), ("hyper", "hypo"), ("anterior", "posterior"), ("super", "supra"))
-Where: TypeAlias = Literal["agreeing", "together", "apart", "everywhere", "given"]
+EvidenceScope: TypeAlias = Literal["agreeing", "together", "apart", "everywhere", "given"]
 LAST_NAME = "last name"
 """The kind of evidence that more is asked of: see `ragindex_retrievers.griever.parts.alias_pairs`."""
 _SLIP, _TWO_SLIPS = 5, 10
@@ -36,7 +36,7 @@ class Evidence:
     kind: str
     score: float
     detail: str = ""
-    where: Where = "agreeing"
+    where: EvidenceScope = "agreeing"
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind

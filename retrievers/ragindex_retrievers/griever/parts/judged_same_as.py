@@ -14,14 +14,14 @@ from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.support import replace_all
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.progress import progress_bar
-from ragindex_retrievers.griever.parts.same_as import RECORDS, SCHEMA, SameAs
+from ragindex_retrievers.griever.parts.same_as import RECORDS, SAME_AS_SCHEMA, SameAs
 
 _BATCH = 2_000  # records written at once
 _SHOWN = 3  # statements of each name
 _LONGEST_NAME, _LONGEST_STATEMENT = 200, 300  # characters
 _TRIPLE = ("subject", "object", "subject_key", "object_key", "passage_ids", "text")
 
-Row: TypeAlias = Mapping[str, Any]
+NameRow: TypeAlias = Mapping[str, Any]
 
 
 class Verdict(BaseModel):
@@ -74,7 +74,7 @@ class JudgedSameAs(Part[Collection]):
         pairs = {**_pairs(near, found=False), **_pairs(found, found=True)}
         judged = [pairs[id] for id in sorted(pairs)]
         joined = _joined(judged, _statements(triples, judged), context)
-        replace_all.keep(context.collection("records", SCHEMA), _records(joined))
+        replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _records(joined))
         context.note(_said(judged, joined))
         if pairs and context.llm.id == OfflineRules.id:
             context.note("Aliases were judged by rules, not by a language model.")
@@ -84,12 +84,14 @@ class JudgedSameAs(Part[Collection]):
         return context.collection("records")
 
 
-def _pairs(records: Collection, *, found: bool) -> dict[str, Row]:
+def _pairs(records: Collection, *, found: bool) -> dict[str, NameRow]:
     fields = [name for name in RECORDS.names if name != "id"]
     return {row["id"]: {**row, "found": found} for batch in records.scan(fields) for row in batch.to_pylist()}
 
 
-def _joined(pairs: Sequence[Row], statements: Mapping[str, Sequence["Statement"]], context: BuildContext) -> list[Row]:
+def _joined(
+    pairs: Sequence[NameRow], statements: Mapping[str, Sequence["Statement"]], context: BuildContext
+) -> list[NameRow]:
     inputs = ({"names": _names(pair, statements), "found": pair["found"]} for pair in pairs)
     with progress_bar("judged_same_as: pairs", len(pairs)) as advance:
         answers = context.llm.map(SAME_AS, inputs, again=True, progress=advance)
@@ -99,12 +101,12 @@ def _joined(pairs: Sequence[Row], statements: Mapping[str, Sequence["Statement"]
     return [pair for pair, answer in zip(pairs, answers, strict=True) if isinstance(answer, Verdict) and answer.same]
 
 
-def _records(pairs: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+def _records(pairs: Sequence[NameRow]) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(pairs), _BATCH):
         yield pa.RecordBatch.from_pylist(pairs[start : start + _BATCH], RECORDS)
 
 
-def _said(judged: Sequence[Row], joined: Sequence[Row]) -> str:
+def _said(judged: Sequence[NameRow], joined: Sequence[NameRow]) -> str:
     likely, near = ([pair for pair in judged if pair["found"] is found] for found in (True, False))
     one = sum(pair["found"] for pair in joined)
     return (
@@ -126,7 +128,7 @@ class Statement(NamedTuple):
     other: str
 
 
-def _statements(triples: Collection, pairs: Sequence[Row]) -> Mapping[str, Sequence[Statement]]:
+def _statements(triples: Collection, pairs: Sequence[NameRow]) -> Mapping[str, Sequence[Statement]]:
     """By the keys of the pairs, all triples."""
     wanted = {key for pair in pairs for key in pair["aliases"]}
     found: dict[str, list[Statement]] = defaultdict(list)
@@ -138,7 +140,7 @@ def _statements(triples: Collection, pairs: Sequence[Row]) -> Mapping[str, Seque
     return found
 
 
-def _names(pair: Row, statements: Mapping[str, Sequence[Statement]]) -> list[dict[str, Any]]:
+def _names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]) -> list[dict[str, Any]]:
     """The two names with their first statements where the pair holds, those that name both before others."""
     first, second = pair["aliases"]
     holds = {*pair["passage_ids"]}

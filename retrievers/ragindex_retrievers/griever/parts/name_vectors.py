@@ -7,14 +7,14 @@ from pydantic import Field
 
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.parts.triples.triples import Triples
-from ragindex.parts.vectors.encoded_names import distinct, keep
+from ragindex.parts.vectors.encoded_names import find_distinct, store_name_vectors
 from ragindex.plugins.registry import PartField, of_class
 
 _PART = "name_vectors"
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameCollections:
     """What NameVectors opens to: records with no fields but `vector`.
 
     The ids of `entities` are the keys (`Triples.key`) of subjects and objects; those of `predicates` the predicates as
@@ -25,7 +25,7 @@ class Names:
     predicates: Collection
 
 
-class NameVectors(Part[Names]):
+class NameVectors(Part[NameCollections]):
     """The vectors of the entities and predicates of `over`, as documents (GRIEVER): none is made while asking."""
 
     version: ClassVar[int] = 1
@@ -42,9 +42,9 @@ class NameVectors(Part[Names]):
         """Encode the names that are new, forget those that no triple has any more."""
         batches = list(context.inputs[0].scan(("subject_key", "object_key", "predicate")))
         sides = [batch.column(side).flatten() for side in ("subject_key", "object_key") for batch in batches]
-        keep(distinct(sides), context, "entities", _PART)
-        keep(distinct(batch.column("predicate") for batch in batches), context, "predicates", _PART)
+        store_name_vectors(find_distinct(sides), context, "entities", _PART)
+        store_name_vectors(find_distinct(batch.column("predicate") for batch in batches), context, "predicates", _PART)
 
-    def open(self, context: ReadContext) -> Names:
+    def open(self, context: ReadContext) -> NameCollections:
         """The two collections."""
-        return Names(context.collection("entities"), context.collection("predicates"))
+        return NameCollections(context.collection("entities"), context.collection("predicates"))

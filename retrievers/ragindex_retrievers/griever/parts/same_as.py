@@ -16,11 +16,18 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.progress import progress_bar
 from ragindex_retrievers.griever.parts import alias_pairs
-from ragindex_retrievers.griever.parts.alias_pairs import Candidate
-from ragindex_retrievers.griever.parts.alias_senses import Contexts, Mentions, agreeing, contexts, in_order, read
-from ragindex_retrievers.griever.parts.name_vectors import Names, NameVectors
+from ragindex_retrievers.griever.parts.alias_pairs import AliasCandidate
+from ragindex_retrievers.griever.parts.alias_senses import (
+    Contexts,
+    NameMentions,
+    find_agreeing,
+    make_contexts,
+    read_mentions,
+    read_vectors,
+)
+from ragindex_retrievers.griever.parts.name_vectors import NameCollections, NameVectors
 
-SCHEMA = Schema(
+SAME_AS_SCHEMA = Schema(
     stored=("text", "evidence", replace_all.DIGEST),
     keywords=("aliases", "passage_ids"),
     numbers=("score",),
@@ -82,11 +89,11 @@ class SameAs(Part[Collection]):
     def finish(self, context: BuildContext) -> None:
         """Find all pairs anew, n log n in the triples; only records that changed are written."""
         names, triples, passages = context.inputs
-        mentions = read(triples)
+        mentions = read_mentions(triples)
         found = self._found(mentions, names, context.seed)
-        known = contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
+        known = make_contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
         pairs = list(_holding(found, known))
-        replace_all.keep(context.collection("records", SCHEMA), _records(pairs, mentions))
+        replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _records(pairs, mentions))
         context.note(_said(pairs, len(found)))
 
     def open(self, context: ReadContext) -> Collection:
@@ -95,12 +102,14 @@ class SameAs(Part[Collection]):
         """
         return context.collection("records")
 
-    def _found(self, mentions: Mentions, names: Names, seed: int) -> Mapping[tuple[int, int], list[Candidate]]:
+    def _found(
+        self, mentions: NameMentions, names: NameCollections, seed: int
+    ) -> Mapping[tuple[int, int], list[AliasCandidate]]:
         keys = pa.array(mentions.keys, pa.large_string())
-        vectors = in_order(names.entities, keys)
+        vectors = read_vectors(names.entities, keys)
         spelt = self.by == "evidence"
-        near = alias_pairs.neighbours(mentions, vectors, self.cosine, self.neighbours, seed, spelt)
-        found: dict[tuple[int, int], list[Candidate]] = defaultdict(list)
+        near = alias_pairs.find_neighbours(mentions, vectors, self.cosine, self.neighbours, seed, spelt)
+        found: dict[tuple[int, int], list[AliasCandidate]] = defaultdict(list)
         for one in near if self.by == "embedding" else _unrefuted(mentions, near):
             found[one.first, one.second].append(one)
         return found
@@ -111,7 +120,7 @@ class Holding(NamedTuple):
 
     first: int
     second: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[AliasCandidate, ...]
     passages: tuple[int, ...]
 
 
@@ -120,15 +129,15 @@ def pair_id(one: str, other: str) -> str:
     return digest(sorted((one, other)))
 
 
-def _unrefuted(mentions: Mentions, near: Iterator[Candidate]) -> Iterator[Candidate]:
-    apart = alias_pairs.told_apart(mentions)
-    for found in (alias_pairs.stated(mentions), alias_pairs.written_alike(mentions), near):
+def _unrefuted(mentions: NameMentions, near: Iterator[AliasCandidate]) -> Iterator[AliasCandidate]:
+    apart = alias_pairs.find_different(mentions)
+    for found in (alias_pairs.find_stated(mentions), alias_pairs.find_alike(mentions), near):
         for one in found:
             if one.evidence.kind in _CERTAIN or (one.first, one.second) not in apart:
                 yield one
 
 
-def _holding(found: Mapping[tuple[int, int], list[Candidate]], known: Contexts) -> Iterator[Holding]:
+def _holding(found: Mapping[tuple[int, int], list[AliasCandidate]], known: Contexts) -> Iterator[Holding]:
     with progress_bar("same_as: comparing passages", len(found)) as advance:
         for (first, second), candidates in sorted(found.items()):
             ordered = sorted(candidates, key=_strength)
@@ -138,19 +147,19 @@ def _holding(found: Mapping[tuple[int, int], list[Candidate]], known: Contexts) 
             advance(1)
 
 
-def _strength(one: Candidate) -> tuple[bool, float, str]:
+def _strength(one: AliasCandidate) -> tuple[bool, float, str]:
     """Neighbours last: how near two names are depends on the encoder."""
     return one.evidence.kind == alias_pairs.NEIGHBOUR, -one.evidence.score, str(one.evidence)
 
 
-def _passages(candidates: Sequence[Candidate], known: Contexts) -> set[int]:
+def _passages(candidates: Sequence[AliasCandidate], known: Contexts) -> set[int]:
     held = {place for one in candidates for place in one.passages}
     for where in {one.evidence.where for one in candidates}:
-        held.update(agreeing(known, candidates[0].first, candidates[0].second, where).tolist())
+        held.update(find_agreeing(known, candidates[0].first, candidates[0].second, where).tolist())
     return held
 
 
-def _records(pairs: Sequence[Holding], mentions: Mentions) -> Iterator[pa.RecordBatch]:
+def _records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(pairs), _BATCH):
         block = pairs[start : start + _BATCH]
         aliases = [[mentions.keys[one.first], mentions.keys[one.second]] for one in block]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plain_pairs import plainly
 
 from ragindex.parts.vectors import similar_pairs as module
-from ragindex.parts.vectors.similar_pairs import Pairs, near_pairs
+from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ def clustered(n: int, dimensions: int) -> np.ndarray:
     return vectors
 
 
-def written(pairs: Pairs) -> tuple[list[int], list[int], list[float]]:
+def written(pairs: SimilarPairs) -> tuple[list[int], list[int], list[float]]:
     return pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist()
 
 

@@ -17,8 +17,9 @@ from ragindex import interfaces, testing
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Floats
 from ragindex.llm.settings import LLMSettings
+from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.vectors import token_vectors
-from ragindex.parts.vectors.quantized_tokens import Places, Scores, asked, compressed, maxsim, restored
+from ragindex.parts.vectors.quantized_tokens import RecordRows, compress, maxsim, quantize_question, restore
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins import registry
 from ragindex.types import Document
@@ -40,11 +41,11 @@ def naive(record: Floats, question: Floats) -> float:
     return total
 
 
-def scored(records: Sequence[Floats], questions: Sequence[Floats]) -> Scores:
+def scored(records: Sequence[Floats], questions: Sequence[Floats]) -> Doubles:
     """All records in one file, one after the other."""
     counts = np.array([len(one) for one in records], np.int64)
-    places = Places(np.zeros(len(records), np.int64), np.cumsum(counts) - counts, counts)
-    return maxsim([compressed(np.concatenate(records))], places, [asked(one) for one in questions])
+    places = RecordRows(np.zeros(len(records), np.int64), np.cumsum(counts) - counts, counts)
+    return maxsim([compress(np.concatenate(records))], places, [quantize_question(one) for one in questions])
 
 
 # ---------------------------------------------------------------- MaxSim
@@ -75,7 +76,7 @@ def test_what_has_no_tokens_is_not_found() -> None:
 )
 def test_maxsim_against_plain_loops(records: list[Floats], questions: list[Floats]) -> None:
     expected = [
-        [naive(restored(compressed(record)), question) if len(record) else -np.inf for question in questions]
+        [naive(restore(compress(record)), question) if len(record) else -np.inf for question in questions]
         for record in records
     ]
     np.testing.assert_allclose(scored(records, questions), expected, atol=2e-4)
@@ -95,9 +96,9 @@ def test_a_score_depends_on_nothing_but_question_and_record(seed: int, dimension
     for number in (0, 17, 59):
         for column, question in enumerate(questions):
             assert scored([records[number]], [question])[0, 0] == together[number, column]
-    files = [compressed(records[n]) for n in range(60)]
-    apart = Places(np.arange(60), np.zeros(60, np.int64), lengths)
-    np.testing.assert_array_equal(maxsim(files, apart, [asked(one) for one in questions]), together)
+    files = [compress(records[n]) for n in range(60)]
+    apart = RecordRows(np.arange(60), np.zeros(60, np.int64), lengths)
+    np.testing.assert_array_equal(maxsim(files, apart, [quantize_question(one) for one in questions]), together)
 
 
 def _units(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
@@ -111,11 +112,11 @@ def _units(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 5).flatmap(lambda rows: vectors(rows, 7)))
 def test_how_far_numbers_are_off(given_vectors: Floats) -> None:
-    rows = compressed(given_vectors)
+    rows = compress(given_vectors)
     assert (rows.dtype, rows.shape) == (np.uint8, (len(given_vectors), 11))
     largest = np.abs(given_vectors).max(axis=1, keepdims=True, initial=0)
-    assert (np.abs(restored(rows) - given_vectors) <= largest / 254 * (1 + 1e-5)).all()
-    np.testing.assert_array_equal(compressed(restored(rows)), rows)
+    assert (np.abs(restore(rows) - given_vectors) <= largest / 254 * (1 + 1e-5)).all()
+    np.testing.assert_array_equal(compress(restore(rows)), rows)
 
 
 def test_how_far_scores_are_off() -> None:
@@ -133,9 +134,9 @@ def test_how_far_scores_are_off() -> None:
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_what_is_no_number_is_refused(wrong: float) -> None:
     broken = np.array([[0.5, wrong]], np.float32)
-    for compress in (compressed, asked):
+    for function in (compress, quantize_question):
         with pytest.raises(UsageError, match="must be finite; got NaN or infinity"):
-            compress(broken)
+            function(broken)
 
 
 # ---------------------------------------------------------------- the part
@@ -184,7 +185,7 @@ def test_scores_are_those_of_the_encoders_tokens(tmp_path: Path) -> None:
     for document in documents(0, 1, 2, 3):
         (id,) = [one for one in index.ids if one.startswith(document.id)]
         record = encode([f"{document.title}\n{document.text}"])[0].vectors
-        assert everything(index)[id] == pytest.approx(naive(restored(compressed(record)), question), abs=1e-4)
+        assert everything(index)[id] == pytest.approx(naive(restore(compress(record)), question), abs=1e-4)
         assert everything(index)[id] == pytest.approx(naive(record, question), abs=0.05)
     tokens = int(index.places.counts.sum())
     (name,) = segments(workspace)
@@ -397,12 +398,14 @@ def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
 def test_the_law_over_records_that_are_no_passages(over: str, tmp_path: Path) -> None:
     scheme = registry.scheme(f"colbert(over={over}, candidates=bm25(over={over}))")
     workspace = testing.build(scheme, tmp_path, "lsa")
-    expected = testing.ask(scheme.open(workspace), 10)
+    expected = testing.ask_questions(scheme.open(workspace), 10)
     assert {hit.kind for retrieval in expected for hit in retrieval.hits} == {over.removesuffix("s")}
     workspace.add([*testing.ADDED, replace(testing.DOCUMENTS[3], text="The Rhine is no river any more.")])
     workspace.sync([scheme])
-    assert testing.ask(scheme.open(workspace), 10) != expected
+    assert testing.ask_questions(scheme.open(workspace), 10) != expected
     workspace.remove([document.id for document in testing.ADDED])
     workspace.add([testing.DOCUMENTS[3]])
     workspace.sync([scheme])
-    testing.assert_same(testing.ask(scheme.open(workspace), 10), expected, "after adding, changing and removing")
+    testing.assert_same(
+        testing.ask_questions(scheme.open(workspace), 10), expected, "after adding, changing and removing"
+    )

@@ -11,7 +11,7 @@ from ragindex.errors import StoreError
 from ragindex.interfaces import FilterQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import bulk
-from ragindex.testing import DOCUMENTS, ask, assert_same
+from ragindex.testing import DOCUMENTS, ask_questions, assert_same
 from ragindex.workspace.workspace import Workspace
 
 
@@ -42,14 +42,14 @@ def test_a_part_deleted_behind_our_back_is_made_anew(lost: str, written: str, tm
     space = Workspace.open(tmp_path / "w", store=written, chunking=None)
     space.add(DOCUMENTS)
     space.sync([scheme])
-    expected = ask(scheme.open(space), 5)
+    expected = ask_questions(scheme.open(space), 5)
     doomed = [index for index in indices(space.store) if fnmatch(index, f"*{lost}")]
     assert doomed
     for index in doomed:
         space.store.server.client.indices.delete(index=index)
     again = Workspace.open(tmp_path / "w")
     again.sync([scheme])
-    assert_same(ask(scheme.open(again), 5), expected, "after its index was deleted")
+    assert_same(ask_questions(scheme.open(again), 5), expected, "after its index was deleted")
     assert again.add(DOCUMENTS[:1]).unchanged == 1
 
 

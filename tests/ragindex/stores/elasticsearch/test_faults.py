@@ -19,7 +19,7 @@ from made_elasticsearch import plain_client
 from ragindex.errors import StoreError
 from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery
 from ragindex.plugins import registry
-from ragindex.testing import DOCUMENTS, ask, assert_same
+from ragindex.testing import DOCUMENTS, ask_questions, assert_same
 from ragindex.workspace.workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
@@ -119,19 +119,23 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
     space.add(DOCUMENTS[:12])
     space.sync([scheme])
     before = scheme.open(space)
-    expected = ask(before, 5)
+    expected = ask_questions(before, 5)
     nodes.kill(range(COUNT))
-    for doing in (lambda: space.add(DOCUMENTS[12:]), lambda: ask(before, 5)):
+    for doing in (lambda: space.add(DOCUMENTS[12:]), lambda: ask_questions(before, 5)):
         with pytest.raises(StoreError, match="See that the server runs and can be reached, then run the command again"):
             doing()
     nodes.bring()
-    assert_same(ask(before, 5), expected, "a reader opened before")
+    assert_same(ask_questions(before, 5), expected, "a reader opened before")
     space.add(DOCUMENTS[12:])
     space.sync([scheme])
     whole = Workspace.open(tmp_path / "lance", chunking=None)
     whole.add(DOCUMENTS)
     whole.sync([scheme])
-    assert_same(ask(scheme.open(space), 5), ask(scheme.open(whole), 5), "an index of a store that was never away")
+    assert_same(
+        ask_questions(scheme.open(space), 5),
+        ask_questions(scheme.open(whole), 5),
+        "an index of a store that was never away",
+    )
 
 
 def test_a_full_queue_turns_away_and_nothing_is_lost(nodes: Cluster, tmp_path: Path) -> None:

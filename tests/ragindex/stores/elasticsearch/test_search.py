@@ -14,7 +14,7 @@ from ragindex.filters import Ids, Not, meta
 from ragindex.interfaces import FilterQuery, Schema, TextQuery, VectorQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import indices, search
-from ragindex.testing import ADDED, DOCUMENTS, ask, assert_same
+from ragindex.testing import ADDED, DOCUMENTS, ask_questions, assert_same
 from ragindex.workspace.workspace import Workspace
 
 METHODS = ("bm25", "dense", "hybrid", "composed")
@@ -187,7 +187,7 @@ def test_the_methods_answer_as_over_lancedb(written: str, tmp_path: Path) -> Non
     for number, (scheme, name) in enumerate(zip(schemes, METHODS, strict=True)):
         for k in (3, 30):
             for where in (None, meta("half", "second")):
-                answers = [ask(scheme.open(space), k, where) for space in spaces]
+                answers = [ask_questions(scheme.open(space), k, where) for space in spaces]
                 assert_same(answers[1], answers[0], f"{name} after changes")
-            first = [ask(opened[number], k) for opened in before]
+            first = [ask_questions(opened[number], k) for opened in before]
             assert_same(first[1], first[0], f"{name} as opened before")

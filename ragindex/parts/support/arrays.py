@@ -1,0 +1,10 @@
+"""Types of numpy arrays that parts and retrievers share, besides `ragindex.interfaces.Floats` (float32)."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Doubles: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
