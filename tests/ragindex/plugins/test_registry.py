@@ -33,7 +33,7 @@ def _fresh_table() -> Any:
 def test_listing_imports_no_plugin() -> None:
     code = (
         "import sys; from ragindex.plugins import registry;"
-        "names = [registry.names(group) for group in registry.GROUPS];"
+        "names = [registry.plugin_names(group) for group in registry.PLUGIN_GROUPS];"
         "late = {'ragindex_baselines', 'ragindex_eval', 'lancedb', 'sklearn'};"
         "print([m for m in sys.modules if m.split('.')[0] in late])"
     )
