@@ -121,7 +121,7 @@ def _wrong(group: PluginGroup, found: Any) -> str | None:
 def _broken(group: PluginGroup, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
     owner = f" of {point.dist.name}" if point.dist else ""
     return BrokenPluginError(
-        f"The {_SINGULAR[group]} {name!r} ({point.value}{owner}) is broken: {reason}. Mend or uninstall it."
+        f"The {_SINGULAR[group]} {name!r} ({point.value}{owner}) is broken: {reason}. Fix or uninstall it."
     )
 
 

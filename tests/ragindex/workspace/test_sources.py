@@ -146,7 +146,7 @@ class Commands(RuleBasedStateMachine):
     def program(self, id: str, number: int, exactly: bool) -> None:
         document = Document(id, "", f"a program says {number}")
         if self.held.get(id, ("", sources.PROGRAM))[1] != sources.PROGRAM:
-            with pytest.raises(WorkspaceError, match=r"is taken by .* Nothing was written"):
+            with pytest.raises(WorkspaceError, match=r"is already used by .* Nothing was written"):
                 self.workspace.add([document])
             return
         if exactly:
