@@ -56,7 +56,7 @@ def compare(data: Any, methods: Any, *, questions: Any = None, **options: Any) -
         result = ragindex.compare("my-documents", ["bm25", "hybrid(rrf_k=20)"], questions="questions.csv")
         print(result)  # a table; in a notebook, HTML
         result["bm25"]["R@5"]  # one figure
-        result.save("results")  # JSON, CSV, TREC run files
+        result.save("results")  # JSON, JSON Lines, TREC run files
         result.report("report.html")
 
     `ragindex_eval.compare` says what `data`, `questions` and the options may be, and what is raised. The evaluation is

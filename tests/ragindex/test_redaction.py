@@ -370,7 +370,7 @@ def start():
     thread.join()
     crash()
 
-console.run(start)
+console.run_with_exit_codes(start)
 """
 
 
