@@ -18,7 +18,7 @@ def find_distribution() -> Distribution:
     for point in entry_points(group="console_scripts", name="ragindex"):
         if point.value == "ragindex.__main__:main" and point.dist is not None:
             return point.dist
-    raise LookupError("ragindex is not installed: there is no metadata that names its plugins and requirements")
+    raise LookupError("ragindex is not installed: its metadata is missing")
 
 
 @cache

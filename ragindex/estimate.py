@@ -76,7 +76,7 @@ def estimate(
     in_earnest = _asked(chosen, corpus, parts, llm, setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
-            f"None of the {len(chosen)} sampled documents was answered. Check --llm and OPENAI_BASE_URL."
+            f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
     own = tokens.count_text_tokens("word", name).estimated is False
     return [
@@ -146,7 +146,7 @@ def _answered(llm: LLM, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts
 def _named(llm: LLMPlugin) -> str:
     name = getattr(llm, "model", None)
     if not isinstance(name, str):
-        raise UsageError("An estimate needs a language model, as --llm openai:MODEL. Rules cost nothing.")
+        raise UsageError("An estimate needs an LLM, as --llm openai:MODEL. Rules cost nothing.")
     return name
 
 
@@ -220,7 +220,7 @@ class CountingRules(OfflineRules):
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """The rule's answer. Raises UsageError for a task without a rule."""
         if task.rule is None:
-            raise UsageError(f"{task.name} cannot be estimated: no rule does it without a language model.")
+            raise UsageError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
         output = task.rule(inputs)
         read = tokens.count_message_tokens(render_messages(task, inputs), self.model)
         answered = task.output.model_validate(output.model_dump()).model_dump_json(

@@ -63,11 +63,11 @@ def _from_file(name: str, workspace: Path | None) -> str | None:
         return None
     path = Path(written).expanduser()
     if workspace is not None and path.resolve().is_relative_to(workspace.resolve()):
-        raise UsageError(f"{name} must name a file outside the workspace {workspace}. Got {written}.")
+        raise UsageError(f"{name} must name a file outside the index {workspace}. Got {written}.")
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"{name} names {written}, which cannot be read: {reason}.") from None
 
 
@@ -81,9 +81,9 @@ def read_address(names: Sequence[str], given: str | None = None) -> str:
     if not base_url.startswith(("http://", "https://")):
         raise UsageError(f"{who} must begin with http:// or https://.")
     if "?" in base_url or "#" in base_url:
-        raise UsageError(f"{who} must be an address without a query: keys go into a header, from their own variable.")
+        raise UsageError(f"{who} must be an address without a query. Set the key in its own variable.")
     if "@" in strip_credentials(base_url):
-        raise UsageError(f"{who} cannot be read: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
+        raise UsageError(f"{who} is not valid: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
     return base_url
 
 
@@ -93,7 +93,7 @@ def require_bare(base_url: str, who: str, keys_from: str) -> None:
         raise UsageError(f"The address that {who} is given must begin with http:// or https://.")
     if any(sign in base_url for sign in "@?#"):
         raise UsageError(
-            f"The address that {who} is given must hold no user, password or query: parameters are written into files "
+            f"The address that {who} is given must not contain a user, password or query: parameters are written to files "
             f"and reports. {keys_from}"
         )
 

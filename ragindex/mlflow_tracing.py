@@ -243,8 +243,8 @@ class _Tracker:
             said = hide_secrets(reason.strip().partition("\n")[0])[:_LONGEST_REASON].rstrip(".")
             where = bare_address(mlflow.get_tracking_uri())
             warnings.warn(
-                f"Retrievals are not recorded in MLflow at {where}: {said}. They are answered all "
-                f"the same, and recording is tried again every {_PAUSE:.0f} seconds. Set MLFLOW_TRACKING_URI, or "
+                f"Retrievals are not recorded in MLflow at {where}: {said}. Searches go on, "
+                f"and recording is retried every {_PAUSE:.0f} seconds. Set MLFLOW_TRACKING_URI, or "
                 "mlflow.set_tracking_uri, to record elsewhere.",
                 TracingWarning,
                 stacklevel=2,
@@ -310,4 +310,4 @@ def _port(parts: SplitResult) -> int | None:
         return parts.port
     except ValueError:
         pass
-    raise ValueError("its port is no number; / @ : ? # in a user and password are written as %2F %40 %3A %3F %23")
+    raise ValueError("its port is not a number; / @ : ? # in a user and password are written as %2F %40 %3A %3F %23")

@@ -168,7 +168,7 @@ def _analyser(language: str) -> _Analyser:
     if language not in languages():
         near = difflib.get_close_matches(language, languages(), n=3, cutoff=0.6)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(languages())}."
-        raise UsageError(f"No text analysis is called {language!r}. {hint}")
+        raise UsageError(f"Unknown text analysis {language!r}. {hint}")
     if language == "english":
         return _Analyser(language, frozenset(_LUCENE_ENGLISH.split()), stems=True)
     return _Analyser(language, listed_stop_words(language), stems=language in Stemmer.algorithms())

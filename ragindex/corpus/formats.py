@@ -58,7 +58,7 @@ def _made(written: str, format: str | None) -> Corpus | None:
     if not colon or name not in registry.plugin_names("corpora") or os.path.exists(written):
         return None
     if format is not None:
-        raise UsageError(f"{written} is made, not read: leave --format out. Got {format!r}.")
+        raise UsageError(f"{written} is generated and has no format. Omit --format. Got {format!r}.")
     corpus: Corpus = registry.load_plugin("corpora", name)(written)
     return replace(corpus, root=corpus.root or written)
 
@@ -97,7 +97,7 @@ def _known(path: Path, format: str) -> str:
     if format not in FORMATS:
         near = difflib.get_close_matches(format, FORMATS, n=3, cutoff=0.4) or FORMATS
         raise UnknownNameError(
-            f"No format is called {format!r}. Did you mean {' or '.join(near)}? There are: {', '.join(FORMATS)}."
+            f"Unknown format {format!r}. Did you mean {' or '.join(near)}? Available: {', '.join(FORMATS)}."
         )
     _require_existing(path)
     if format == "beir" and not path.is_dir():
@@ -109,7 +109,7 @@ def _known(path: Path, format: str) -> str:
 
 def _require_existing(path: Path) -> None:
     if not os.path.exists(path):  # unlike Path.exists, no error for impossible names
-        raise DataError("a file or a folder", "nothing under this path", path=path)
+        raise DataError("a file or a folder", "no such path", path=path)
 
 
 def _recognise_folder(path: Path) -> str:
@@ -130,7 +130,7 @@ def _recognise_items(path: Path) -> str:
     raise DataError(
         "a file of questions with 'paragraphs' (MuSiQue) or with 'context' and 'supporting_facts' (HotpotQA), or of "
         "any questions where their corpus stands beside them: X.json and X_corpus.json, questions.json and corpus.json",
-        f"items with the keys {', '.join(map(repr, keys))}" if keys else "no list of objects",
+        f"items with the keys {', '.join(map(repr, keys))}" if keys else "not a list of objects",
         path=path,
     )
 

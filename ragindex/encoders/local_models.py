@@ -38,8 +38,8 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, **opt
     if folder.is_dir():
         if revision and revision != (found := _revision(folder)):
             raise UsageError(
-                f"{wanted_by}: the files in {model} are others than before (revision {revision}, now {found}). "
-                "Leave the revision out to use those that are there."
+                f"{wanted_by}: the files in {model} have changed (revision {revision}, now {found}). "
+                "Omit the revision to use the current files."
             )
         where = str(folder)
     else:

@@ -210,7 +210,7 @@ def _snapshot(model: str) -> Path:
             if isinstance(found, str):
                 return Path(found).parent
     raise UsageError(
-        f"The files of the model {model!r} are not in the Hugging Face cache, so its revision cannot be told. "
+        f"The files of the model {model!r} are not in the Hugging Face cache, so its revision is unknown. "
         "Download the model and give the path of its folder."
     )
 

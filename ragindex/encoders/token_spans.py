@@ -61,5 +61,5 @@ def _spans(encoder: str, given: Any) -> _Spans:
 def _broken(encoder: str, found: str) -> UsageError:
     return UsageError(
         f"The encoder {encoder} must give for each text a vector for each of its tokens, and the token's span: (start, "
-        f"end) in characters of the text. It gave {found}. Mend the encoder, or name another with --encoder."
+        f"end) in characters of the text. It gave {found}. Fix the encoder, or choose another with --encoder."
     )

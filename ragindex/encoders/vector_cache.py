@@ -223,7 +223,7 @@ class CachedEncoder:
             return made
         raise UsageError(
             f"The encoder {self.id} must give a row of {self.dimensions} finite numbers for each text. It gave "
-            f"{found}. Mend the encoder, or name another with --encoder."
+            f"{found}. Fix the encoder, or choose another with --encoder."
         )
 
     def _answers(self, texts: Sequence[str]) -> Iterator[Floats]:
@@ -296,7 +296,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         raise _unusable(path, error) from error
     except sqlite3.DatabaseError as error:
         hint = f"Its texts are then encoded again. {durable_files.repair_hint(path.parent.parent)}"
-        raise StoreError(f"The vector cache {path} is broken: {error}. {hint}") from error
+        raise StoreError(f"The vector cache {path} is damaged: {error}. {hint}") from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -312,4 +312,4 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def _unusable(path: Path, error: Exception) -> StoreError:
     hint = "Make sure that there is space and that the folder may be written."
-    return StoreError(f"The vector cache {path} cannot be used: {error}. {hint}")
+    return StoreError(f"Cannot use the vector cache {path}: {error}. {hint}")

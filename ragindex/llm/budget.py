@@ -63,8 +63,8 @@ class Budget:
 
     def _exhausted(self, most: float) -> BudgetError:
         return BudgetError(
-            f"The budget of ${self.limit:.4f} is used up: ${self._spent:.4f} are spent and the next call could cost "
-            f"${most:.4f}. All answers so far are kept: the same command with a larger --budget goes on from here."
+            f"The budget of ${self.limit:.4f} is exhausted: ${self._spent:.4f} spent; the next call could cost "
+            f"${most:.4f}. Progress saved. Run the same command with a larger --budget to resume."
         )
 
 

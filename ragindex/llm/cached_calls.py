@@ -132,19 +132,19 @@ class CachedCalls:
         """A LanguageError where other inputs may fare better, else a ServiceError."""
         who = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
         if trouble.refuses_key:
-            return ServiceError(f"{who} refuses the key, {trouble}. Check {self._given.key_variable}.")
+            return ServiceError(f"{who} rejects the API key, {trouble}. Check {self._given.key_variable}.")
         if trouble.knows_no_such:
-            return ServiceError(f"{who} knows no such model or address, {trouble}. Check --llm and OPENAI_BASE_URL.")
+            return ServiceError(f"{who} has no such model or address, {trouble}. Check --llm and OPENAI_BASE_URL.")
         if trouble.out_of_quota:
-            return ServiceError(f"{who} gives no more until the account is topped up, {trouble}.")
+            return ServiceError(f"{who} needs a payment: the account has no credit, {trouble}.")
         tries = self._given.retries + 1
         if trouble.away:
-            return ServiceError(f"{who} cannot be reached in {tries} tries; {trouble}. Check OPENAI_BASE_URL.")
+            return ServiceError(f"{who} cannot be reached (attempts: {tries}); {trouble}. Check OPENAI_BASE_URL.")
         if trouble.passes:
             ledger.count_outcome(task.name, "unreachable")
-            return LLMError(f"{task.name}: {who} gave no answer in {tries} tries; {trouble}.", "unreachable")
+            return LLMError(f"{task.name}: {who} did not answer (attempts: {tries}); {trouble}.", "unreachable")
         if trouble.asks_to_wait:
-            return ServiceError(f"{who} asks to come back in {trouble.retry_after:.0f} seconds, {trouble}.")
+            return ServiceError(f"{who} asks to retry in {trouble.retry_after:.0f} seconds, {trouble}.")
         kind = "refusal" if "content_filter" in trouble.code else "rejected"
         ledger.count_outcome(task.name, kind)
         return LLMError(f"{task.name}: {who} rejects the input, {trouble}.", kind)

@@ -56,7 +56,7 @@ def export_calls(cache: SQLiteCache, path: Path) -> int:
                 with cache.connection() as connection:  # let go between batches: others may be at work
                     rows = connection.execute(query, (last,)).fetchall()
                     if rows and not (isinstance(rows[-1][0], str) and rows[-1][0] > last):
-                        raise sqlite3.DatabaseError("its keys are not in order")  # it would be read for ever
+                        raise sqlite3.DatabaseError("its keys are out of order")  # it would be read for ever
                 if not rows:
                     return written
                 held = [row for kept in rows if (row := verify_row(kept)) is not None]
@@ -104,5 +104,5 @@ def _row(line: str, path: Path, number: int) -> CacheRow:
     except ValidationError as error:
         problem = error.errors()[0]
         found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the line'}"
-        raise DataError("a call as an export has it", found, path=path, line=number) from None
+        raise DataError("a call in the format of an export", found, path=path, line=number) from None
     return tuple(getattr(row, name) for name in CACHE_COLUMNS)

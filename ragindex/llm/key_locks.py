@@ -69,7 +69,7 @@ def require_one_name(path: Path) -> None:
     """
     if path.is_file() and path.stat().st_nlink > 1:
         raise StoreError(
-            f"The file {path} has {path.stat().st_nlink} names (hard links); a database that is written must have one. "
+            f"The file {path} has {path.stat().st_nlink} names (hard links); a database must have one. "
             f"Run: cp {shlex.quote(str(path))} {shlex.quote(f'{path}.own')} && "
             f"mv {shlex.quote(f'{path}.own')} {shlex.quote(str(path))}"
         )
@@ -84,7 +84,7 @@ def _entered(path: Path) -> _File:
         try:
             file = _files.get(_identity(path) or (0, 0)) or _opened(path)
         except OSError as error:
-            raise StoreError(f"The file of claims {path} cannot be used: {error}.") from error
+            raise StoreError(f"Cannot use the lock file {path}: {error}.") from error
         file.users += 1
         return file
 
@@ -148,7 +148,7 @@ def _between_processes(file: _File, place: int, path: Path) -> Iterator[None]:
             while not _locked(file.descriptors[0], place):
                 time.sleep(_PATIENCE)
         except OSError as error:
-            raise StoreError(f"The file of claims {path} cannot be used: {error}.") from error
+            raise StoreError(f"Cannot use the lock file {path}: {error}.") from error
         yield
     finally:
         if os.getpid() == mine:  # no other thread of this process can hold the place

@@ -36,7 +36,7 @@ class OfflineRules:
         """What the task's rule makes of the input. Raises UsageError for a task without one."""
         if task.rule is None:
             raise UsageError(
-                f"{task.name} cannot be done by a rule: it needs a language model. Name one with --llm openai:MODEL "
+                f"{task.name} needs an LLM; no rule can do it. Choose one with --llm openai:MODEL "
                 "(or llm: openai:MODEL in a file) and set OPENAI_API_KEY, and OPENAI_BASE_URL for another endpoint."
             )
         start = time.perf_counter()

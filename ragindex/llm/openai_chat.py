@@ -114,8 +114,8 @@ class OpenAIChat:
         key = read_secret([name], self._workspace)
         if key is None:
             raise UsageError(
-                f"openai:{self.model} needs a key: set {name}, or {name}_FILE to a file outside the workspace. "
-                "An endpoint that asks for none takes any word."
+                f"openai:{self.model} needs a key: set {name}, or {name}_FILE to a file outside the index. "
+                "For an endpoint without keys, any word will do."
             )
         return key
 

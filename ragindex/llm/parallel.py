@@ -76,6 +76,6 @@ def _watch(futures: "list[Future[Output | Failure]]", progress: Callable[[int], 
         in_a_row = in_a_row + 1 if failed else 0
         if isinstance(result, Failure) and in_a_row == _MOST_IN_A_ROW:
             raise ServiceError(
-                f"{_MOST_IN_A_ROW} inputs in a row got no answer; the last: {result.reason} All answers so far are "
-                "kept: the same command goes on from here."
+                f"{_MOST_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved. "
+                "Run the same command to resume."
             )

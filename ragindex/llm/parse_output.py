@@ -110,7 +110,7 @@ def _merged(values: list[Any]) -> list[Any]:
 
 
 def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 _decoder = json.JSONDecoder(parse_constant=_refused)

@@ -68,7 +68,7 @@ def check_queries(queries: Sequence[Query], k: int) -> None:
         raise UsageError(f"The 'k' parameter of retrieve must be an int in the range [1, inf). Got {k!r} instead.")
     for query in queries:
         if not query.text.strip():
-            raise UsageError(f"The question {query.id!r} is empty. Ask something.")
+            raise UsageError(f"The question {query.id!r} is empty.")
 
 
 class RankedHit(Protocol):
@@ -96,10 +96,10 @@ def find_breach(hits: Sequence[RankedHit], k: int, known: Container[str] | None 
     They are at most k, none comes twice, scores are finite and fall, and each names documents, of those `known`.
     """
     if len(hits) > k:
-        return f"it gives {len(hits)} hits and was asked for at most {k}"
+        return f"it returned {len(hits)} hits for k = {k}"
     ids = [hit.id for hit in hits]
     if len(set(ids)) < len(ids):
-        return f"the hit {next(id for id in ids if ids.count(id) > 1)!r} comes twice"
+        return f"the hit {next(id for id in ids if ids.count(id) > 1)!r} occurs twice"
     for place, hit in enumerate(hits):
         wrong = _wrong_score(hit, hits[place - 1] if place else None) or _wrong_documents(hit, known)
         if wrong is not None:
@@ -109,17 +109,17 @@ def find_breach(hits: Sequence[RankedHit], k: int, known: Container[str] | None 
 
 def _wrong_score(hit: RankedHit, before: RankedHit | None) -> str | None:
     if not math.isfinite(hit.score):
-        return f"has the score {hit.score}, and scores are finite numbers"
+        return f"has the score {hit.score}, which is not finite"
     if before is not None and hit.score > before.score:
-        return f"scores {hit.score}, more than {before.score} of the hit before it: hits are not best first"
+        return f"scores {hit.score}, more than the hit before it ({before.score}): hits must be sorted best first"
     return None
 
 
 def _wrong_documents(hit: RankedHit, known: Container[str] | None) -> str | None:
     if not hit.doc_ids:
-        return "names no document"
+        return "has no doc_ids"
     unknown = [id for id in hit.doc_ids if known is not None and id not in known]
-    return f"names the document {unknown[0]!r}, which the corpus does not hold" if unknown else None
+    return f"names the document {unknown[0]!r}, which is not in the corpus" if unknown else None
 
 
 def build_filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:

@@ -77,7 +77,7 @@ def test_what_does_not_fit_the_schema_is_refused(store: Store) -> None:
         collection.upsert(pa.RecordBatch.from_pydict({"id": ["a"]}))
     with pytest.raises(UsageError, match="unknown \\['more'\\]"):
         collection.upsert(pa.RecordBatch.from_pydict({"id": ["a"], "text": ["b"], "more": ["c"]}))
-    with pytest.raises(StoreError, match="was made with"):
+    with pytest.raises(StoreError, match="was created with"):
         store.create("texts", SCHEMA)
     with pytest.raises(StoreError):
         store.open("nothing", 1)
@@ -92,7 +92,7 @@ def test_nan_vectors_are_refused(store: Store) -> None:
 
 def test_one_id_once_a_batch(store: Store) -> None:
     collection = store.create("texts", TEXT_ONLY)
-    with pytest.raises(UsageError, match="some come twice"):
+    with pytest.raises(UsageError, match="some ids occur twice"):
         collection.upsert(pa.RecordBatch.from_pydict({"id": ["a", "a"], "text": ["b", "c"]}))
     assert collection.count() == 0
 

@@ -110,7 +110,7 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
 
 
 def test_what_cannot_be_estimated(corpus: Corpus) -> None:
-    with pytest.raises(UsageError, match="An estimate needs a language model, as --llm openai:MODEL"):
+    with pytest.raises(UsageError, match="An estimate needs an LLM, as --llm openai:MODEL"):
         estimate(corpus, SCHEMES, registry.llm("offline"), LLMSettings())
     assert estimate(corpus, [registry.scheme("bm25")], LLM, LLMSettings()) == []
 

@@ -245,7 +245,7 @@ def test_a_plugin_of_anybody_refuses_it() -> None:
 
     assert Theirs(hosts=("http://h/@scope/x?page=2", "https://h:9200/a@b"), password="").hosts
     for given_ in ({"hosts": ["http://h", ADDRESSES["a user and a password"]]}, {"password": PLANTED}):
-        with pytest.raises(UsageError, match="parameter of Theirs must hold no user, password"):
+        with pytest.raises(UsageError, match="parameter of Theirs must not contain a user, password"):
             Theirs.model_validate(given_)
 
 

@@ -206,7 +206,7 @@ class EndpointScoring:
         if key is None:
             raise UsageError(
                 f"endpoint:{self.plugin.model} needs a key: set {' or '.join(names)}. "
-                "An endpoint that asks for none takes any word."
+                "For an endpoint without keys, any word will do."
             )
         return key
 

@@ -120,7 +120,7 @@ def _halves(server: Server, alias: str, block: list[Action], name: str) -> list[
         size = sum(map(len, block[0].lines))
         raise StoreError(
             f"The store at {server.where} could not write the record {_named(block[0])} of the collection {name}: with "
-            f"{size:,} bytes it is larger than the server takes. Cut the document, or raise http.max_content_length."
+            f"{size:,} bytes it exceeds the server's limit. Split the document, or raise http.max_content_length."
         )
     half = len(block) // 2
     return [*_once(server, alias, block[:half], name), *_once(server, alias, block[half:], name)]

@@ -43,25 +43,25 @@ _RIGHTS = (
 """What the names of actions begin with, and what whoever may do them has been given; the first that fits counts."""
 
 _HINTS: Mapping[str, str] = {
-    "away": "See that the server runs and can be reached, then run the command again: it goes on where it stopped.",
+    "away": "See that the server runs and can be reached, then run the same command to resume.",
     "tls": (
         f"{CA_FILE} must name the certificate of the authority that has signed the server's; "
         "where it is not set, the authorities are those that this machine trusts."
     ),
-    "host": "The certificate is of another host: write the address as the certificate has it.",
-    "no tls": "The server answers without TLS there: write its address with http://, or its port for https://.",
-    "plain": "The server hung up, as one with TLS does: write its address with https://. If not, see that it runs.",
-    PARTIAL: "Look at GET _cluster/health. Once no index is red, run the command again: it goes on where it stopped.",
-    "other": "The address is of something else than Elasticsearch, or of a proxy before it.",
+    "host": "The certificate is for another host. Use the host name in the certificate.",
+    "no tls": "The server answers without TLS. Use http://, or the port for https://.",
+    "plain": "The server closed the connection, as one with TLS does. Use https://, or check that it is running.",
+    PARTIAL: "Check GET _cluster/health. Once no index is red, run the same command to resume.",
+    "other": "The address is not Elasticsearch's, or is that of a proxy in front of it.",
     "401": f"Set {API_KEY}, or {USER} and {PASSWORD}, to what the server accepts.",
     "403": "It needs the cluster privilege monitor and, on the store's indices, manage, read and write.",
-    "cluster_block_exception": "The server has blocked the index: look at its disk space and at GET _cluster/health.",
+    "cluster_block_exception": "The server has blocked the index. Check its disk space and GET _cluster/health.",
     "index_not_found_exception": (
-        "Somebody has deleted its index. Run ragindex index, which makes parts anew; where the documents are gone too, "
+        "Its index on the server was deleted. Run ragindex index to rebuild the parts; if the documents are lost too, "
         "run ragindex index DATA --index with another folder."
     ),
     _REFUSED_CLIENT: (
-        f"The server must be 8 (from {_OLDEST[0]}.{_OLDEST[1]}) or 9, and the package one that speaks to both. "
+        f"The server must be 8 (from {_OLDEST[0]}.{_OLDEST[1]}) or 9, and the package must support both. "
         f"Run: {install_line('elasticsearch')}"
     ),
 }
@@ -95,7 +95,7 @@ class Server:
         """The error that a user reads."""
         hint = _HINTS.get(trouble.code) or f"{_lacking(trouble)}{_HINTS.get(str(trouble.status), '')}"
         if not hint and trouble.passes:
-            hint = "It was tried several times. Run the command again: it goes on where it stopped."
+            hint = "It was tried several times. Run the same command to resume."
         unasked = trouble.code in _NEVER  # its status is ours
         reason = " ".join((trouble.message if unasked else str(trouble)).split()).rstrip(".")
         return StoreError(f"The store at {self.where} could not {doing}: {reason}. {hint}".rstrip())
@@ -172,7 +172,7 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
     if package.__version__[0] != 8:
         version = ".".join(map(str, package.__version__))
         raise UsageError(
-            f"The store elasticsearch needs the package elasticsearch 8, which speaks to servers 8 and 9; "
+            f"The store elasticsearch needs the package elasticsearch 8, which supports servers 8 and 9; "
             f"got {version}. Run: {install_line('elasticsearch')}"
         )
     written = url or read_variable([URL])
@@ -224,8 +224,8 @@ def check_address(host: str, name: str) -> str:
         raise UsageError(f"The address of the store elasticsearch ({name}) must begin with http:// or https://.")
     if "?" in host or "#" in host or "@" in strip_credentials(host):
         raise UsageError(
-            f"The address of the store elasticsearch ({name}) cannot be read: it must have no query, and / @ : ? # in "
-            "its user and password are written as %2F %40 %3A %3F %23."
+            f"The address of the store elasticsearch ({name}) is not valid: remove its query, and write / @ : ? # in "
+            "its user and password as %2F %40 %3A %3F %23."
         )
     return host
 
@@ -259,11 +259,9 @@ def _ca_file(hosts: list[str]) -> str | None:
     path = read_variable([CA_FILE])
     plain = [host for host in hosts if host.startswith("http://")]
     if path is not None and plain:
-        raise UsageError(
-            f"{CA_FILE} is set, but nothing that {plain[0]} is sent would be encrypted. Write https://, or unset it."
-        )
+        raise UsageError(f"{CA_FILE} is set, but {plain[0]} is not encrypted. Use https://, or unset {CA_FILE}.")
     if path is not None and not (Path(path).is_file() and os.access(path, os.R_OK)):
-        raise UsageError(f"{CA_FILE} names {path}, which is no file that can be read.")
+        raise UsageError(f"{CA_FILE} names {path}, which cannot be read.")
     return path
 
 

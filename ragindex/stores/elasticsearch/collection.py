@@ -139,7 +139,7 @@ class ElasticsearchCollection:
     def _writable(self) -> Generation:
         """The newest generation; a new one where that is sealed."""
         if self.pinned is not None:
-            raise StoreError(f"The collection {self.name} was opened for reading: it cannot be written.")
+            raise StoreError(f"The collection {self.name} was opened for reading and cannot be written.")
         self._may_write()
         now = self._now()
         if now.sealed:

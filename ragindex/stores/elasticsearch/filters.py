@@ -122,7 +122,9 @@ def _terms(where: Terms, groups: Set[str]) -> QueryClause:
     if where.field not in groups or not wanted:
         return single
     if len(wanted) > _MOST_GAPS:
-        raise UsageError(f"The records' {where.field!r} can be several; at most {_MOST_GAPS} values can be asked for.")
+        raise UsageError(
+            f"The records' {where.field!r} can have several values; a filter on it takes at most {_MOST_GAPS}."
+        )
     ends = [_low(where.field), *wanted, _high(where.field)]
     gaps = [{"range": {"group_terms": {"gt": low, "lt": high}}} for low, high in pairwise(ends)]
     gaps[0]["range"]["group_terms"] = {"gte": ends[0], "lt": ends[1]}  # the empty value is a value
@@ -134,7 +136,7 @@ def _range(where: Range, schema: Schema, groups: Set[str]) -> QueryClause:
     number = where.field in schema.numbers
     if number and not where.numeric and where != Range(where.field):
         raise UsageError(
-            f"The field {where.field!r} holds numbers; its Range must have numbers for ends. Got {where!r}."
+            f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
         )
     kind = "numbers" if number or where.numeric else "terms"
     low, high = _ends(where)

@@ -131,7 +131,7 @@ def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
     if note["format"] != INDEX_FORMAT:
         raise StoreError(
             f"The index {index} at {server.where} has format {note['format']}; this ragindex reads {INDEX_FORMAT}. "
-            "Run ragindex index DATA --index with another folder, or use the version that made it."
+            "Run ragindex index DATA --index with another folder, or use the version that created it."
         )
 
 

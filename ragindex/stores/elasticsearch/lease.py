@@ -52,7 +52,7 @@ class WriterLease:
         if self.lost:
             raise StoreError(
                 f"The writer's lease at {self.server.where} was taken over by {self.lost}, because this process did "
-                "not renew it in time. Nothing more is written. Run the command again: it goes on where it stopped."
+                "not renew it in time. Nothing more is written. Run the same command to resume."
             )
 
     def release(self) -> None:
@@ -142,7 +142,7 @@ def _who(document: Mapping[str, Any]) -> str:
 
 
 def _busy(document: Mapping[str, Any]) -> str:
-    return f"The workspace is being written by {_who(document)}. Only one writer at a time: wait for it, or stop it."
+    return f"Another process is writing to the index: {_who(document)}. Wait for it or stop it."
 
 
 def _read(server: Server, index: str) -> tuple[Mapping[str, Any], state.StateTokens] | None:

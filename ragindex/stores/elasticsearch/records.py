@@ -118,7 +118,7 @@ def check_fields(fields: Sequence[str], schema: Schema) -> None:
     known = (*schema.stored, *schema.keywords, *schema.numbers, *(("vector",) if schema.dimensions else ()))
     unknown = [name for name in fields if name not in ("id", *known) and not name.startswith("meta.")]
     if unknown:
-        raise UsageError(f"There is no field {unknown[0]!r}. There are: id, {', '.join(known)} and meta.KEY.")
+        raise UsageError(f"Unknown field {unknown[0]!r}. Available: id, {', '.join(known)} and meta.KEY.")
 
 
 def source_fields(fields: Iterable[str]) -> list[str]:

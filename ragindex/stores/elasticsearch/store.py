@@ -69,10 +69,12 @@ class ElasticsearchStore:
         held = self._generations(name)
         newest = held[-1] if held else self._make(name, schema)
         if newest.schema != schema:
-            raise StoreError(f"The collection {name} was made with {newest.schema}, but {schema} is asked for.")
+            raise StoreError(
+                f"The collection {name} was created with {newest.schema}, not with the requested {schema}."
+            )
         if newest.note["analyser"] != self.settings.analyser:
             was = newest.note["analyser"] or "ragindex's own"
-            raise StoreError(f"The collection {name} was made with the analyser {was}, which cannot change.")
+            raise StoreError(f"The collection {name} was created with the analyser {was}, which cannot change.")
         return ElasticsearchCollection(self, name, schema)
 
     def open(self, name: str, version: int) -> ElasticsearchCollection:
@@ -87,7 +89,7 @@ class ElasticsearchStore:
         if not newest.sealed and indices.read_live_version(self.server, newest) >= version > _finished(held):
             return ElasticsearchCollection(self, name, newest.schema)
         raise StoreError(
-            f"The store at {self.server.where} has the collection {name} at version {_finished(held)}, no more at "
+            f"The store at {self.server.where} has the collection {name} at version {_finished(held)}, no longer at "
             f"{version}. Open the index again; if that does not help, run: ragindex index"
         )
 
@@ -155,9 +157,9 @@ class ElasticsearchStore:
 
     def _missing(self, name: str) -> StoreError:
         return StoreError(
-            f"The store at {self.server.where} has no collection {name} in {self.layout.base}-*: it is another server "
-            "than the workspace was made on, or somebody has deleted its indices. Check the address. If they are gone, "
-            "run ragindex index, which makes parts anew; where the documents are gone too, "
+            f"The store at {self.server.where} has no collection {name} in {self.layout.base}-*: it is not the server "
+            "that the index was created on, or its indices were deleted. Check the address. If they are lost, "
+            "run ragindex index to rebuild the parts; if the documents are lost too, "
             "run ragindex index DATA --index with another folder."
         )
 
@@ -198,12 +200,11 @@ def _workspace_name(folder: Path) -> str:
             )
         name = (durable_files.load_hashed_json(path.read_bytes()) or {}).get("workspace")
     except OSError as error:
-        raise StoreError(f"The name of the store's workspace in {path} cannot be read or written: {error}.") from error
+        raise StoreError(f"Cannot read or write {path}, the name of the index in the store: {error}.") from error
     if name is None:
         raise DamagedError(
-            f"{path} is not as it was written: it named this workspace's indices on the server. "
-            "Run: ragindex index DATA --index OTHER"
+            f"{path}, the name of this index in the store, is damaged. Run: ragindex index DATA --index OTHER"
         )
     if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
-        raise StoreError(f"{path} must hold a workspace's name as {{'workspace': NAME}}; got {name!r}.")
+        raise StoreError(f"{path} must contain {{'workspace': NAME}}. Got {name!r}.")
     return name

@@ -70,6 +70,6 @@ def read_primary_shards(
     if len(held) < shards:
         raise StoreError(
             f"{len(held)} of {shards} shards of the index {index} at {server.where} answer. "
-            "Look at GET _cluster/health, and run the command again once no index is red."
+            "Check GET _cluster/health, and run the command again once no index is red."
         )
     return held

@@ -93,13 +93,13 @@ def read_version(folder: Path, number: int) -> Version:
         path = folder / "_versions" / f"{name}.manifest"
         if path.exists():
             return _read(path)
-    raise ValueError(f"{folder.stem} has no version {number} any more")
+    raise ValueError(f"{folder.stem} no longer has version {number}")
 
 
 def _read(path: Path) -> Version:
     file = path.read_bytes()
     if file[-4:] != _MAGIC or len(file) < 16:
-        raise ValueError(f"{path} is no manifest of a Lance table")
+        raise ValueError(f"{path} is not a manifest of a Lance table")
     (start,) = struct.unpack_from("<Q", file, len(file) - 16)
     whole = _section(file, start)
     manifest = _fields(whole)
@@ -159,13 +159,13 @@ def remove_other_versions(folder: Path, kept: Set[int], rows: int) -> None:
 def _check(folder: Path, newest: Version, rows: int) -> None:
     """That the newest version says as many records as the engine, and that the files it names are there."""
     if newest.rows != rows:
-        raise ValueError(f"{newest.path} says {newest.rows} records where LanceDB counts {rows}")
+        raise ValueError(f"{newest.path} lists {newest.rows} records; LanceDB counts {rows}")
     data = [folder / "data" / name for one in newest.fragments for name in one.files]
     absent = [
         path for path in data + [folder / "_indices" / one.uuid for one in newest.indexes.values()] if not path.exists()
     ]
     if absent:
-        raise ValueError(f"{newest.path} names {absent[0]}, which is not there")
+        raise ValueError(f"{newest.path} names {absent[0]}, which is missing")
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -27,7 +27,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
         fields.append(pa.field("vector", pa.list_(pa.float32(), schema.dimensions)))
     bad = [item.name for item in fields if item.name.startswith(("meta.", "meta_"))]
     if bad:
-        raise UsageError(f"A field's name must not begin like a metadata field's. Got {bad[0]!r}.")
+        raise UsageError(f"The name of a field must not begin like that of a metadata field. Got {bad[0]!r}.")
     return pa.schema(fields, metadata={"ragindex": json.dumps({**asdict(schema), "identity": uuid4().hex})})
 
 
@@ -45,7 +45,7 @@ def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name:
             f"missing {sorted(needed - given)}, unknown {sorted(extra)}."
         )
     if len(records.column("id").unique()) < len(records):
-        raise UsageError(f"Records written to {name} at once must have different ids; some come twice.")
+        raise UsageError(f"Records written to {name} in one call must have different ids; some ids occur twice.")
     columns = {sql.column_name(field): records.column(field) for field in given}
     if schema.text:
         columns["tokens"] = pa.array(analyse_many(_joined(records, schema.text), schema.language), pa.string())
@@ -64,7 +64,7 @@ def _units(vectors: pa.Array, dimensions: int) -> pa.Array:
     matrix = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions).astype(np.float32)
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not np.isfinite(norms).all():
-        raise UsageError("Vectors must be finite; got NaN or infinity. Look at the encoder that made them.")
+        raise UsageError("Vectors must be finite; got NaN or infinity. Check the encoder.")
     units = np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
     return pa.FixedSizeListArray.from_arrays(pa.array(units.ravel()), dimensions)
 
@@ -79,7 +79,7 @@ def select_columns(found: Any, fields: Sequence[str]) -> Any:
     absent = pa.nulls(found.num_rows, pa.list_(pa.string()))
     unknown = [name for name in fields if name not in columns and not name.startswith("meta.")]
     if unknown:
-        raise UsageError(f"There is no field {unknown[0]!r}. There are: {', '.join(sorted(columns))} and meta.KEY.")
+        raise UsageError(f"Unknown field {unknown[0]!r}. Available: {', '.join(sorted(columns))} and meta.KEY.")
     arrays = [columns.get(name, absent) if name.startswith("meta.") else columns[name] for name in fields]
     return type(found).from_arrays(arrays, names=list(fields))
 

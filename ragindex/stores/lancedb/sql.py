@@ -98,7 +98,7 @@ def _range(where: Range, columns: TableColumns) -> str:
         return "false"
     if name in columns.numbers and not where.numeric and where != Range(where.field):
         raise UsageError(
-            f"The field {where.field!r} holds numbers; its Range must have numbers for ends. Got {where!r}."
+            f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
         )
     least = most = name
     if name in columns.lists:

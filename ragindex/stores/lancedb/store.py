@@ -107,7 +107,7 @@ class LanceStore:
                 collection = LanceCollection(self, name, table)
             held = collection.schema
         if held != schema:
-            raise StoreError(f"The collection {name} was made with {held}, but {schema} is asked for.")
+            raise StoreError(f"The collection {name} was created with {held}, not with the requested {schema}.")
         return collection
 
     def open(self, name: str, version: int) -> "LanceCollection":
@@ -443,7 +443,9 @@ class LanceCollection:
         columns = (sql.column_name(name) for name in records.schema.names if name.startswith("meta."))
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
         if len(new) + len(self.columns.names) > _MOST_KEYS:
-            raise UsageError(f"Documents can be filtered by at most {_MOST_KEYS} metadata keys; {self.name} has more.")
+            raise UsageError(
+                f"A collection supports at most {_MOST_KEYS} metadata keys to filter by; {self.name} has more."
+            )
         if new:
             self.table.add_columns(new)
             self._columns = None
@@ -477,7 +479,7 @@ def _busy(holder: Path) -> str:
         name = f"{who['owner']} (process {who['pid']} on {who['host']}, since {who['since']})"
     except (OSError, ValueError, KeyError):
         name = "another process"
-    return f"The workspace is being written by {name}. Only one writer at a time: wait for it, or stop it."
+    return f"Another process is writing to the index: {name}. Wait for it or stop it."
 
 
 @contextmanager

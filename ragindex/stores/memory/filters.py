@@ -112,7 +112,7 @@ def _inside(values: pa.Array, where: Range) -> Mask:
     """Which values lie in the range; text that is no number, NaN and infinity are in no numeric range."""
     if pa.types.is_floating(values.type) and not where.numeric and where != Range(where.field):
         raise UsageError(
-            f"The field {where.field!r} holds numbers; its Range must have numbers for ends. Got {where!r}."
+            f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
         )
     if where.numeric and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         encoded = values.dictionary_encode()

@@ -21,7 +21,7 @@ def map_array(folder: Path, collection: str, state: str, write: Callable[[Path],
         wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
         if wrong is None:
             return np.load(path, mmap_mode="r")
-        warnings.warn(f"{wrong}: it is made again.", durable_files.RepairWarning, stacklevel=2)
+        warnings.warn(f"{wrong}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
         path.unlink(missing_ok=True)
     partial = folder / f"{collection}-{state}.{os.getpid()}.partial"
     write(partial)

@@ -179,7 +179,7 @@ class MemoryImage:
             return self.columns[name]
         if name.startswith("meta."):
             return pa.nulls(len(self.table), LARGE_STRING_LIST)
-        raise UsageError(f"There is no field {name!r}. There are: {', '.join(self.columns)} and meta.KEY.")
+        raise UsageError(f"Unknown field {name!r}. Available: {', '.join(self.columns)} and meta.KEY.")
 
 
 def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:
@@ -189,7 +189,7 @@ def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:
     if np.shape(vector) != (dimensions,):
         raise UsageError(f"A query vector must have the shape ({dimensions},). Got {np.shape(vector)} instead.")
     if not np.isfinite(vector).all():
-        raise UsageError("A query vector must be finite; got NaN or infinity. Look at the encoder that made it.")
+        raise UsageError("A query vector must be finite; got NaN or infinity. Check the encoder.")
     return vector
 
 

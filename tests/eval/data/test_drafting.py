@@ -405,7 +405,7 @@ def test_nothing_to_draft_from(desk: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["--out", "drafted.txt"], 2, "--out must be a file ending in .csv, which compare reads. Got 'drafted.txt'"),
-        (["--out", "d.csv", "--language", "klingon"], 2, "No text analysis is called 'klingon'"),
+        (["--out", "d.csv", "--language", "klingon"], 2, "Unknown text analysis 'klingon'"),
         (["--out", "papers/mill.md/d.csv"], 5, "is not a folder"),
     ],
 )

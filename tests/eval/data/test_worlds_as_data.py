@@ -51,9 +51,9 @@ def test_read() -> None:
     corpus = read("world:60:2")
     assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("world-60-seed2", "world", True, 0)
     assert corpus.documents == tuple(sorted(worlds.documents(60, 2), key=lambda one: one.id))
-    with pytest.raises(UsageError, match="world:60 is made, not read: leave --format out. Got 'jsonl'"):
+    with pytest.raises(UsageError, match="world:60 is generated and has no format. Omit --format. Got 'jsonl'"):
         read("world:60", format="jsonl")
-    with pytest.raises(DataError, match="nothing under this path"):
+    with pytest.raises(DataError, match="no such path"):
         read("word:60")
 
 

@@ -287,7 +287,7 @@ def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) 
 
 
 def test_more_than_k_hits_are_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match="it gives 6 hits and was asked for at most 2"):
+    with pytest.raises(ContractError, match="it returned 6 hits for k = 2"):
         run(tmp_path, Careless(), k=(2,))
 
 

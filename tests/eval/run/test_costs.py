@@ -142,7 +142,7 @@ def test_a_second_run_costs_nothing_and_says_what_it_would_have_cost(server: Ope
 
 
 def test_a_budget_stops_before_it_is_spent_and_the_rest_goes_on(server: OpenAIServer, tmp_path: Path) -> None:
-    with pytest.raises(BudgetError, match=r"The budget of \$0\.4000 is used up"):
+    with pytest.raises(BudgetError, match=r"The budget of \$0\.4000 is exhausted"):
         compared(tmp_path, budget=0.4)
     before = len(server.requests)
     assert before < 5

@@ -210,10 +210,10 @@ def test_a_model_without_a_price_and_a_budget_stop_the_run(server: OpenAIServer,
 @pytest.mark.parametrize(
     ("fault", "options", "code", "said"),
     [
-        (status(401, "wrong"), (), 6, "refuses the key, status 401: wrong. Check OPENAI_API_KEY"),
-        (status(404, "no such model"), (), 6, "knows no such model or address, status 404: no such model. Check --llm"),
+        (status(401, "wrong"), (), 6, "rejects the API key, status 401: wrong. Check OPENAI_API_KEY"),
+        (status(404, "no such model"), (), 6, "has no such model or address, status 404: no such model. Check --llm"),
         (None, ("--budget", "1"), 2, "A budget needs the price of small, which is not listed"),
-        ("away", (), 6, "cannot be reached in 1 tries"),
+        ("away", (), 6, "cannot be reached (attempts: 1)"),
     ],
 )
 def test_the_command_says_so_and_names_no_winner(

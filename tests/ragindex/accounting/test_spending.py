@@ -228,7 +228,7 @@ def test_a_budget_stops_before_the_request_that_would_pass_it(till: Till, desk: 
         assert ragindex(*before, "--index", "w").code == 0
     till.empty()
     said = failed(9, *command, "--index", "w", "--budget", "0.0005")
-    assert said.startswith("The budget of $0.0005 is used up: $0.0000 are spent and the next call could cost $0.")
+    assert said.startswith("The budget of $0.0005 is exhausted: $0.0000 spent; the next call could cost $0.")
     assert till.receipts == []
     assert ragindex(*command, "--index", "w", "--budget", "1000").code == 0
     assert 0.0005 < till.money <= 1000

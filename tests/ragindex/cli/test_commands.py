@@ -170,7 +170,7 @@ def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch)
     nobody = 'openai(model=x, base_url="http://127.0.0.1:9", retries=0)'
     refused = ragindex("index", "notes", "--index", "v", "--methods", "bm25(over=triples)", "--llm", nobody)
     assert (refused.code, refused.out) == (6, "")
-    assert "error: openai:x at http://127.0.0.1:9 cannot be reached in 1 tries" in refused.err
+    assert "error: openai:x at http://127.0.0.1:9 cannot be reached (attempts: 1)" in refused.err
 
 
 def test_extractions_that_nothing_reads_are_refused() -> None:
@@ -385,7 +385,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nothere"], 3, "nothere: expected a file or a folder; found nothing under this path."),
+        (["nothere"], 3, "nothere: expected a file or a folder; found no such path."),
         (["notes"], 2, "notes (folder) comes without questions. Give some: --questions FILE, a .csv"),
         (["notes", "--questions", "none.csv"], 3, "none.csv: expected a file that can be read"),
         (["empty", "--questions", "questions.csv"], 3, "empty: expected a folder with files ending in .txt"),
@@ -393,7 +393,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         (["notes", "--questions", "blank.csv"], 3, "blank.csv, line 2: expected a question; found an empty one."),
         (["notes", "--questions", "unknown.csv"], 3, "unknown.csv, line 2: expected gold that names documents"),
         (["notes", "--questions", "notes/hill.md"], 3, "notes/hill.md: expected questions in a .csv"),
-        (["notes", "--format", "hipprag"], 2, "No format is called 'hipprag'. Did you mean hipporag"),
+        (["notes", "--format", "hipprag"], 2, "Unknown format 'hipprag'. Did you mean hipporag"),
         (["notes", "--methods", "bm52"], 2, "No method is called 'bm52'. Did you mean bm25?"),
         (["notes", "--methods", "hybrid("], 2, "'hybrid(' cannot be read: at character 8, expected a parameter's name"),
         (["notes", "--methods", "hybrid(bases=[bm26])"], 2, "No method is called 'bm26'. Did you mean bm25?"),
@@ -406,7 +406,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
             "The encoder openai:x needs a key: set EMBEDDING_",
         ),
         (["notes", "--store", "lancdb"], 2, "No store is called 'lancdb'. Did you mean lancedb?"),
-        (["notes", "--language", "klingon"], 2, "No text analysis is called 'klingon'"),
+        (["notes", "--language", "klingon"], 2, "Unknown text analysis 'klingon'"),
         (["notes", "--k", "5,0"], 2, "--k must be whole numbers separated by commas, as 5,10,20, each in the range [1"),
         (["notes", "--k", "five"], 2, "--k must be whole numbers"),
         (["notes", "--out", "questions.csv"], 5, "Cannot write to questions.csv: "),

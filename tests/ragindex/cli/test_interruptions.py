@@ -123,7 +123,7 @@ def test_two_writers(built: Path) -> None:
     shutil.copytree(built, "w")
     with Workspace.open("w") as opened, opened.store.lease("the first"):
         said = failed(4, "add", "notes/hill.md", "--index", "w")
-        assert f"is being written by the first (process {os.getpid()} on " in said
+        assert f"Another process is writing to the index: the first (process {os.getpid()} on " in said
         assert ragindex("search", "slate", "--index", "w", "-k", 1).code == 0
     added = ragindex("add", "notes/hill.md", "--as", "more", "--index", "w")  # another folder than the built one's
     assert added.out == "1 added, 0 changed, 0 unchanged\n"

@@ -165,8 +165,8 @@ def test_a_bad_question(tmp_path: Path, format: str, item: Any, message: str, su
     ("name", "text", "found"),
     [
         ("corpus.json", '[{"title": "t", "text": "x"}]', "found items with the keys 'title', 'text'."),
-        ("dev.json", "[]", "found no list of objects."),
-        ("dev.json", '{"data": []}', "found no list of objects."),
+        ("dev.json", "[]", "found not a list of objects."),
+        ("dev.json", '{"data": []}', "found not a list of objects."),
     ],
 )
 def test_json_that_is_no_questions(tmp_path: Path, name: str, text: str, found: str) -> None:

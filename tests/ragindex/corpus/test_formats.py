@@ -186,7 +186,7 @@ def test_the_formats() -> None:
     [
         ("hotpot", "'hotpot'. Did you mean hotpotqa or hipporag?"),
         ("musiqe", "Did you mean musique?"),
-        ("parquet?!", "There are: folder, jsonl, beir, hipporag, musique, hotpotqa, 2wikimultihopqa."),
+        ("parquet?!", "Available: folder, jsonl, beir, hipporag, musique, hotpotqa, 2wikimultihopqa."),
     ],
 )
 def test_an_unknown_format_is_answered_with_near_names(tmp_path: Path, format: str, hint: str) -> None:
@@ -218,5 +218,5 @@ def test_names_do_not_hold_absolute_paths(tmp_path: Path, monkeypatch: pytest.Mo
 def test_nothing_under_the_path(tmp_path: Path) -> None:
     for name in ("absent", "absent.json", "n" * 5000, "nul\x00"):
         for format in (None, *FORMATS):
-            with pytest.raises(DataError, match="expected a file or a folder; found nothing under this path"):
+            with pytest.raises(DataError, match="expected a file or a folder; found no such path"):
                 read(tmp_path / name, format=format)

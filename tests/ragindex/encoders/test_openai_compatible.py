@@ -119,7 +119,7 @@ def test_a_budget_stops_before_the_request_that_would_pass_it(server: OpenAIServ
     encoder = OpenAICompatible(model="small", dimensions=NATIVE, batch_size=1, price=1e6).open(
         LLMSettings(budget=budget)
     )
-    with ledger.record_calls() as asked, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is used up"):
+    with ledger.record_calls() as asked, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is exhausted"):
         encoder.encode_documents([f"a b c d e f {n}" for n in range(50)])  # seven tokens each
     assert asked.spent.money == budget.spent == 7.0 * len(server.requests)
     assert 80 < budget.spent <= 100

@@ -368,18 +368,18 @@ def test_rows_that_are_not_whole_are_encoded_again(path: Path, spoilt: bytes | s
 
 def test_a_file_that_is_no_database(path: Path) -> None:
     path.write_bytes(b"this is no database" * 100)
-    with pytest.raises(StoreError, match="is broken: file is not a database. Its texts .* Run: ragindex repair"):
+    with pytest.raises(StoreError, match="is damaged: file is not a database. Its texts .* Run: ragindex repair"):
         CachedEncoder(Plain(), path).encode_documents(["a"])
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be used: unable to open database file"):
+    with pytest.raises(StoreError, match="Cannot use the vector cache .*: unable to open database file"):
         CachedEncoder(Plain(), tmp_path / "nowhere" / "vectors.sqlite").encode_documents(["a"])
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that even the superuser cannot write to")
 def test_a_read_only_folder() -> None:
-    with pytest.raises(StoreError, match="cannot be used: unable to open database file"):
+    with pytest.raises(StoreError, match="Cannot use the vector cache .*: unable to open database file"):
         CachedEncoder(Plain(), Path("/proc/self/vectors.sqlite")).encode_documents(["a"])
 
 
@@ -390,7 +390,7 @@ def test_a_full_disk(path: Path) -> None:
     previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, limits[1]))
     try:
-        with pytest.raises(StoreError, match="cannot be used: .*Make sure that there is space"):
+        with pytest.raises(StoreError, match="Cannot use the vector cache .*Make sure that there is space"):
             CachedEncoder(Plain(), path).encode_documents(_texts(2000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -333,7 +333,7 @@ def test_lines_that_are_no_calls(tmp_path: Path) -> None:
         line = "{" if bad is None else json.dumps({**good, **bad})
         path.write_text(f"{json.dumps({**good, 'key': key(2)})}\n{line}\n")
         other = SQLiteCache(tmp_path / f"{told}.sqlite")
-        with pytest.raises(DataError, match=f"line 2: expected a call as an export has it; found .*{told}"):
+        with pytest.raises(DataError, match=f"line 2: expected a call in the format of an export; found .*{told}"):
             import_calls(other, path)
         assert other.get(key(2)) == ANSWER
     with pytest.raises(DataError, match="No such file"):

@@ -101,7 +101,7 @@ def test_settings_of_the_environment(server: OpenAIServer, monkeypatch: pytest.M
     (tmp_path / "key").write_text(f"{KEY}\n")
     monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
     assert plugin.open(LLMSettings(workspace=tmp_path / "workspace")).run(ECHO, TEXT) == Echo(text="one two")
-    with pytest.raises(UsageError, match="must name a file outside the workspace"):
+    with pytest.raises(UsageError, match="must name a file outside the index"):
         plugin.open(LLMSettings(workspace=tmp_path)).run(ECHO, TEXT)
     monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="cannot be read: No such file"):
@@ -118,7 +118,7 @@ def test_settings_of_the_environment(server: OpenAIServer, monkeypatch: pytest.M
 def test_a_password_in_the_address(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("127", "me:pass%20word@127"))
     language = opened(server, base_url=None, retries=0)
-    with pytest.raises(ServiceError, match="refuses the key") as caught:
+    with pytest.raises(ServiceError, match="rejects the API key") as caught:
         language.run(ECHO, TEXT)
     assert server.requests[0].headers["authorization"] == "Basic bWU6cGFzcyB3b3Jk"
     assert "pass" not in str(caught.value)
@@ -260,9 +260,12 @@ def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (status(500, "out of order"), "echo: openai:small at .* gave no answer in 3 tries; status 500: out of order"),
-        (drop, "gave no answer in 3 tries; .*disconnected"),
-        (says("<html>"), "gave no answer in 3 tries; expected JSON, got '<html>'"),
+        (
+            status(500, "out of order"),
+            "echo: openai:small at .* did not answer \\(attempts: 3\\); status 500: out of order",
+        ),
+        (drop, "did not answer \\(attempts: 3\\); .*disconnected"),
+        (says("<html>"), "did not answer \\(attempts: 3\\); expected JSON, got '<html>'"),
     ],
 )
 def test_tries_are_bounded(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
@@ -279,11 +282,11 @@ def test_tries_are_bounded(server: OpenAIServer, fault: openai_server.Fault, mes
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (status(401, f"wrong {KEY}"), "refuses the key, status 401: wrong …. Check OPENAI_API_KEY"),
-        (status(403), "refuses the key, status 403"),
-        (status(404, "no such model"), "knows no such model or address, status 404: no such model. Check --llm"),
-        (status(429, "You exceeded your current quota"), "gives no more until the account is topped up"),
-        (status(429, "later", retry_after="3600"), "asks to come back in 3600 seconds, status 429: later"),
+        (status(401, f"wrong {KEY}"), "rejects the API key, status 401: wrong …. Check OPENAI_API_KEY"),
+        (status(403), "rejects the API key, status 403"),
+        (status(404, "no such model"), "has no such model or address, status 404: no such model. Check --llm"),
+        (status(429, "You exceeded your current quota"), "needs a payment: the account has no credit"),
+        (status(429, "later", retry_after="3600"), "asks to retry in 3600 seconds, status 429: later"),
     ],
 )
 def test_what_stops_everything(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
@@ -296,14 +299,14 @@ def test_what_stops_everything(server: OpenAIServer, fault: openai_server.Fault,
 
 def test_twenty_in_a_row_without_an_answer_stop_everything(server: OpenAIServer) -> None:
     server.choose = lambda received, earlier: status(500)
-    with pytest.raises(ServiceError, match="20 inputs in a row got no answer; the last: echo: .*status 500"):
+    with pytest.raises(ServiceError, match="20 inputs in a row failed; the last: echo: .*status 500"):
         opened(server, retries=0, concurrency=1).map(ECHO, texts(200))
     assert 20 <= len(server.requests) < 100  # how soon depends on the machine
 
 
 def test_no_server(server: OpenAIServer) -> None:
     with pytest.raises(
-        ServiceError, match=r"small at http://127\.0\.0\.1:1/v1 cannot be reached in 1 tries; "
+        ServiceError, match=r"small at http://127\.0\.0\.1:1/v1 cannot be reached \(attempts: 1\); "
     ) as caught:
         opened(server, base_url="http://127.0.0.1:1/v1", retries=0).run(ECHO, TEXT)
     assert not isinstance(caught.value, LLMError)
@@ -431,7 +434,9 @@ def test_rules_do_the_task_without_a_model() -> None:
         ("index", "gear", "echo", 1),
     ]
     assert tally.stages == {"echo": Counter(rule=2)}
-    with pytest.raises(UsageError, match="ruleless cannot be done by a rule: .* --llm openai:MODEL .* OPENAI_API_KEY"):
+    with pytest.raises(
+        UsageError, match="ruleless needs an LLM; no rule can do it. .* --llm openai:MODEL .* OPENAI_API_KEY"
+    ):
         language.run(Task("ruleless", 1, PROMPT, Echo), {"text": "a"})
 
 

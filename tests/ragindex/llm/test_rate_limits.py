@@ -202,7 +202,7 @@ def test_money_is_set_aside_for_calls_in_flight() -> None:
         first.pay(0.3)
     thread.join()
     assert budget.spent == pytest.approx(0.4)
-    told = r"\$1.0000 is used up: \$0.4000 are spent .* could cost \$0.6100"
+    told = r"\$1.0000 is exhausted: \$0.4000 spent; .* could cost \$0.6100"
     with pytest.raises(BudgetError, match=told) as caught, budget.reserved(0.61):
         raise AssertionError
     assert caught.value.exit_code == 9
@@ -217,7 +217,7 @@ def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServ
     cache = SQLiteCache(tmp_path / "calls.sqlite")
     inputs = texts(40)  # each costs 0.010 + 0.015, and could cost 0.3 more than its input
     budget = Budget(1.0)
-    with pytest.raises(BudgetError, match="the same command with a larger --budget goes on from here"):
+    with pytest.raises(BudgetError, match="Run the same command with a larger --budget to resume"):
         opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=budget, clock=QUICK)).map(ECHO, inputs)
     paid = len(server.requests)
     each = 10e-3 + 4 * 3e-3

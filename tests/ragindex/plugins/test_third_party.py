@@ -448,13 +448,13 @@ def last(**changed: Any) -> Callable[[tuple[Hit, ...]], tuple[Hit, ...]]:
 
 
 SPOILT: dict[str, tuple[Callable[[tuple[Hit, ...]], tuple[Hit, ...]], str]] = {
-    "NaN": (last(score=math.nan), "has the score nan, and scores are finite numbers"),
+    "NaN": (last(score=math.nan), "has the score nan, which is not finite"),
     "infinite": (lambda hits: (replace(hits[0], score=math.inf), *hits[1:]), "has the score inf"),
     "minus infinity": (last(score=-math.inf), "has the score -inf"),
-    "twice": (lambda hits: (hits[0], *hits[:-1]), "comes twice"),
-    "turned": (lambda hits: hits[::-1], "of the hit before it: hits are not best first"),
-    "unknown": (last(doc_ids=("nobody",)), "names the document 'nobody', which the corpus does not hold"),
-    "none": (last(doc_ids=()), "names no document"),
+    "twice": (lambda hits: (hits[0], *hits[:-1]), "occurs twice"),
+    "turned": (lambda hits: hits[::-1], "hits must be sorted best first"),
+    "unknown": (last(doc_ids=("nobody",)), "names the document 'nobody', which is not in the corpus"),
+    "none": (last(doc_ids=()), "has no doc_ids"),
     "many": (lambda hits: (*hits, *(replace(hits[-1], id=f"{n}") for n in range(100))), "was asked for at most"),
 }
 

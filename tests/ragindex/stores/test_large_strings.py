@@ -132,5 +132,5 @@ def test_what_an_engine_fails_at_is_said(
 
 def test_a_wrong_question_is_no_failure_of_the_engine(tmp_path: Path) -> None:
     for memory in (0, 1):
-        with pytest.raises(UsageError, match="There is no field 'nothing'"):
+        with pytest.raises(UsageError, match="Unknown field 'nothing'"):
             filled(tmp_path / str(memory), memory).search([FilterQuery(None, 1, ("nothing",))])

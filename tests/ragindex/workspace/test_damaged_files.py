@@ -174,7 +174,7 @@ def require_mended(kept: Kept, folder: Path, method: str, case: str, path: Path)
     assert (first.answers == wanted) if pointer else isinstance(first.error, DamagedError), (case, first)
     assert pointer or path.name in str(first.error), (case, first)
     assert second.answers == wanted, (case, second)
-    assert any(path.name in sentence and "made again" in sentence for sentence in second.said), (case, second)
+    assert any(path.name in sentence and "rebuilt" in sentence for sentence in second.said), (case, second)
     assert tried(lambda at: read(at, method), folder) == Tried(wanted, None, []), case
 
 

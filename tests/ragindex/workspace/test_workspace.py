@@ -325,7 +325,7 @@ def test_settings_that_cannot_change(tmp_path: Path) -> None:
         Workspace.open(tmp_path, language="english")
     with pytest.raises(UsageError, match="was created with whole documents as its chunking"):
         Workspace.open(tmp_path, chunking=Chunking(100, 10))
-    with pytest.raises(UsageError, match="No text analysis is called 'klingon'"):
+    with pytest.raises(UsageError, match="Unknown text analysis 'klingon'"):
         Workspace.open(tmp_path / "other", language="klingon")
     assert not (tmp_path / "other").exists()
 

@@ -528,7 +528,7 @@ def test_the_budget_ends_in_the_middle_and_nothing_is_paid_twice(
     # round can be paid for, and not the read of the second.
     calls = script(server, **BRIDGE)
     with opened(made, tmp_path, server, budget=4.0) as workspace, ledger.record_calls() as tally:  # noqa: SIM117
-        with pytest.raises(BudgetError, match="is used up"):
+        with pytest.raises(BudgetError, match="is exhausted"):
             asked(workspace, AGENT, QUESTION)
     assert [call.task for call in calls] == ["read", "read", "reason", "rewrite"]
     assert tally.spent.money == pytest.approx(sum(0.001 * call.read + 0.003 * call.written for call in calls))
@@ -655,7 +655,7 @@ def test_a_model_that_is_not_reached_is_no_answer(workspace: Workspace, server: 
         return (lambda answer: None) if "You decide whether" in str(received.body["messages"][0]) else None
 
     server.choose = drops
-    with pytest.raises(LLMError, match="gave no answer"):
+    with pytest.raises(LLMError, match="did not answer"):
         asked(workspace, AGENT, SHORT)
 
 

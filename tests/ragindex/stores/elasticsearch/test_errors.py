@@ -101,7 +101,7 @@ def test_a_user_needs_a_password_and_a_certificate_a_file(tmp_path: Path, monkey
         opened("http://127.0.0.1:1", tmp_path)
     monkeypatch.delenv("ELASTICSEARCH_USER")
     monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(tmp_path / "none.pem"))
-    with pytest.raises(UsageError, match=r"ELASTICSEARCH_CA_FILE names .*none\.pem, which is no file that can be read"):
+    with pytest.raises(UsageError, match=r"ELASTICSEARCH_CA_FILE names .*none\.pem, which cannot be read"):
         opened("https://127.0.0.1:1", tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_a_server_too_old_and_something_else(standing: Standing, tmp_path: Path)
     with pytest.raises(StoreError, match=r"is Elasticsearch 7\.17\.9; 8\.18 or later is needed"):
         opened(old.url, tmp_path)
     other = standing(lambda *_: (200, {"version": {"number": "2.11.0"}}), product="another")
-    with pytest.raises(StoreError, match=r"does not answer like Elasticsearch\. The address is of something else"):
+    with pytest.raises(StoreError, match=r"does not answer like Elasticsearch\. The address is not Elasticsearch's"):
         opened(other.url, tmp_path)
 
 
@@ -207,7 +207,7 @@ def test_an_authority_that_has_not_signed_the_servers(
 def test_a_certificate_of_another_host(standing: Standing, secured: StandIn, tmp_path: Path) -> None:
     signer = authority(tmp_path, "ours")
     other = standing(lambda *_: (200, INFO), certificate=certificate_of(signer, "other.example"))
-    assert "The certificate is of another host: write the address as" in refused(other.url, tmp_path)
+    assert "The certificate is for another host" in refused(other.url, tmp_path)
     assert other.heard == []
 
 
@@ -215,12 +215,10 @@ def test_tls_where_there_is_none_and_none_where_it_is(
     standing: Standing, secured: StandIn, tmp_path: Path, monkeypatch: Any
 ) -> None:
     plain = standing(lambda *_: (200, INFO))
-    assert "answers without TLS there: write its address with http://" in refused(f"https://{plain.place}", tmp_path)
-    assert "would be encrypted. Write https://, or unset it." in refused(plain.url, tmp_path)
+    assert "answers without TLS. Use http://" in refused(f"https://{plain.place}", tmp_path)
+    assert "is not encrypted. Use https://, or unset " in refused(plain.url, tmp_path)
     monkeypatch.delenv("ELASTICSEARCH_CA_FILE")
-    assert "hung up, as one with TLS does: write its address with https://" in refused(
-        f"http://{secured.place}", tmp_path
-    )
+    assert "closed the connection, as one with TLS does. Use https://" in refused(f"http://{secured.place}", tmp_path)
     assert (plain.heard, secured.heard) == ([], [])
 
 

@@ -125,4 +125,4 @@ def test_an_index_that_was_blocked_is_no_question_of_rights(refusing: Callable[[
 
     told = str(store.server.failure("write", Trouble("blocked by: disk", 403, "cluster_block_exception")))
     assert "lacks" not in told
-    assert told.endswith("look at its disk space and at GET _cluster/health.")
+    assert told.endswith("Check its disk space and GET _cluster/health.")

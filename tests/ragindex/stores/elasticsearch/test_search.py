@@ -165,7 +165,7 @@ def test_an_engines_own_analyser(tmp_path: Path) -> None:
         reader = finished(store, collection, "texts")
         assert [one.ids for one in reader.search([TextQuery("river", 5), TextQuery("THE", 5)])] == [["b"], ["a"]]
         other = registry.store(written.replace("standard", "simple")).open(tmp_path)
-        with pytest.raises(StoreError, match="was made with the analyser standard"):
+        with pytest.raises(StoreError, match="was created with the analyser standard"):
             other.create("texts", TEXT)
 
 

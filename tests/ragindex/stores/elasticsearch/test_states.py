@@ -76,7 +76,7 @@ def test_replaced_states_are_deleted_a_day_later(store: Any, monkeypatch: pytest
     monkeypatch.setattr(module, "_KEEP", 0.0)
     store.clean("texts", set())
     assert second.count() == 2
-    with pytest.raises(StoreError, match="at version .*, no more at"):
+    with pytest.raises(StoreError, match="at version .*, no longer at"):
         store.open("texts", first.version)
 
 
