@@ -26,11 +26,11 @@ _seen: dict[Path, tuple[_Stamp, str]] = {}
 
 
 class RepairWarning(UserWarning):
-    """Something that a workspace keeps was damaged, and was made again or is read from a copy."""
+    """A file of the index was damaged; it was rebuilt, or is read from a copy."""
 
 
 def repair_hint(workspace: Path | str) -> str:
-    """The command that looks at everything that a workspace keeps, and makes again what can be made again."""
+    """Return the command that checks all files of the index and repairs them."""
     return f"Run: ragindex repair --index {shlex.quote(str(workspace))}"
 
 

@@ -8,14 +8,14 @@ looks like one is left out, whoever quotes it.
     │   ├── UnknownNameError
     │   ├── NameTakenError
     │   ├── MissingExtraError         an optional package is not installed
-    │   └── BrokenPluginError         an installed plugin cannot be loaded or is no plugin
+    │   └── BrokenPluginError         an installed plugin cannot be loaded or is not a plugin
     ├── DataError                 3   a document, a question or a file cannot be read
-    ├── WorkspaceError            4   the workspace cannot serve what is asked of it
+    ├── WorkspaceError            4   the index cannot do what was requested
     │   ├── MissingPartError          a scheme is opened before its parts are made
     │   ├── NewerFormatError          made by a later version of ragindex
     │   └── WriterBusyError           somebody else is writing
     ├── StoreError                5   the engine or the disk failed
-    │   ├── DamagedError              a file that a workspace keeps is not as it was written
+    │   ├── DamagedError              a file of the index is damaged
     │   └── EngineError               the engine failed over its own files
     ├── ServiceError              6   a remote endpoint cannot be used: every request would fail alike
     │   └── RequestError              one request failed, and others may not
@@ -82,17 +82,17 @@ class DataError(RagindexError):
 
 
 class WorkspaceError(RagindexError):
-    """The workspace cannot serve what is asked of it."""
+    """The index cannot do what was requested."""
 
     exit_code = 4
 
 
 class MissingPartError(WorkspaceError):
-    """A scheme is opened before its parts are made."""
+    """A method is opened before its parts are built."""
 
 
 class NewerFormatError(WorkspaceError):
-    """The workspace was made by a later version of ragindex."""
+    """The index was created by a later version of ragindex."""
 
 
 class WriterBusyError(WorkspaceError):
@@ -106,25 +106,25 @@ class StoreError(RagindexError):
 
 
 class DamagedError(StoreError):
-    """A file that a workspace keeps is not as it was written; the message names it, and the command that helps."""
+    """A file of the index is damaged; the message names it and the command that repairs it."""
 
 
 class EngineError(StoreError):
-    """The engine failed over its own files: they may be damaged."""
+    """The engine failed on its own files, which may be damaged."""
 
 
 class ServiceError(RagindexError):
-    """A remote endpoint cannot be used, as for a wrong key or a missing model: every request would fail alike."""
+    """A remote endpoint cannot be used (wrong key, missing model): every request would fail."""
 
     exit_code = 6
 
 
 class RequestError(ServiceError):
-    """One request got no usable answer, however often it was sent; others may be answered."""
+    """One request failed after all retries; others may succeed."""
 
 
 class LLMError(RequestError):
-    """A language model gave no usable answer to one input; others may still be answered.
+    """An LLM gave no usable answer to one input; others may succeed.
 
     `kind` is refusal, empty, truncated, malformed, rejected (the endpoint took offence at the input) or unreachable.
     """
@@ -147,13 +147,13 @@ class BelowThresholdError(RagindexError):
 
 
 class BudgetError(RagindexError):
-    """The next call could cost more than is left of `--budget`; all that was done is kept."""
+    """The next call could exceed `--budget`; progress is saved."""
 
     exit_code = 9
 
 
 class ContractError(RagindexError):
-    """A method gave an answer that no retriever may give: it has no score, and the comparison ends."""
+    """A retriever broke its contract: its answer has no score, and the comparison ends."""
 
     exit_code = 10
 
@@ -166,7 +166,7 @@ class StaleWarning(UserWarning):
 
 
 class LeftoverWarning(UserWarning):
-    """A sync is finished, and files or versions that no reader needs any more could not be removed."""
+    """A sync finished, but files or versions that no reader needs could not be removed."""
 
 
 class LanguageWarning(UserWarning):

@@ -206,7 +206,7 @@ class Counting(LLMPlugin):
     model: str = Field(description="Model whose tokenizer counts the tokens.")
 
     def open(self, setting: LLMSettings | None = None) -> "CountingRules":
-        """Asks nobody."""
+        """Send no request."""
         return CountingRules(self.model)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _Given = TypeVar("_Given")
 DEFAULT_URL = "https://api.openai.com/v1"
-LONGEST_WAIT = 120.0  # seconds; who asks for more is not waited for
+LONGEST_WAIT = 120.0  # seconds; a longer Retry-After is an error
 _FIRST_WAIT = 0.5
 _LONGEST_BACKOFF = 30.0
 _LONGEST_MESSAGE = 500
@@ -93,7 +93,7 @@ def require_bare(base_url: str, who: str, keys_from: str) -> None:
         raise UsageError(f"The address that {who} is given must begin with http:// or https://.")
     if any(sign in base_url for sign in "@?#"):
         raise UsageError(
-            f"The address that {who} is given must not contain a user, password or query: parameters are written to files "
+            f"The address that {who} is given must not contain a user, password or query: parameters go to files "
             f"and reports. {keys_from}"
         )
 
@@ -153,7 +153,7 @@ class Trouble:
 
     @property
     def out_of_quota(self) -> bool:
-        """Whether nothing more is to be had until somebody pays."""
+        """Whether the account has no credit."""
         return self.status == _UNPAID or any(words in f"{self.code} {self.message}".lower() for words in _QUOTA)
 
     @property
@@ -163,12 +163,12 @@ class Trouble:
 
     @property
     def knows_no_such(self) -> bool:
-        """Whether there is no such model or address."""
+        """Whether the model or address does not exist."""
         return self.status in _NO_SUCH or self.code in _NO_SUCH_CODES
 
     @property
     def asks_to_wait(self) -> bool:
-        """Whether the service wants to be left alone for longer than anybody waits."""
+        """Whether the service asks to wait longer than LONGEST_WAIT."""
         return (self.retry_after or 0.0) > LONGEST_WAIT
 
     @property
@@ -178,7 +178,7 @@ class Trouble:
 
     @property
     def passes(self) -> bool:
-        """Whether the same request may succeed later: lost connections, 408, 409, 429 and 5xx, but no empty purse."""
+        """Whether the same request may succeed later: a lost connection, 408, 409, 429, 5xx, except `out_of_quota`."""
         if self.out_of_quota or self.asks_to_wait:
             return False
         if self.status is None or self.status in _PASSING:
@@ -199,7 +199,7 @@ class Billed:
 
 
 class TroubleError(Exception):
-    """Carries a Trouble from a request to whoever decides what is told to the user.
+    """Carries a Trouble from a request to the caller that writes the message for the user.
 
     `billed` is what the service counted, where it answered all the same.
     """

@@ -1,4 +1,4 @@
-"""What a command paid for, as it is said: every request of a language model, an encoder or a reranker, once."""
+"""What a command paid: requests to LLMs, encoders and rerankers, each counted once."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ def spending_to_json(paid: Tally) -> dict[str, Any]:
 
 
 def format_spending(paid: Tally) -> str | None:
-    """What was paid now; None where nothing was."""
+    """Return what was paid now as a sentence; None if nothing was."""
     spent, unknown = paid.spent, _without_price(paid)
     tokens = spent.input_tokens + spent.output_tokens
     if not (tokens or spent.money or unknown):
         return None
-    price = f"no price is known of {' and '.join(unknown)}" if spent.money is None else f"${spent.money:.6f}"
+    price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"${spent.money:.6f}"
     return f"Spent: {tokens:,} tokens, {price}."
 
 

@@ -39,7 +39,7 @@ class Corpus:
 
     @property
     def chunking(self) -> Literal["default"] | None:
-        """How a workspace cuts these documents into passages, where nothing else is asked for; None: not at all."""
+        """The default chunking of these documents; None: each document is one passage."""
         return None if self.whole else "default"
 
 
@@ -63,7 +63,7 @@ def content_id(title: str, text: str) -> str:
 
 
 def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
-    """The documents and the number of repeats. A given id that comes twice is an error."""
+    """Return the documents and the number of repeats. A given id that occurs twice is an error."""
     kept: dict[str, Document] = {}
     hashed: set[str] = set()
     repeats = 0

@@ -1,4 +1,4 @@
-"""Recognising what a path holds, and reading it."""
+"""Recognize the format of a path and read its documents."""
 
 import difflib
 import os

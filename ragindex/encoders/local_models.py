@@ -1,4 +1,4 @@
-"""Models of sentence-transformers that are no encoders of a workspace: loaded without noise, named by their files."""
+"""Models of sentence-transformers that are not encoders of an index: loaded quietly, identified by their files."""
 
 from collections.abc import Mapping
 from functools import lru_cache

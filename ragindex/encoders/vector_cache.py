@@ -1,4 +1,4 @@
-"""Vectors of the index, kept in SQLite by encoder and text: no text of the index is encoded twice.
+"""Cache of document vectors in SQLite, by encoder and text: no text of the index is encoded twice.
 
 Each vector keeps its share of what its batch first cost. Questions never come here, nor what is compared with them.
 """
@@ -49,7 +49,7 @@ _questions: ContextVar[dict[tuple[str, str], Floats] | None] = ContextVar("ragin
 
 @contextmanager
 def share_question_vectors() -> Iterator[None]:
-    """Inside, a question is encoded once, whoever asks: a method and its base have one vector. Outermost wins."""
+    """Cache question vectors inside the block, so that a method and its base encode a question once."""
     token = _questions.set({} if (held := _questions.get()) is None else held)
     try:
         yield
@@ -66,7 +66,7 @@ class _Row:
 
 
 class CachedEncoder:
-    """An encoder whose document vectors are kept in the SQLite file `path`. Safe for threads and processes.
+    """An encoder whose document vectors are cached in the SQLite file `path`. Safe for threads and processes.
 
     It is a TokenEncoder where the encoder inside is. Nothing is opened before the first
     document is encoded, so questions need no writable folder.
@@ -83,7 +83,7 @@ class CachedEncoder:
 
     @property
     def id(self) -> str:
-        """The encoder's id, or the one given: what is kept is kept under it."""
+        """The encoder's id, or the one given; part of the cache key."""
         return self._id
 
     @property
@@ -92,7 +92,7 @@ class CachedEncoder:
         return self._encoder.dimensions
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Passed on, kept no longer than `share_question_vectors` says."""
+        """Encode queries; cached only inside `share_question_vectors`."""
         held = _questions.get()
         if held is None:
             return self._vectors(self._encoder.encode_queries, texts)
@@ -102,7 +102,7 @@ class CachedEncoder:
         return np.stack([held[self.id, text] for text in texts]) if texts else self._none()
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
-        """Texts that are compared with a question and are not of the index (chains of triples): never kept."""
+        """Encode texts that are compared with a question but are not in the index (chains of triples); not cached."""
         return self._vectors(self._encoder.encode_documents, texts)
 
     def _tokens(
@@ -160,7 +160,7 @@ class CachedEncoder:
         return np.stack([rows[key].vector for key in keys]) if keys else self._none()
 
     def _replay(self, first: Usage) -> None:
-        """Say what kept vectors first cost: on the ledger, where they cost more than time."""
+        """Record in the ledger what cached vectors first cost, if they cost more than time."""
         if not (first.input_tokens or first.output_tokens or first.money is None or first.money):
             ledger.add_time(first.seconds, 0.0)
             return
@@ -214,7 +214,7 @@ class CachedEncoder:
             }
 
     def _rows(self, made: Floats, count: int) -> Floats:
-        """What the encoder made for `count` texts. Raises UsageError where that is no such array."""
+        """Check the array of vectors for `count` texts. Raises UsageError."""
         if made.shape != (count, self.dimensions):
             found = f"an array of {made.shape} for {count} texts"
         elif not np.isfinite(made).all():

@@ -1,4 +1,4 @@
-"""One call of a language model: kept from before, or paid for within limits and budget. Booked in any case."""
+"""LLM calls: read from the cache, or sent within rate limits and budget; recorded in the ledger."""
 
 import hashlib
 import json
@@ -35,9 +35,9 @@ class CachedCalls:
     def answer(
         self, task: Task[Any], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
     ) -> tuple[CachedResponse, bool]:
-        """The answer to a request, and whether it was kept from before.
+        """Return the answer to a request, and whether it came from the cache.
 
-        A kept one that is `unwanted` is replaced, once by all who do not want it.
+        A cached answer in `unwanted` is replaced once, whichever caller asks first.
         """
         start, cache = time.perf_counter(), self._setting.cache
         key = self._key(task, request)
@@ -68,7 +68,7 @@ class CachedCalls:
         return money or 0.0
 
     def _key(self, task: Task[Any], request: ChatRequest) -> str:
-        """Everything the answer depends on; not how the endpoint wants to be asked, as a replay asks nobody."""
+        """Everything the answer depends on; not the form of the request, since a replay sends none."""
         chat = self._chat
         whole = {
             "task": [task.name, task.version, task.hash],
@@ -129,7 +129,7 @@ class CachedCalls:
         raise self._failure(task, trouble)
 
     def _failure(self, task: Task[Any], trouble: Trouble) -> ServiceError:
-        """A LanguageError where other inputs may fare better, else a ServiceError."""
+        """An LLMError where other inputs may fare better, else a ServiceError."""
         who = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
         if trouble.refuses_key:
             return ServiceError(f"{who} rejects the API key, {trouble}. Check {self._given.key_variable}.")
@@ -150,7 +150,7 @@ class CachedCalls:
         return LLMError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
 
     def _unusable(self, billed: Billed) -> CachedResponse:
-        """What was paid for and is no answer."""
+        """The record of a paid request without a usable answer."""
         read, cached, written = billed.input_tokens, billed.cached_tokens, billed.output_tokens
         money = self._money(read, cached, written)
         return CachedResponse("", "", "", "text", read, cached, written, False, money, 0.0, time.time())

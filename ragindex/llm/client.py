@@ -22,7 +22,7 @@ _LONGEST_SHOWN = 4000  # characters of an unusable answer that the model is show
 
 
 class LLMClient:
-    """A Language that asks a model. Thread-safe."""
+    """An LLM that sends requests to a model. Thread-safe."""
 
     def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         self._chat, self._given = chat, given
@@ -54,7 +54,7 @@ class LLMClient:
         again: bool = False,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Output | Failure]:
-        """`run` for each input, as many at once as the endpoint may be asked. Raises as `Language.map` says."""
+        """`run` for each input, as many at once as the endpoint may be asked. Raises as `LLM.map` says."""
 
         def one(inputs: Mapping[str, Any]) -> Output:
             return self.run(task, inputs, repeat=repeat, again=again)
@@ -69,7 +69,7 @@ class LLMClient:
     def _converse(
         self, task: Task[Output], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
     ) -> tuple[Output | UnusableError, list[CachedResponse]]:
-        """What comes of one question and, where the answer cannot be used, one more; and which answers were kept."""
+        """Send a request and, if the answer is unusable, one more; also return which answers came from the cache."""
         answer, replayed = self._calls.answer(task, request, unwanted)
         kept = [answer] if replayed else []
         output = _read(task, answer)

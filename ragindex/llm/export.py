@@ -1,4 +1,4 @@
-"""Kept calls as JSON Lines, so that a study can be handed on and replayed for nothing."""
+"""Export and import of cached LLM calls as JSON Lines, so that others replay a study at no cost."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class _Row(BaseModel):
 
 
 def export_calls(cache: SQLiteCache, path: Path) -> int:
-    """Write every kept call that is whole to `path`, a line each, ordered by key; how many.
+    """Write every undamaged cached call to `path`, one per line, ordered by key; return their number.
 
     A file that is there is replaced in one step, when the new one is whole. Raises StoreError and DataError.
     """
@@ -71,16 +71,16 @@ def export_calls(cache: SQLiteCache, path: Path) -> int:
 
 
 def _replaced(path: Path) -> AbstractContextManager[IO[bytes]]:
-    """The file to write to; a pipe or a terminal is no file that could be replaced."""
+    """Open the file to write to; a pipe or a terminal cannot be replaced and is opened as it is."""
     if path.exists() and not path.is_file():
         return path.open("wb")
     return durable_files.replace_file(Path(os.path.realpath(path)))
 
 
 def import_calls(cache: SQLiteCache, path: Path) -> int:
-    """Add the calls of an export that are not kept yet; how many. Raises DataError with the line, StoreError.
+    """Add the calls of an export to the cache; return how many are new. Raises DataError with the line, StoreError.
 
-    Lines before a broken one are kept.
+    Lines before a malformed one are imported.
     """
     added, number = 0, 0
     batch: list[CacheRow] = []

@@ -28,7 +28,7 @@ class Offline(LLMPlugin):
 
 
 class OfflineRules:
-    """A Language that asks nobody."""
+    """An LLM that applies the rules and sends no request."""
 
     id = "offline rules"
 

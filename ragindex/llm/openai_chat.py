@@ -90,7 +90,7 @@ class ChatClient(Protocol):
 class OpenAIChat:
     """A client that sends each request once, in the form that the endpoint was found to accept.
 
-    No key is needed before the first request, so kept calls are replayed without one.
+    No key is needed before the first request, so cached calls are replayed without one.
     """
 
     provider = "openai"

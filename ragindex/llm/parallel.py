@@ -22,7 +22,7 @@ def map_in_threads(
     workers: int,
     progress: Callable[[int], None],
 ) -> list[Output | Failure]:
-    """`one` of each input, `workers` at once, in order; a LanguageError becomes a Failure of the task `name`.
+    """`one` of each input, `workers` at once, in order; an LLMError becomes a Failure of the task `name`.
 
     There are some threads more than that: while answers are read and kept, their connections are used for others.
 
@@ -58,7 +58,7 @@ def map_in_threads(
 
 
 def attempt(one: Callable[[Mapping[str, Any]], Output], name: str, each: Mapping[str, Any]) -> Output | Failure:
-    """`one` of an input, its LanguageError as a Failure."""
+    """`one` of an input, its LLMError as a Failure."""
     try:
         return one(each)
     except LLMError as error:

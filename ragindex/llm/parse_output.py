@@ -25,7 +25,7 @@ _FURTHER = regex.compile(r"\s*,\s*[\[{]")
 
 
 class UnusableError(Exception):
-    """Why an answer cannot be used; `kind` as `LanguageError` has it."""
+    """Why an answer cannot be used; `kind` as `LLMError` has it."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""What tokens cost: data that anybody may edit, never a guess."""
+"""Prices of tokens, from editable data; never guessed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How much is asked of an endpoint at once and in a minute, and waiting that can be called off."""
+"""Rate limits of an endpoint, and waits that can be cancelled."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ stopping: ContextVar[Event | None] = ContextVar("ragindex_stopping", default=Non
 
 
 class StoppedError(Exception):
-    """The wait was called off, because what waited is not wanted any more."""
+    """The wait was cancelled."""
 
 
 def sleep(seconds: float) -> None:

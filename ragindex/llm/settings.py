@@ -1,4 +1,4 @@
-"""What a workspace gives every language it opens."""
+"""The settings that every LLM of an index shares."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from ragindex.llm.rate_limits import Clock
 
 @dataclass(frozen=True)
 class LLMSettings:
-    """Where calls are kept, prices, a budget, the folder under which no key may lie, seed and clock of all waits."""
+    """Cache, prices, budget, the index folder (no key file may be in it), and the seed and clock of retries."""
 
     cache: ResponseCache = field(default_factory=NoCache)
     prices: Prices = field(default_factory=load_prices)

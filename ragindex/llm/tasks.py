@@ -1,4 +1,4 @@
-"""What a language model is asked to do: a name, a prompt, the type of the answer and, where there is one, a rule."""
+"""LLM tasks: a name, a prompt, an output type and, optionally, a rule that does the task without an LLM."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An input of `Language.map` that got no usable answer, with the reason; `kind` as `LanguageError` has it."""
+    """An input of `LLM.map` that got no usable answer, with the reason; `kind` as `LLMError` has it."""
 
     task: str
     reason: str
@@ -44,7 +44,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Task(Generic[Output]):
-    """One kind of question to a language model.
+    """A task for an LLM.
 
     `prompt` is a template file beside the code that owns the task (see `render_messages`). `rule` does the task without
     an LLM. `read` parses plain text for servers without JSON output and raises ValueError; without it, the text must
@@ -80,7 +80,7 @@ class Task(Generic[Output]):
 
 
 class LLM(Protocol):
-    """Something that does tasks: a language model or the rules. Thread-safe."""
+    """Runs tasks: a language model or the rules. Thread-safe."""
 
     @property
     def id(self) -> str:
@@ -88,10 +88,11 @@ class LLM(Protocol):
         ...
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """The answer to one input. Raises LanguageError where there is none for this input.
+        """The answer to one input. Raises LLMError where there is none for this input.
 
-        `repeat` tells apart answers to equal inputs. With `again`, kept answers that could not be used are asked for
-        anew. Raises BudgetError, ServiceError, StoreError and UsageError for what would stop every other input too.
+        `repeat` tells apart answers to equal inputs. With `again`, cached unusable answers are
+        requested again. Raises BudgetError, ServiceError, StoreError and UsageError if every other input would fail
+        too.
         """
         ...
 
@@ -104,7 +105,7 @@ class LLM(Protocol):
         again: bool = False,
         progress: Callable[[int], None] = ...,
     ) -> "list[Output | Failure]":
-        """`run` for each input, many at once, in the order of the inputs; `progress` is told how many more are done."""
+        """`run` for each input, concurrently, in input order; `progress` receives how many are newly done."""
         ...
 
 

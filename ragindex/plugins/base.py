@@ -43,6 +43,6 @@ def require_no_secrets(who: str, parameters: Mapping[str, Any], keys_from: str =
     name = find_secret_parameter(parameters)
     if name is not None:
         raise UsageError(
-            f"The {name!r} parameter of {who} must not contain a user, password, key or token: parameters are written to "
+            f"The {name!r} parameter of {who} must not contain a user, password, key or token: parameters go to "
             f"files and reports. {keys_from}"
         )

@@ -10,7 +10,7 @@ ROUNDING = 1e-6
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 60) -> list[tuple[str, float]]:
-    """Ids with the sum over `rankings` of 1 / (constant + rank), ranks from 1, best first.
+    """Fuse rankings: ids with the sum of 1 / (constant + rank) over `rankings`, ranks from 1, best first.
 
     Equal sums: the better single rank first, then by id. An id counts once a ranking, at its first place.
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
@@ -27,12 +27,12 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 
 
 
 def scores_differ(least: float, greatest: float) -> bool:
-    """Whether scores between these differ by more than engines do over one: a range of rounding errors is none."""
+    """Whether the range of scores exceeds the rounding errors of engines."""
     return greatest - least > ROUNDING * max(1.0, abs(least), abs(greatest))
 
 
 def normalize_scores(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Scores brought to [0, 1] by their least and greatest; where none `scores_differ`, all become 1."""
+    """Min-max normalize scores to [0, 1]; equal scores (see `scores_differ`) become 1."""
     if not len(scores):
         return scores
     least, greatest = float(scores.min()), float(scores.max())

@@ -39,7 +39,7 @@ def read_hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
 
 
 def search_batch(retriever: SearchingRetriever, queries: Sequence[Query], k: int, source: str) -> list[Retrieval]:
-    """The answers of a retriever that makes one request a question, in one call of the store."""
+    """Run all requests of a retriever in one call of the store; one retrieval per query."""
     check_queries(queries, k)
     requests = retriever.requests(queries, k, HIT_FIELDS)
     start = time.perf_counter()
@@ -52,7 +52,7 @@ def search_batch(retriever: SearchingRetriever, queries: Sequence[Query], k: int
 
 
 def fetch_records(collection: Collection, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
-    """Those of `ids` that exist, each once, in the order asked, with `id` and `fields`.
+    """Fetch the records of `ids` that exist, each once, in the order of `ids`, with `id` and `fields`.
 
     By a search, which an engine may answer from memory; `Collection.get` may read the disk.
     """
@@ -63,7 +63,7 @@ def fetch_records(collection: Collection, ids: Sequence[str], fields: Sequence[s
 
 
 def check_queries(queries: Sequence[Query], k: int) -> None:
-    """Raises UsageError for k below 1 and for a question without text."""
+    """Check the arguments of `retrieve`. Raises UsageError for k below 1 and for an empty question."""
     if type(k) is not int or k < 1:
         raise UsageError(f"The 'k' parameter of retrieve must be an int in the range [1, inf). Got {k!r} instead.")
     for query in queries:
@@ -72,7 +72,7 @@ def check_queries(queries: Sequence[Query], k: int) -> None:
 
 
 class RankedHit(Protocol):
-    """What of a hit a ranking is judged by."""
+    """The fields of a hit that the contract of a ranking covers."""
 
     @property
     def id(self) -> str:
@@ -91,7 +91,7 @@ class RankedHit(Protocol):
 
 
 def find_breach(hits: Sequence[RankedHit], k: int, known: Container[str] | None = None) -> str | None:
-    """How the hits for one question break the contract of a retriever; None where they keep it.
+    """Return how the hits of one question break the contract of a retriever; None if they keep it.
 
     They are at most k, none comes twice, scores are finite and fall, and each names documents, of those `known`.
     """

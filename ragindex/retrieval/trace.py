@@ -1,4 +1,4 @@
-"""The steps of a retrieval, kept as they are taken: what was asked, what came back, how long it took, what it cost."""
+"""The trace of a retrieval: for each step its query, results, duration and cost."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ IF_STOPPED = "ranking if it stopped here"
 best first. With it a report tells how good and how dear each iteration was."""
 
 KEPT_IDS = 20
-"""So many ids of a step are kept with the results."""
+"""The number of ids of a step that are saved with the results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Trace:
 
     @contextmanager
     def step(self, iteration: int, index: str, query: str) -> Iterator[dict[str, Any]]:
-        """One step. What is put into the dict (ids, triples, paths, scores, note) is kept with it.
+        """Record one step; put its ids, triples, paths, scores or note into the dict.
 
         A replayed call of a language model counts with the seconds and tokens first recorded.
         """

@@ -9,7 +9,7 @@ from ragindex.stores.metered import MeteredCollection
 
 
 def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
-    """What `collection.search(requests)` gives for each of `asked`, in order: in one round trip where an engine can.
+    """Search several collections, each with its requests, in one round trip if the engine can.
 
     Elasticsearch sends all as one `_msearch`; from memory one is answered after the other. Booked as the store's time.
     """

@@ -122,9 +122,7 @@ def _terms(where: Terms, groups: Set[str]) -> QueryClause:
     if where.field not in groups or not wanted:
         return single
     if len(wanted) > _MOST_GAPS:
-        raise UsageError(
-            f"The records' {where.field!r} can have several values; a filter on it takes at most {_MOST_GAPS}."
-        )
+        raise UsageError(f"A filter on {where.field!r}, which can have several values, takes at most {_MOST_GAPS}.")
     ends = [_low(where.field), *wanted, _high(where.field)]
     gaps = [{"range": {"group_terms": {"gt": low, "lt": high}}} for low, high in pairwise(ends)]
     gaps[0]["range"]["group_terms"] = {"gte": ends[0], "lt": ends[1]}  # the empty value is a value

@@ -131,6 +131,7 @@ def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
     if note["format"] != INDEX_FORMAT:
         raise StoreError(
             f"The index {index} at {server.where} has format {note['format']}; this ragindex reads {INDEX_FORMAT}. "
+            ""
             "Run ragindex index DATA --index with another folder, or use the version that created it."
         )
 
@@ -151,7 +152,7 @@ def read_generation_version(server: Server, generation: Generation) -> int:
 
 
 def create_generation(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Generation:
-    """The first generation of a new collection."""
+    """Create the first generation of a new collection."""
     note = {
         **{"format": INDEX_FORMAT, "workspace": layout.workspace, "name": name, "analyser": layout.analyser},
         **{"schema": asdict(schema), "vectors": "flat"},
@@ -171,7 +172,7 @@ def create_generation(server: Server, layout: IndexLayout, name: str, schema: Sc
 
 
 def clone_generation(server: Server, name: str, old: Generation) -> Generation:
-    """A new generation with what the old one, which takes no more writes, holds."""
+    """Clone a generation that is closed to writes into a new one."""
     new = replace(old, index=f"{old.index.rpartition('-')[0]}-{old.number + 1}", blocked=False)
     block_writes(server, name, old)
     _made(
@@ -198,7 +199,7 @@ def _made(server: Server, doing: str, index: str, call: Any) -> None:
 
 
 def block_writes(server: Server, name: str, generation: Generation) -> None:
-    """No more writes, once those on their way are done."""
+    """Block writes, after those in flight are done."""
     if not generation.blocked:
         server.ask(
             f"finish the collection {name}",
@@ -207,7 +208,7 @@ def block_writes(server: Server, name: str, generation: Generation) -> None:
 
 
 def unblock_writes(server: Server, name: str, generation: Generation) -> Generation:
-    """Where a `finish` was cut short: it takes writes again."""
+    """Allow writes again, after a `finish` that was interrupted."""
     if not generation.blocked:
         return generation
     server.ask(
@@ -218,7 +219,7 @@ def unblock_writes(server: Server, name: str, generation: Generation) -> Generat
 
 
 def write_note(server: Server, name: str, generation: Generation, **changes: Any) -> Generation:
-    """Keep something in the mapping."""
+    """Write a note into the mapping."""
     note = {**generation.note, **changes}
     server.ask(
         f"finish the collection {name}",
@@ -245,7 +246,7 @@ def merge_segments(server: Server, name: str, generation: Generation, **how: Any
 
 
 def rewrite_index(server: Server, name: str, generation: Generation) -> None:
-    """Everything anew, as the mapping has it now, in one segment a shard.
+    """Rewrite all records with the current mapping, in one segment a shard.
 
     The engine leaves a shard alone that is one segment already: so one record of each is written again, as it is.
     """

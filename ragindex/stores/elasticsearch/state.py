@@ -1,4 +1,4 @@
-"""Small documents of the store's own, in one index a workspace: who writes, and which collections there are.
+"""Small documents of the store's own, in one index on the server: the writer's lease, and the list of collections.
 
 A document is changed only by who has seen its latest state (`if_seq_no`).
 """

@@ -4,7 +4,7 @@
 ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD; ELASTICSEARCH_CA_FILE names the certificate of
 an authority of one's own. Nothing needs scripts, a paid licence or a query that writes.
 
-How finished states are kept is told in `indices`, how searches are answered in `search`.
+See `indices` for how finished states are stored, and `search` for how searches are answered.
 """
 
 import re
@@ -34,7 +34,7 @@ _FILE = "elasticsearch.json"
 class Elasticsearch(ElasticsearchParameters):
     """Collections on a cluster, as indices PREFIX-WORKSPACE-PART-FINGERPRINT. Keys come from the environment.
 
-    `workspace` names the indices' workspace (default: a name that is kept in the workspace's folder). `shards`,
+    `workspace` is the second part of the names of the indices (default: a name that is stored in `folder`). `shards`,
     `replicas` (default: one where there is a second node) and `refresh` (default: off, searches see finished states)
     are of indices made from now on. Up to `exact_up_to` records vectors are compared one by one; beyond, through a
     graph that looks at `candidates` of them. `analyser` is one of the server's own in place of ragindex's. `writers`
@@ -48,7 +48,7 @@ class Elasticsearch(ElasticsearchParameters):
         return {}
 
     def open(self, folder: Path) -> "ElasticsearchStore":
-        """The store of the workspace around `folder`, where its name is kept. Raises StoreError, UsageError."""
+        """Open the store of the index around `folder`, which contains its name. Raises StoreError, UsageError."""
         server = client.connect(self.url, self.timeout, self.retries)
         name = self.workspace or _workspace_name(folder)
         layout = IndexLayout(self.prefix, name, self.shards, self.replicas, self.refresh, self.analyser)
@@ -69,9 +69,7 @@ class ElasticsearchStore:
         held = self._generations(name)
         newest = held[-1] if held else self._make(name, schema)
         if newest.schema != schema:
-            raise StoreError(
-                f"The collection {name} was created with {newest.schema}, not with the requested {schema}."
-            )
+            raise StoreError(f"The collection {name} was created with {newest.schema}, not with {schema}.")
         if newest.note["analyser"] != self.settings.analyser:
             was = newest.note["analyser"] or "ragindex's own"
             raise StoreError(f"The collection {name} was created with the analyser {was}, which cannot change.")
@@ -103,7 +101,7 @@ class ElasticsearchStore:
         return indices.read_generation_version(self.server, held[-1]) if held else None
 
     def clean(self, name: str, kept: Set[int]) -> None:
-        """Delete finished states that are not kept a day after they were replaced, and what a dead writer left."""
+        """Delete finished states not in `kept` a day after they were replaced, and what a dead writer left."""
         held = self._generations(name)
         indices.delete_indices(self.server, [one for one in held[:-1] if not _stays(one, held, kept)])
 
@@ -189,7 +187,7 @@ def _replaced(generation: Generation, held: list[Generation]) -> float:
 
 
 def _workspace_name(folder: Path) -> str:
-    """The name kept in `folder`: made of the workspace folder's own and of chance, so that no two are the same."""
+    """Return the name stored in `folder`; a new one is the name of the folder above and a random suffix."""
     path = folder / _FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a whole index holds, in figures that searches need: kept with a finished state, counted anew before."""
+"""Totals of an index that searches need: stored with a finished state, counted before that."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

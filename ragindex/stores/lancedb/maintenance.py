@@ -36,7 +36,7 @@ _FOR_EVER = timedelta(days=36_500)
 
 
 def compact_table(table: Any, folder: Path) -> None:
-    """Write small fragments together, and all records anew where many are deleted. No version is removed."""
+    """Merge small fragments; rewrite all records if many are deleted. No version is removed."""
     now = files.read_version(folder, table.version)
     if now.written - now.rows > _DELETED * now.written:
         _write_anew(table)
@@ -79,7 +79,7 @@ def _write_anew(table: Any) -> None:
 
 
 def build_scalar_indexes(table: Any, schema: Schema, lacking: float = _LACKING) -> None:
-    """Indexes of ids and keywords, made anew where they lack more than a share of the records: a filter then takes as
+    """Build indexes of ids and keywords, again if they lack more than a share of the records: a filter then takes as
     long in a large collection as in a small one.
     """
     for column, kind in (("id", BTree()), *((keyword, LabelList()) for keyword in schema.keywords)):
@@ -88,7 +88,7 @@ def build_scalar_indexes(table: Any, schema: Schema, lacking: float = _LACKING) 
 
 
 def build_search_indexes(table: Any, folder: Path, schema: Schema) -> None:
-    """The indexes of text and of vectors, made anew where they lack many records."""
+    """Build the indexes of text and of vectors, again if they lack many records."""
     if schema.text and table.count_rows():
         build_bm25_index(table, folder, schema)
     if (

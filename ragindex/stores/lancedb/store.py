@@ -107,11 +107,11 @@ class LanceStore:
                 collection = LanceCollection(self, name, table)
             held = collection.schema
         if held != schema:
-            raise StoreError(f"The collection {name} was created with {held}, not with the requested {schema}.")
+            raise StoreError(f"The collection {name} was created with {held}, not with {schema}.")
         return collection
 
     def open(self, name: str, version: int) -> "LanceCollection":
-        """Raises StoreError where there is no such collection or version."""
+        """Open a collection at one version. Raises StoreError if it does not exist."""
         with _engine(f"open the collection {name} at version {version}"):
             table = self.connection.open_table(name)
             table.checkout(version)
@@ -349,7 +349,7 @@ class LanceCollection:
             return int(self.table.count_rows())
 
     def finish(self) -> None:
-        """Indexes are made where they will be searched, and made anew once they lack many records."""
+        """Build the indexes that searches will use, again once they lack many records."""
         with _engine(f"finish the collection {self.name}"):
             maintenance.compact_table(self.table, self._folder)
             if self.count() >= _LOOKUPS_FROM:
@@ -443,9 +443,7 @@ class LanceCollection:
         columns = (sql.column_name(name) for name in records.schema.names if name.startswith("meta."))
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
         if len(new) + len(self.columns.names) > _MOST_KEYS:
-            raise UsageError(
-                f"A collection supports at most {_MOST_KEYS} metadata keys to filter by; {self.name} has more."
-            )
+            raise UsageError(f"A collection has at most {_MOST_KEYS} metadata keys to filter by; {self.name} has more.")
         if new:
             self.table.add_columns(new)
             self._columns = None

@@ -280,7 +280,7 @@ def test_without_a_budget_unknown_money_is_unknown(till: Till, desk: Path) -> No
     assert built.json["spent"]["money"] is None
     assert built.json["spent"]["input_tokens"] == till.tokens
     told = ragindex("search", "Which hill?", "--index", "w", "--method", "dense").out
-    assert "no price is known of openai-unheard-of-native-" in told
+    assert "no price is known for openai-unheard-of-native-" in told
     command = ("compare", "--questions", "questions.csv", "--index", "w", "--methods", "bm25,dense", "--json", "-")
     free, paid = ragindex(*command, "--encoder", "openai:unheard-of").json["methods"]
     assert (free["usage"]["index"]["money"], paid["usage"]["index"]["money"]) == (0.0, None)

@@ -112,7 +112,7 @@ def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     assert first[:3] == ["the Orla", "[1] Orla  orla.md", "The Orla is a short river with eleven gorges."]
     assert first[3] == "Answered by openai:small; 2 of 2 hits read, 30 tokens."
     assert "[2] Sarn\n" in server.requests[0].body["messages"][1]["content"]
-    assert first[4:] == ["Spent: 199 tokens, no price is known of small."]
+    assert first[4:] == ["Spent: 199 tokens, no price is known for small."]
     assert lines(run(*asked)) == first[:4]
     assert len(server.requests) == 1  # the answer was kept
     less = lines(run(*asked, "--reader-tokens", 20))

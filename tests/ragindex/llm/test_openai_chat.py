@@ -262,10 +262,10 @@ def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
     [
         (
             status(500, "out of order"),
-            "echo: openai:small at .* did not answer \\(attempts: 3\\); status 500: out of order",
+            "echo: openai:small at .* did not answer .attempts: 3.; status 500: out of order",
         ),
-        (drop, "did not answer \\(attempts: 3\\); .*disconnected"),
-        (says("<html>"), "did not answer \\(attempts: 3\\); expected JSON, got '<html>'"),
+        (drop, "did not answer .attempts: 3.; .*disconnected"),
+        (says("<html>"), "did not answer .attempts: 3.; expected JSON, got '<html>'"),
     ],
 )
 def test_tries_are_bounded(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
@@ -434,9 +434,7 @@ def test_rules_do_the_task_without_a_model() -> None:
         ("index", "gear", "echo", 1),
     ]
     assert tally.stages == {"echo": Counter(rule=2)}
-    with pytest.raises(
-        UsageError, match="ruleless needs an LLM; no rule can do it. .* --llm openai:MODEL .* OPENAI_API_KEY"
-    ):
+    with pytest.raises(UsageError, match="ruleless needs an LLM; .* --llm openai:MODEL .* OPENAI_API_KEY"):
         language.run(Task("ruleless", 1, PROMPT, Echo), {"text": "a"})
 
 

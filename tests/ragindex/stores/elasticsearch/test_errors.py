@@ -54,7 +54,9 @@ def opened(url: str, folder: Path, **parameters: Any) -> Any:
 
 @pytest.mark.parametrize("url", [f"http://me:{SECRET}@h:9200", f"http://a:9200,https://me:{SECRET}@h"])
 def test_a_password_in_an_address_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(UsageError, match="hold no user, password, key or token: .* Set ELASTICSEARCH_API_KEY") as error:
+    with pytest.raises(
+        UsageError, match="not contain a user, password, key or token: .* Set ELASTICSEARCH_API_KEY"
+    ) as error:
         registry.store({"name": "elasticsearch", "params": {"url": url}})
     assert SECRET not in str(error.value)
     with pytest.raises(UsageError, match="must begin with http:// or https://") as error:
@@ -225,7 +227,9 @@ def test_tls_where_there_is_none_and_none_where_it_is(
 def test_a_server_behind_tls_that_goes_away(secured: StandIn, tmp_path: Path) -> None:
     opened(secured.url, tmp_path)
     secured.stop()
-    assert "See that the server runs and can be reached, then run the command again" in refused(secured.url, tmp_path)
+    assert "See that the server runs and can be reached, then run the same command to resume" in refused(
+        secured.url, tmp_path
+    )
 
 
 # ---------------------------------------------------------------- a server under load
