@@ -26,8 +26,7 @@ class ElasticsearchParameters(StorePlugin):
     workspace: str | None = Field(
         default=None,
         pattern=f"^{NAME_PATTERN}$",
-        description="Second part of the names of the indices. Default: a name that is stored in the "
-        "workspace's folder.",
+        description="Second part of the names of the indices. Default: a name stored in the index's folder.",
     )
     shards: int = Field(default=1, ge=1, le=1024, description="Shards of an index created from now on.")
     replicas: int | None = Field(

@@ -27,7 +27,7 @@ from ragindex.stores.elasticsearch.lease import WriterLease
 from ragindex.stores.elasticsearch.parameters import NAME_PATTERN, ElasticsearchParameters
 
 _KEEP = 86_400.0
-"""Seconds that a replaced state stays: a copy of the workspace's folder on another machine may still name it."""
+"""Seconds that a replaced state stays: a copy of the index's folder on another machine may still name it."""
 _FILE = "elasticsearch.json"
 
 
@@ -192,7 +192,7 @@ def _workspace_name(folder: Path) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            around = re.sub(r"[^a-z0-9]+", "", folder.resolve().parent.name.lower())[:24] or "workspace"
+            around = re.sub(r"[^a-z0-9]+", "", folder.resolve().parent.name.lower())[:24] or "index"
             durable_files.write_file(
                 path, durable_files.dump_hashed_json({"workspace": f"{around}.{uuid.uuid4().hex[:8]}"})
             )
