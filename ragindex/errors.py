@@ -19,7 +19,7 @@ looks like one is left out, whoever quotes it.
     │   └── EngineError               the engine failed over its own files
     ├── ServiceError              6   a remote endpoint cannot be used: every request would fail alike
     │   └── RequestError              one request failed, and others may not
-    │       └── LanguageError         a language model gave no usable answer to one input
+    │       └── LLMError              an LLM gave no usable answer to one input
     ├── QuestionError             7   a method failed on every question, or on one where that was to stop everything
     ├── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
     ├── BudgetError               9   the next call could cost more than is left of the budget

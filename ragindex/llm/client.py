@@ -35,7 +35,7 @@ class LLMClient:
         return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps])[:8]}"
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """The answer to one input, asked twice where the first cannot be used. Raises as `Language.run` says."""
+        """Answer one input; an unusable answer is requested once more. Raises as `LLM.run` does."""
         request = self._request(task, inputs, repeat)
         output, kept = self._converse(task, request)
         if isinstance(output, UnusableError) and again and kept:

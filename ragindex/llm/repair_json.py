@@ -1,4 +1,4 @@
-"""Mending broken JSON, in bounded time."""
+"""Repair of broken JSON, in bounded time."""
 
 from typing import Any, SupportsIndex
 

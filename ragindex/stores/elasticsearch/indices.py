@@ -33,7 +33,7 @@ from ragindex.stores.elasticsearch import totals as elastic_totals
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping
 
-INDEX_FORMAT = 1
+ELASTICSEARCH_FORMAT = 1
 _PARTS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
 _PATIENCE = 3600.0
 """Seconds that merging a large index may take."""
@@ -128,10 +128,9 @@ def list_generations(server: Server, layout: IndexLayout, name: str | None = Non
 
 
 def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
-    if note["format"] != INDEX_FORMAT:
+    if note["format"] != ELASTICSEARCH_FORMAT:
         raise StoreError(
-            f"The index {index} at {server.where} has format {note['format']}; this ragindex reads {INDEX_FORMAT}. "
-            ""
+            f"The index {index} at {server.where} has format {note['format']}; this ragindex reads {ELASTICSEARCH_FORMAT}. "
             "Run ragindex index DATA --index with another folder, or use the version that created it."
         )
 
@@ -154,7 +153,7 @@ def read_generation_version(server: Server, generation: Generation) -> int:
 def create_generation(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Generation:
     """Create the first generation of a new collection."""
     note = {
-        **{"format": INDEX_FORMAT, "workspace": layout.workspace, "name": name, "analyser": layout.analyser},
+        **{"format": ELASTICSEARCH_FORMAT, "workspace": layout.workspace, "name": name, "analyser": layout.analyser},
         **{"schema": asdict(schema), "vectors": "flat"},
     }
     generation = Generation(f"{layout.stem(name)}-{uuid.uuid4().hex[:8]}-1", False, layout.shards, note)

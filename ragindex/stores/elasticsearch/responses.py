@@ -246,7 +246,7 @@ def _indices(body: Body, _: Any) -> Trouble | None:
 
 
 def _closed(body: Body, _: Any) -> Trouble | None:
-    """Nothing was asked for: what a node has not let go of yet it will let go of by itself."""
+    """Not requested: a node releases the rest by itself."""
     return None if "succeeded" in body else _OTHER
 
 

@@ -145,7 +145,7 @@ def _unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> list[in
 
 
 def _whole(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
-    """The answers from all texts in memory, which are let go at once: right, and slow."""
+    """Answer from all texts in memory, released afterwards: exact and slow."""
     rows = yield table.table.query().select(table.texts)
     named = rows.rename_columns([sql.field_name(name) for name in rows.column_names])
     found = MemoryImage(table.schema, named, None).search([_bare(one) for one in requests])

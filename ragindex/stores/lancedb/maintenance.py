@@ -19,9 +19,9 @@ from ragindex.stores.memory import bm25
 _FRAGMENTS = 64
 """More of them make every read slow: the small ones are then written together."""
 _DELETED = 0.1
-"""The share of deleted records at which all are written anew: LanceDB leaves a fragment alone that has fewer."""
+"""The share of deleted records at which the table is rewritten: LanceDB does not compact a fragment with fewer."""
 _TOGETHER = 50_000
-"""So many records of small fragments are written together at once; LanceDB writes more of them anew in a stream."""
+"""Records of small fragments that are merged at once; LanceDB rewrites more of them in a stream."""
 _ANN_FROM = 10_000
 """Below so many records LanceDB compares all vectors, which is quick and exact."""
 _LACKING = 0.1
@@ -39,13 +39,13 @@ def compact_table(table: Any, folder: Path) -> None:
     """Merge small fragments; rewrite all records if many are deleted. No version is removed."""
     now = files.read_version(folder, table.version)
     if now.written - now.rows > _DELETED * now.written:
-        _write_anew(table)
+        _rewrite(table)
     elif len(now.fragments) > _FRAGMENTS:
         small = _small(now.fragments)
         if small and sum(one.rows - one.deleted for one in small) <= _TOGETHER:
             _write_together(table, small)
         else:
-            _write_anew(table)
+            _rewrite(table)
 
 
 def _small(fragments: Sequence[Fragment]) -> list[Fragment]:
@@ -69,9 +69,9 @@ def _write_together(table: Any, small: Sequence[Fragment]) -> None:
     table.merge_insert("id").when_matched_update_all().execute(rows)
 
 
-def _write_anew(table: Any) -> None:
+def _rewrite(table: Any) -> None:
     if any(index.name == bm25_statistics.TEXT_INDEX for index in table.list_indices()):
-        table.drop_index(bm25_statistics.TEXT_INDEX)  # else LanceDB makes it anew too, and without its statistics
+        table.drop_index(bm25_statistics.TEXT_INDEX)  # else LanceDB rebuilds it too, without its statistics
     table.optimize(cleanup_older_than=_FOR_EVER)  # readers are still pinned to what was before
 
 
