@@ -130,8 +130,8 @@ def list_generations(server: Server, layout: IndexLayout, name: str | None = Non
 def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
     if note["format"] != ELASTICSEARCH_FORMAT:
         raise StoreError(
-            f"The index {index} at {server.where} has format {note['format']}; this ragindex reads {ELASTICSEARCH_FORMAT}. "
-            "Run ragindex index DATA --index with another folder, or use the version that created it."
+            f"The index {index} at {server.where} has format {note['format']}; "
+            f"this ragindex reads {ELASTICSEARCH_FORMAT}. Run ragindex index DATA --index with another folder, or use the version that created it."
         )
 
 
