@@ -131,7 +131,8 @@ def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
     if note["format"] != ELASTICSEARCH_FORMAT:
         raise StoreError(
             f"The index {index} at {server.where} has format {note['format']}; "
-            f"this ragindex reads {ELASTICSEARCH_FORMAT}. Run ragindex index DATA --index with another folder, or use the version that created it."
+            f"this ragindex reads {ELASTICSEARCH_FORMAT}. "
+            "Run ragindex index DATA --index with another folder, or use the version that created it."
         )
 
 
