@@ -10,6 +10,7 @@ from ragindex.cli.options import JsonOption
 from ragindex.cli.plugin_help import docstring, parameters
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
+from ragindex.plugins.specs import parse_spec
 
 _GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores", "parts")
 
@@ -29,7 +30,11 @@ def methods(
         value = [dict(zip(("name", "distribution", "object"), row, strict=True)) for row in rows]
         write_result(value, json, lambda: stdout().print(text_table(("method", "from", "object"), rows)))
         return
-    plugin = registry.load_plugin(_group(name), name)
+    spec = parse_spec(name)
+    group, name = _group(spec.name), spec.name
+    if spec.params or spec.argument:  # a whole specification: its parameters are checked too
+        registry.create(group, spec)
+    plugin = registry.load_plugin(group, name)
     described = parameters(plugin)
 
     def show() -> None:

@@ -188,8 +188,11 @@ def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
             near = difflib.get_close_matches(where, list(plugin.model_fields), n=3, cutoff=0.5)
             allowed = " or ".join(near) if near else ", ".join(plugin.model_fields) or "none"
             sentences.append(f"{name} has no parameter {where!r}; did you mean {allowed}?")
+            continue
+        must = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        if not where:  # of a model validator: about several parameters
+            sentences.append(f"{name}: {must.removesuffix('.')}.")
         else:
-            must = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             must = must.replace("a valid tuple", "a list, as [bm25, dense]")
             sentences.append(f"The {where!r} parameter of {name} must be {must}. Got {problem.get('input')!r} instead.")
     return " ".join(sentences) + f" See: ragindex methods {name}"

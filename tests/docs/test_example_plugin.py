@@ -38,6 +38,21 @@ def test_it_has_at_most_60_lines_of_code() -> None:
     assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 60
 
 
+def test_a_scheme_may_search_a_part_that_exists(tmp_path: Path) -> None:
+    imports = blocks("python")[0].partition("class ")[0]
+    (tmp_path / "first_words.py").write_text(imports + blocks("python")[2], encoding="utf-8")
+    code = (
+        "from pathlib import Path; from first_words import FirstWords; from ragindex import testing;"
+        "from ragindex.types import Query; scheme = FirstWords(words=2); words = testing.DOCUMENTS[3].text.split();"
+        "retriever = scheme.open(testing.build(scheme, Path('index'), 'lsa'));"
+        "texts = [' '.join(words[:2]), ' '.join(words)];"
+        "[one, other] = retriever.retrieve([Query(text, text) for text in texts], 3);"
+        "print(bool(one.hits), one.hits == other.hits)"
+    )
+    done = run(tmp_path, "-c", code, cwd=tmp_path)
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
 def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from ragindex.plugins import registry;"

@@ -25,13 +25,7 @@ _BATCH = 2_000  # aggregates encoded and written at once
 
 
 class Aggregates(Part[Collection]):
-    """One record an entity: the propositions that name it, a line each, in the order of the source.
-
-    `entity_key`: names are one entity when they are the same text in folded case with single spaces (casefold), or the
-    same text (exact; reading S3). `singles`: an entity that one proposition names has an aggregate where no other
-    entity is named there (unshared), never (drop), or always (keep; S2). With `dedupe`, a line is said once in an
-    aggregate, and entities of which the same is said have one aggregate. Of an entity of which more than `tokens`
-    tokens (estimated) are said, the lines are split into several aggregates: nothing is lost, and no text is endless.
+    """One record per entity: the propositions that name it, a line each, in the order of the source.
 
     Made whole: which aggregates are dropped or merged depends on all propositions. `passage_ids` are those of the
     propositions.

@@ -21,16 +21,9 @@ from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
 
 class ExpandingScheme(Scheme):
-    """What the three schemes share: a base over the passages (C), and the search through the triples (T).
+    """Base class of the three schemes: a base retriever over passages, and the beam search through triples (Alg. 1).
 
-    `base`: the retriever that is expanded. `base_k`: how many passages it gives; by default k, so that each k is a run
-    of its own, as in the paper (appendix B.2). `graph`: which triples, and which of them are neighbours.
-    `beam_width` b, `beam_length` l (triples a chain), `neighbours_per_beam` and `gamma` γ (default 2b) are those of
-    Algorithm 1; without `diversity` no candidate is discounted. `scoring`: every chain encoded (`exact`), scored from
-    stored vectors (`composed`), or these to find the `survivors` that are encoded (`refined`; default 2b).
-    `neighbour_order` says which neighbours are looked at where there are more (G3), `flatten` how chains become a
-    ranking (G2), `dead_end` what becomes of chains without an extension and `visited` which triples may not come again
-    (G8), `triple_identity` when two triples are the same (G1).
+    With `base_k` null the base is asked for k passages, so that each k is a run of its own, as in appendix B.2.
     """
 
     version: ClassVar[int] = 1
@@ -151,12 +144,10 @@ class Sync(LinkingScheme):
 
 
 class Gear(LinkingScheme):
-    """The agent (section 5): rounds of SyncGE that fill a memory of triples, until it answers the question.
+    """The agent (section 5): rounds of SyncGE fill a memory of triples until it answers the question.
 
-    `base_k` passages a round, at most `iterations` rounds (the paper: 4 on MuSiQue, 2 on 2Wiki and HotpotQA).
-    `passage_link_k` (G6) and `gist_read_k` (G7; by default all of C_n are read) are not given in the paper.
-    `sync_query`, `sync_memory` and `gist_source` are the readings of G5; `repeated`: a question that was asked before
-    ends the rounds, or is asked again (G9).
+    The paper runs at most 4 rounds on MuSiQue, 2 on 2Wiki and HotpotQA. It gives neither `passage_link_k` nor
+    `gist_read_k`.
     """
 
     base_k: int = Field(default=10, ge=1, description="Passages asked of the base in each round.")

@@ -78,6 +78,11 @@ def test_methods() -> None:
     assert {"name": "hybrid", "distribution": OURS, "object": "ragindex_baselines.hybrid:Hybrid"} in listed
 
 
+def test_methods_takes_a_specification_and_checks_it() -> None:
+    assert ragindex("methods", "hybrid(rrf_k=20)").out == ragindex("methods", "hybrid").out
+    assert "hybrid has no parameter 'weights'; did you mean" in failed(2, "methods", "hybrid(weights=[1,2])")
+
+
 def test_a_method_with_its_parameters() -> None:
     done = ragindex("methods", "hybrid")
     assert done.out.startswith("hybrid: Fuses the `depth` best of each of `bases`")

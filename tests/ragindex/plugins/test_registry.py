@@ -4,6 +4,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
+from pydantic import model_validator
 
 from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
 from ragindex.parts.text.passages import Passages
@@ -104,6 +105,21 @@ def test_what_is_wrong_is_said(written: Any, message: str) -> None:
     with pytest.raises(UsageError) as error:
         registry.scheme(written)
     assert message in str(error.value)
+
+
+class _Weighted(Hybrid):
+    @model_validator(mode="after")
+    def _check_depth(self) -> "_Weighted":
+        if self.depth < self.rrf_k:
+            raise ValueError("depth must be at least rrf_k.")
+        return self
+
+
+def test_a_rule_about_several_parameters_is_told_behind_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, EntryPoint("weighted", f"{__name__}:_Weighted", "ragindex.schemes"))
+    with pytest.raises(UsageError) as error:
+        registry.scheme("weighted(depth=5)")
+    assert str(error.value) == "weighted: depth must be at least rrf_k. See: ragindex methods weighted"
 
 
 def test_labels_are_short_and_make_the_same_again() -> None:

@@ -1,0 +1,57 @@
+"""Hybrid: values of rank fusion worked out by hand, its depth, and where its first hits depend on k."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from ragindex.plugins import registry
+from ragindex.types import Hit, Query, Retrieval
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
+from ragindex_baselines.hybrid import Hybrid, HybridRetriever
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A retriever that always gives these ids, best first; `asked` holds the k it was asked for."""
+
+    ids: str
+    asked: list[int]
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        self.asked.append(k)
+        found = [Hit(id, "passage", (id,), (id,), "", id, 1 / rank, "fixed") for rank, id in enumerate(self.ids, 1)]
+        return [Retrieval(tuple(found[:k]))] * len(queries)
+
+
+def fused(*rankings: str, k: int = 10, depth: int = 100, rrf_k: float = 60) -> dict[str, float]:
+    bases = tuple(Fixed(ids, []) for ids in rankings)
+    (found,) = HybridRetriever(bases, depth, rrf_k, "hybrid").retrieve([Query("q", "who?")], k)
+    assert {hit.source for hit in found.hits} <= {"hybrid"}
+    return {hit.id: hit.score for hit in found.hits}
+
+
+def test_scores_are_sums_of_reciprocal_ranks() -> None:
+    found = fused("abc", "ca")
+    assert list(found) == ["a", "c", "b"]
+    assert found == pytest.approx({"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62})
+
+
+def test_the_constant_weighs_first_ranks_against_agreement() -> None:
+    assert next(iter(fused("abx", "cbx", rrf_k=60))) == "b"  # 2/62 > 1/61
+    assert list(fused("abx", "cbx", rrf_k=0))[:2] == ["a", "c"]  # 1, 1 and 1/2 + 1/2: the better single rank first
+
+
+def test_bases_are_asked_for_depth_or_k_and_k_hits_come_back() -> None:
+    assert list(fused("abc", "cba", k=2, depth=2)) == ["b", "a"]  # 2/62 > 1/61
+    assert list(fused("abc", "cba", k=2, depth=3)) == ["a", "c"]  # 1/61 + 1/63 > 2/62
+    base = Fixed("abc", [])
+    HybridRetriever((base,), 2, 60, "hybrid").retrieve([Query("q", "who?")], 3)
+    assert base.asked == [3]
+
+
+def test_by_default_it_fuses_bm25_and_dense() -> None:
+    assert Hybrid().base_schemes() == (BM25(), Dense())
+    assert registry.label(Hybrid(bases=("bm25",), depth=5)) == "hybrid(bases=[bm25], depth=5)"
+    assert [Hybrid(depth=5).depends_on_k(k) for k in (5, 6)] == [False, True]
