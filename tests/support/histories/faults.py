@@ -117,6 +117,10 @@ def _half_added(real: Any, calls: SQLiteCache, rows: Any) -> None:
     real(calls, rows[: len(rows) // 2])
 
 
+_INDEX_WRITES = (
+    *("create_generation", "clone_generation", "seal_generation", "unblock_writes"),
+    *("write_note", "merge_segments", "delete_indices"),
+)
 _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (lance.LanceCollection, "upsert", _half_upsert),
     (lance.LanceCollection, "delete", _half_delete),
@@ -128,7 +132,7 @@ _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (lancedb.table.LanceTable, "create_index", None),
     (bulk, "_once", None),
     (store.ElasticsearchStore, "_make", None),
-    *((indices, name, None) for name in ("make", "cloned", "seal", "unblocked", "noted", "merge", "delete")),
+    *((indices, name, None) for name in _INDEX_WRITES),
     (CachedEncoder, "_keep", None),
     (SQLiteCache, "put", None),
     (SQLiteCache, "add", _half_added),
@@ -218,7 +222,7 @@ def clock() -> Iterator[Clock]:
     moved = Clock(time)
     with pytest.MonkeyPatch.context() as patch:
         for module in (
-            *("workspace.workspace", "workspace.cleaning", "workspace.journal"),
+            *("workspace.workspace", "workspace.sync", "workspace.cleaning", "workspace.journal"),
             *("workspace.versioned_files", "stores.elasticsearch.store"),
         ):
             patch.setattr(f"ragindex.{module}.time", moved)

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 import pytest
 
-from ragindex.workspace import journal
+from ragindex.workspace import journal, sync
 from ragindex.workspace.coverage import PartCoverage
-from ragindex.workspace.workspace import Workspace
+from ragindex.workspace.session import Session
 
 
 @contextmanager
@@ -22,15 +21,15 @@ def coverage_alone() -> Iterator[None]:
 @contextmanager
 def all_finished_again() -> Iterator[None]:
     """With another memory budget readers are pinned to whatever the parts hold, half made or not."""
-    real = Workspace._finish_again
+    real = sync._finish_again
 
-    def finish_again(space: Workspace) -> Any:
+    def finish_again(session: Session) -> None:
         with pytest.MonkeyPatch.context() as within:
             within.setattr(journal, "unfinished", lambda folder: set[str]())
-            return real(space)
+            real(session)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Workspace, "_finish_again", finish_again)
+        patch.setattr(sync, "_finish_again", finish_again)
         yield
 
 

@@ -331,7 +331,7 @@ class History:
         """The collections of a method's parts, as the manifest has them for the encoder in use; None: not made."""
         space = self._reader()
         parts = space.all_parts(made.METHODS[method])
-        keys = [space._key(part, space._pinned_encoder(part)) for part in parts]
+        keys = [space.key(part, space._pinned_encoder(part)) for part in parts]
         records = [space.manifest.parts.get(key) for key in keys]
         return (
             None if None in records else {key: one.collections for key, one in zip(keys, records, strict=True) if one}
@@ -360,7 +360,7 @@ class History:
         space = self._reader()
         held = {part: key for key in manifest.parts for part in [key]}
         for task, name in made.ASKED.items():
-            key = space._key(registry.part(name), None)
+            key = space.key(registry.part(name), None)
             record = manifest.parts.get(held.get(key, ""))
             for id in record.failed if record else ():
                 if record and record.corpus == manifest.corpus and id in passages:
