@@ -331,7 +331,7 @@ class History:
         """The collections of a method's parts, as the manifest has them for the encoder in use; None: not made."""
         space = self._reader()
         parts = space.all_parts(made.METHODS[method])
-        keys = [space.key(part, space._pinned_encoder(part)) for part in parts]
+        keys = [space.key(part, space.pinned_encoder(part)) for part in parts]
         records = [space.manifest.parts.get(key) for key in keys]
         return (
             None if None in records else {key: one.collections for key, one in zip(keys, records, strict=True) if one}
