@@ -106,7 +106,7 @@ def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
     assert dataset.gold is not None, "recall needs questions with gold passages"
     found = []
     for query, retrieval in zip(dataset.queries, retrievals, strict=True):
-        found.append(score.measured([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
+        found.append(score.score_question([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
     means = metrics.means(found)
     return [means[f"R@{k}"] for k in KS]
 

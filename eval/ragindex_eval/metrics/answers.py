@@ -11,8 +11,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-NAMES = ("EM", "F1", "string_EM", "ROUGE-L")
-SHOWN = ("EM", "F1")
+ANSWER_METRICS = ("EM", "F1", "string_EM", "ROUGE-L")
+ANSWER_METRICS_SHOWN = ("EM", "F1")
 """Those that tables show; the others are in the files."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

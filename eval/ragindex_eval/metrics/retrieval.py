@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 NO_TWINS: Mapping[str, str] = {}
-NAMES = ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
+RETRIEVAL_METRICS = ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
 
 
-def names(ks: Sequence[int]) -> list[str]:
+def metric_names(ks: Sequence[int]) -> list[str]:
     """The names of all metrics at the cutoffs `ks`: `R@5`, `R@10`, …, `one_doc_R@20`."""
-    return [f"{name}@{k}" for name in NAMES for k in ks]
+    return [f"{name}@{k}" for name in RETRIEVAL_METRICS for k in ks]
 
 
 def ranking(hits: Iterable[Sequence[str]], *, one_document: bool = False) -> list[str]:
@@ -47,7 +47,7 @@ def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
     return stood
 
 
-def measure(
+def score_hits(
     hits: Sequence[Sequence[str]], gold: Mapping[str, int], ks: Sequence[int], twins: Mapping[str, str] = NO_TWINS
 ) -> dict[str, float]:
     """All metrics of one question: `hits` are the document ids of each hit, best first; `gold` is from `gains`.
@@ -67,13 +67,13 @@ def measure(
         found[f"RR@{k}"] = _reciprocal_rank(ranked[:k], gold)
         found[f"nDCG@{k}"] = _discounted(gold.get(id, 0) for id in ranked[:k]) / _ideal(gold, k)
         found[f"one_doc_R@{k}"] = _recall(alone[:k], gold)
-    return {name: found[name] for name in names(ks)}
+    return {name: found[name] for name in metric_names(ks)}
 
 
 def means(per_query: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of every metric over the questions that it is defined for; empty where there are none."""
-    names = dict.fromkeys(name for one in per_query for name in one)
-    values = {name: [one[name] for one in per_query if name in one] for name in names}
+    metric_names = dict.fromkeys(name for one in per_query for name in one)
+    values = {name: [one[name] for one in per_query if name in one] for name in metric_names}
     return {name: math.fsum(found) / len(found) for name, found in values.items()}
 
 

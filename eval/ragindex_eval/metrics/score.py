@@ -18,6 +18,6 @@ def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
     return retrieval.NO_TWINS if one is None else one.twins
 
 
-def measured(hits: Sequence[Sequence[str]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
+def score_question(hits: Sequence[Sequence[str]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
     """All metrics of one question, as `metrics.measure`: twins of gold documents count as those."""
-    return retrieval.measure(hits, gains(gold.doc_ids, gold.grades), ks, gold.twins)
+    return retrieval.score_hits(hits, gains(gold.doc_ids, gold.grades), ks, gold.twins)

@@ -25,7 +25,7 @@ from ragindex.plugins.registry import label
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.metrics.retrieval import NO_TWINS
 
-Pair: TypeAlias = tuple[str, str]
+DocumentPair: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Coverage:
         return cls(value["questions"], value["pairs"], groupings, dict(value["pools"]))
 
 
-def measured(
+def measure_coverage(
     workspace: Workspace,
     schemes: Mapping[str, Scheme],
     gold: Iterable[Iterable[str]],
@@ -88,10 +88,10 @@ def measured(
     for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _of_topics(part)}:
         clusters[label(topics.of)] = _alike(workspace, topics)
     needed = [sorted({same.get(id, id) for id in ids}) for ids in gold]
-    return counted(clusters, [ids for ids in needed if len(ids) > 1], pools, workspace.counts().documents, same)
+    return count_coverage(clusters, [ids for ids in needed if len(ids) > 1], pools, workspace.counts().documents, same)
 
 
-def counted(
+def count_coverage(
     clusters: Mapping[str, Sequence[Sequence[str]]],
     gold: Sequence[Sequence[str]],
     pools: Mapping[str, int],
@@ -118,7 +118,9 @@ def counted(
     return Coverage(len(gold), len(pairs), groupings, dict(pools))
 
 
-def _covered(clusters: Sequence[Sequence[str]], pairs: Iterable[Pair], same: Mapping[str, str]) -> set[Pair]:
+def _covered(
+    clusters: Sequence[Sequence[str]], pairs: Iterable[DocumentPair], same: Mapping[str, str]
+) -> set[DocumentPair]:
     of: dict[str, set[int]] = {}
     for number, cluster in enumerate(clusters):
         for id in cluster:

@@ -38,10 +38,10 @@ from ragindex_eval.stats import conclusions
 _SENTENCE, _COMMAND = 1_500, 4_000  # characters
 _Section = tuple[str, str, Callable[[Any], Any]]  # its template, its heading, and what gives its values
 _BEFORE: Sequence[_Section] = (
-    ("overview", "All results", overview.section),
-    ("seeds", "Spread over seeds", seeds.section),
+    ("overview", "All results", overview.render_overview),
+    ("seeds", "Spread over seeds", seeds.render_seeds),
 )
-_AFTER: Sequence[_Section] = (("glossary", "What the figures mean", glossary.section),)
+_AFTER: Sequence[_Section] = (("glossary", "What the figures mean", glossary.render_glossary),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,21 @@ def _chosen(comparison: Comparison) -> Sequence[_Section]:
     """Template, heading and values of every section, in the order of the page."""
     judged = bool(comparison.dataset.judged)
     looked_at = "Where the methods disagree most" if judged else "What each method found"
-    asked = ("questions", looked_at, questions.section)
-    middle = [] if judged else [asked, ("agreement", "Agreement", agreement.section)]
+    asked = ("questions", looked_at, questions.render_questions)
+    middle = [] if judged else [asked, ("agreement", "Agreement", agreement.render_agreement)]
     end = [asked] if judged else []
     return [
-        ("table", "Results", table.section),
+        ("table", "Results", table.render_table),
         *middle,
-        ("figures", "Plots", figures.section),
-        ("pairs", "Differences between methods", pairs.section),
-        ("ablations", "One parameter changed", ablations.section),
-        ("iterations", "By iteration", iterations.section),
-        ("hops", "By kind of question", hops.section),
-        ("coverage", "What trees group together", coverage.section),
+        ("figures", "Plots", figures.render_figures),
+        ("pairs", "Differences between methods", pairs.render_pairs),
+        ("ablations", "One parameter changed", ablations.render_ablations),
+        ("iterations", "By iteration", iterations.render_iterations),
+        ("hops", "By kind of question", hops.render_hops),
+        ("coverage", "What trees group together", coverage.render_coverage),
         *end,
-        ("caveats", "Warnings", caveats.section),
-        ("reproduction", "What the figures depend on", reproduction.section),
+        ("caveats", "Warnings", caveats.render_caveats),
+        ("reproduction", "What the figures depend on", reproduction.render_reproduction),
     ]
 
 

@@ -4,17 +4,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ragindex_eval.results.model import Answer
+from ragindex_eval.results.model import MethodAnswer
 
-_ANSWER = TypeAdapter(Answer)
+_ANSWER = TypeAdapter(MethodAnswer)
 
 
-def answer_to_json(answer: Answer) -> dict[str, Any]:
+def answer_to_json(answer: MethodAnswer) -> dict[str, Any]:
     """An answer as a JSON object; fields that have their defaults are left out."""
     value: dict[str, Any] = _ANSWER.dump_python(answer, mode="json", exclude_defaults=True)
     return value
 
 
-def answer_from_json(value: Any) -> Answer:
+def answer_from_json(value: Any) -> MethodAnswer:
     """The other way. Raises ValueError for what is no answer."""
     return _ANSWER.validate_python(value)

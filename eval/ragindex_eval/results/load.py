@@ -15,14 +15,14 @@ from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.json_values import answer_from_json
 from ragindex_eval.results.model import (
     COSTS,
-    SCHEMA,
-    Answer,
+    RESULT_SCHEMA,
     Breakdown,
     Comparison,
     DatasetFacts,
     Latency,
+    MethodAnswer,
+    MethodPair,
     MethodResult,
-    Pair,
     Percentiles,
     Study,
 )
@@ -120,14 +120,14 @@ def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
     return Usage(seconds, **{name: value[name] for name in COSTS})
 
 
-def _answer(line: Mapping[str, Any]) -> Answer:
-    names = {field.name for field in fields(Answer)} & line.keys()
+def _answer(line: Mapping[str, Any]) -> MethodAnswer:
+    names = {field.name for field in fields(MethodAnswer)} & line.keys()
     return answer_from_json({"query_id": line["query"]} | {name: line[name] for name in names})
 
 
-def _pair(value: Mapping[str, Any]) -> Pair:
+def _pair(value: Mapping[str, Any]) -> MethodPair:
     bounds = None if value["ci95"] is None else _bounds(value["ci95"])
-    return Pair(**{name: held for name, held in value.items() if name != "statistic"} | {"ci95": bounds})
+    return MethodPair(**{name: held for name, held in value.items() if name != "statistic"} | {"ci95": bounds})
 
 
 def _intervals(value: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
@@ -148,10 +148,10 @@ def _object(path: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise DataError("JSON", str(error), path=path) from error
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+    if not isinstance(value, dict) or value.get("schema") != RESULT_SCHEMA:
         found = value.get("schema") if isinstance(value, dict) else type(value).__name__
-        hint = "run the comparison again" if isinstance(found, int) and found < SCHEMA else "update ragindex"
-        raise DataError(f"results of schema {SCHEMA}", f"{found!r}; {hint}", path=path)
+        hint = "run the comparison again" if isinstance(found, int) and found < RESULT_SCHEMA else "update ragindex"
+        raise DataError(f"results of schema {RESULT_SCHEMA}", f"{found!r}; {hint}", path=path)
     return value
 
 

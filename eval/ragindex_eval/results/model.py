@@ -8,13 +8,13 @@ from ragindex.types import Query, Step, Usage
 from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.tree_coverage import Coverage
-from ragindex_eval.results.reader_results import ReaderFacts, Reading, ReadingCosts
+from ragindex_eval.results.reader_results import ReaderAnswer, ReaderFacts, ReadingCosts
 from ragindex_eval.results.reader_results import costs as reading_costs
 
 Interval: TypeAlias = tuple[float, float]
 """The low and the high end of a 95 % interval."""
 
-SCHEMA = 3
+RESULT_SCHEMA = 3
 NO_USAGE = Usage()
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
@@ -22,7 +22,7 @@ DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedHit:
     """What metrics need of a hit; of the first few also the title and how the text begins, for a person to read."""
 
     id: str
@@ -33,7 +33,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MethodAnswer:
     """What one method found for one question; `error` says why it found nothing, where it failed.
 
     `usage` is what its calls of language models and of paid encoders cost when they were first made, `calls` how many
@@ -41,13 +41,13 @@ class Answer:
     """
 
     query_id: str
-    hits: tuple[Ranked, ...]
+    hits: tuple[RankedHit, ...]
     error: str | None = None
     trace: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
     usage: Usage = NO_USAGE
     calls: int = 0
-    reading: Reading | None = None
+    reading: ReaderAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Breakdown:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class MethodPair:
     """How two methods differ, over the questions that both have a figure for: one statistic with its interval and test.
 
     `metric` is a metric of quality, or one of `MethodResult.costs`. `value` is the mean of `a` less the mean of `b`; of
@@ -158,7 +158,7 @@ class Pair:
         """More than 0 where the figure of `a` is the higher one, less where it is the lower one."""
         return self.value - 1.0 if self.statistic == RATIO else self.value
 
-    def turned(self) -> "Pair":
+    def turned(self) -> "MethodPair":
         """The same, from the other side."""
         bounds = None if self.ci95 is None else (self._turned(self.ci95[1]), self._turned(self.ci95[0]))
         return replace(self, a=self.b, b=self.a, value=self._turned(self.value), ci95=bounds)
@@ -189,7 +189,7 @@ class MethodResult:
     label: str
     params: Mapping[str, Any]
     fingerprint: str
-    answers: Mapping[int, tuple[Answer, ...]]
+    answers: Mapping[int, tuple[MethodAnswer, ...]]
     per_query: Mapping[str, Mapping[str, float]]
     metrics: Mapping[str, float]
     latency: Latency
@@ -229,7 +229,7 @@ class MethodResult:
         return {LATENCY: self.latency.per_query, **known}
 
     @property
-    def final(self) -> tuple[Answer, ...]:
+    def final(self) -> tuple[MethodAnswer, ...]:
         """The answers at the largest k, in the order of the questions."""
         return self.answers[max(self.answers)]
 
@@ -276,7 +276,7 @@ class MethodResult:
         }
 
 
-def best_first(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
+def sort_methods(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
     """Sorted by the first metric: recall at the smallest k where there is gold, else EM where answers were read.
 
     Of equal ones, and without any metric, in the order given.
@@ -332,7 +332,7 @@ class Comparison:
     gold: Mapping[str, Gold] | None
     titles: Mapping[str, str]
     methods: tuple[MethodResult, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[MethodPair, ...]
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     environment: Mapping[str, str]
@@ -347,7 +347,7 @@ class Comparison:
         """The result of the method with this label. Raises KeyError."""
         return {method.label: method for method in self.methods}[label]
 
-    def pair(self, a: str, b: str, metric: str) -> Pair:
+    def pair(self, a: str, b: str, metric: str) -> MethodPair:
         """How `a` differs from `b`. Raises KeyError where the metric is not known of both."""
         for pair in self.pairs:
             if pair.metric == metric and {pair.a, pair.b} == {a, b}:
@@ -358,7 +358,7 @@ class Comparison:
         """The schema that `--json` writes; its version rises where the meaning of a field changes."""
         bounds = [bound.to_json() for bound in self.bounds]
         return {
-            "schema": SCHEMA,
+            "schema": RESULT_SCHEMA,
             "dataset": self.dataset.to_json(),
             "encoder": self.encoder,
             "store": self.store,

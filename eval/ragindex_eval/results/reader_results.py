@@ -10,7 +10,7 @@ _NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReaderAnswer:
     """What was answered to one question; `error` says why there is no answer.
 
     `found` says whether the passages hold it, `rests_on` names the hits that it rests on. `tokens` are those of the
@@ -30,10 +30,10 @@ class Reading:
         return asdict(self)
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Reading":
+    def from_json(value: Mapping[str, Any]) -> "ReaderAnswer":
         """The other way. Raises KeyError and TypeError for what is no reading."""
         usage, rests_on = Usage(**value["usage"]), tuple(value["rests_on"])
-        return Reading(**{**value, "usage": usage, "rests_on": rests_on})
+        return ReaderAnswer(**{**value, "usage": usage, "rests_on": rests_on})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ReadingCosts:
         return asdict(self)
 
 
-def costs(readings: Sequence[Reading]) -> ReadingCosts | None:
+def costs(readings: Sequence[ReaderAnswer]) -> ReadingCosts | None:
     """None where nothing was read."""
     if not readings:
         return None

@@ -22,7 +22,7 @@ from ragindex.errors import StoreError
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.json_values import answer_to_json
-from ragindex_eval.results.model import SCHEMA, Answer, Comparison, MethodResult, Study
+from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, MethodAnswer, MethodResult, Study
 
 
 def save_results(study: Study, folder: Path) -> None:
@@ -33,7 +33,7 @@ def save_results(study: Study, folder: Path) -> None:
         for place, comparison in zip(folders, study.comparisons, strict=True):
             _save_comparison(comparison, place)
         names = [place.relative_to(folder).as_posix() for place in folders]
-        value = {"schema": SCHEMA, "name": study.name, "command": study.command, "comparisons": names}
+        value = {"schema": RESULT_SCHEMA, "name": study.name, "command": study.command, "comparisons": names}
         _write(folder / "study.json", [json.dumps(value, indent=2, ensure_ascii=False)])
     except OSError as error:
         raise StoreError(f"The results could not be written to {folder}: {error.strerror or error}.") from error
@@ -44,7 +44,8 @@ def _comparison_folders(study: Study, folder: Path) -> list[Path]:
     if len(study.comparisons) == 1:
         return [folder]
     return [
-        folder / f"{number:02d}-{file_name(one.dataset.name)}" for number, one in enumerate(study.comparisons, start=1)
+        folder / f"{number:02d}-{method_file_name(one.dataset.name)}"
+        for number, one in enumerate(study.comparisons, start=1)
     ]
 
 
@@ -59,7 +60,7 @@ def _save_comparison(comparison: Comparison, folder: Path) -> None:
         _write(folder / "failed.jsonl", _answer_lines(comparison, comparison.failed))
     _save_qrels(comparison, folder)
     for method in comparison.methods:
-        _write(folder / "runs" / f"{file_name(method.label)}.trec", _trec_run(comparison, method))
+        _write(folder / "runs" / f"{method_file_name(method.label)}.trec", _trec_run(comparison, method))
 
 
 def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
@@ -142,12 +143,12 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
             yield json.dumps(line, ensure_ascii=False)
 
 
-def _documents(answer: Answer) -> list[str]:
+def _documents(answer: MethodAnswer) -> list[str]:
     """The document ranking of an answer."""
     return ranking(hit.doc_ids for hit in answer.hits)
 
 
-def file_name(label: str) -> str:
+def method_file_name(label: str) -> str:
     """A label as the name of a file: as it stands where that is safe, else made safe and unique by a hash."""
     safe = regex.sub(r"[^\w.()=,+-]", "_", label)[:80]
     return safe if safe == label and not label.startswith(".") else f"_{safe.lstrip('.')}-{digest(label)[:8]}"

@@ -11,10 +11,10 @@ from ragindex import durable_files
 from ragindex.errors import StoreError
 from ragindex.types import Query
 from ragindex_eval.results.json_values import answer_from_json, answer_to_json
-from ragindex_eval.results.model import Answer
+from ragindex_eval.results.model import MethodAnswer
 
 
-def load_answers(path: Path) -> dict[str, Answer]:
+def load_answers(path: Path) -> dict[str, MethodAnswer]:
     """The answers in a file by question, none where there is no file.
 
     Lines that are not as they were written, as one cut short by a crash, are removed: their questions are asked again.
@@ -32,7 +32,7 @@ def load_answers(path: Path) -> dict[str, Answer]:
     return {answer.query_id: answer for _, answer in whole}
 
 
-def append_answers(path: Path, answers: Iterable[Answer]) -> None:
+def append_answers(path: Path, answers: Iterable[MethodAnswer]) -> None:
     """Add answers to a file, made where it is missing. Raises StoreError."""
     lines = [durable_files.hash_line(json.dumps(answer_to_json(answer), ensure_ascii=False)) for answer in answers]
     try:
@@ -56,7 +56,7 @@ def _not_writable(path: Path, error: OSError) -> StoreError:
     return StoreError(f"{path.name} could not be written in {path.parent}: {error.strerror or error}.")
 
 
-def _parse(line: bytes) -> Answer | None:
+def _parse(line: bytes) -> MethodAnswer | None:
     """One line as an answer, None where it is not whole, or was written by an earlier version."""
     try:
         return answer_from_json(json.loads(durable_files.verify_line(line) or ""))

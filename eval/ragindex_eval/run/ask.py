@@ -31,15 +31,15 @@ from ragindex.redaction import hide_secrets
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
-from ragindex_eval.results.model import Answer, Ranked
-from ragindex_eval.results.reader_results import Reading
+from ragindex_eval.results.model import MethodAnswer, RankedHit
+from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, load_answers
 
 _THREADS = min(4, os.cpu_count() or 1)
 BATCH = 32
 """Questions that are asked together, of a method that asks no language model."""
 
-ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[Reading]]
+ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[ReaderAnswer]]
 """Answers questions from what was found for them, in order."""
 
 # What a method may raise on one question without ending the comparison. A plugin is not ours: its mistakes count too.
@@ -71,7 +71,7 @@ def answer_all(
     reader: ReadAnswers | None = None,
     known: Container[str] | None = None,
     fresh: bool = False,
-) -> tuple[Answer, ...]:
+) -> tuple[MethodAnswer, ...]:
     """The answers to all questions, in order; those that stand in the file `kept` are read from there.
 
     With `fresh`, what the file held is asked again. An answer that no retriever may give (`hits.find_breach`), as one
@@ -136,7 +136,7 @@ class _Contract:
 
 def _in_threads(
     retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: ReadAnswers | None, contract: _Contract
-) -> Iterator[list[Answer]]:
+) -> Iterator[list[MethodAnswer]]:
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     pool = ThreadPoolExecutor(_THREADS)
     try:
@@ -152,7 +152,7 @@ def _in_threads(
 
 def _answer(
     retriever: Retriever, batch: Sequence[Query], k: int, reader: ReadAnswers | None, contract: _Contract
-) -> list[Answer]:
+) -> list[MethodAnswer]:
     """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
     with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
         try:
@@ -162,7 +162,7 @@ def _answer(
         except SURVIVED as error:
             if ends_all(error):
                 raise
-            reduced = [Answer(query.id, (), hide_secrets(f"{type(error).__name__}: {error}")) for query in batch]
+            reduced = [MethodAnswer(query.id, (), hide_secrets(f"{type(error).__name__}: {error}")) for query in batch]
     failed = any(answer.error is not None for answer in reduced)
     if failed and len(batch) > 1:
         return [answer for query in batch for answer in _answer(retriever, [query], k, reader, contract)]
@@ -188,12 +188,12 @@ def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
         yield Usage(whole.seconds / questions, read, written, money), calls
 
 
-def failure(answer: Answer) -> str | None:
+def failure(answer: MethodAnswer) -> str | None:
     """Why a question was not answered, or what was found not read."""
     return answer.error or (answer.reading.error if answer.reading else None)
 
 
-def _require_answers(answers: Iterable[Answer], texts: Mapping[str, str], label: str) -> None:
+def _require_answers(answers: Iterable[MethodAnswer], texts: Mapping[str, str], label: str) -> None:
     for answer in answers:
         reason = failure(answer)
         if reason is not None:
@@ -203,15 +203,15 @@ def _require_answers(answers: Iterable[Answer], texts: Mapping[str, str], label:
             )
 
 
-def _reduced(query: Query, retrieval: Retrieval) -> Answer:
+def _reduced(query: Query, retrieval: Retrieval) -> MethodAnswer:
     """What is kept of a retrieval: the ranking whole, the rest bounded."""
     ranked = tuple(
-        Ranked(hit.id, tuple(hit.doc_ids), float(hit.score), *_read_by_a_person(hit, rank))
+        RankedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_read_by_a_person(hit, rank))
         for rank, hit in enumerate(retrieval.hits)
     )
     told = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]
     trace = tuple(_reduced_step(step) for step in told[: 2 * _STEPS])
-    return Answer(query.id, ranked, None, trace, tuple(note[:_NOTE] for note in retrieval.notes[:_STEPS]))
+    return MethodAnswer(query.id, ranked, None, trace, tuple(note[:_NOTE] for note in retrieval.notes[:_STEPS]))
 
 
 def _read_by_a_person(hit: Hit, rank: int) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many
 from ragindex_eval.metrics import tree_coverage
 from ragindex_eval.metrics.score import judgements
-from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, best_first
+from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, sort_methods
 from ragindex_eval.results.reader_results import ReaderFacts
 from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
@@ -42,7 +42,7 @@ def conclude(
     asked = [method for method in methods if method.label in order]
     asks = reader is not None or any(index.asks(method.scheme) for method in asked)
     identity = digest([dataset.fingerprint, list(ks), *(result.fingerprint for result in results)])
-    ranked = with_intervals(best_first(results, ks), dataset.gold, index.seed)
+    ranked = with_intervals(sort_methods(results, ks), dataset.gold, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
     return Comparison(
         dataset=_facts(index, dataset),
@@ -73,7 +73,7 @@ def conclude(
         failed=tuple(failed),
         reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated),
         bounds=tuple(bounds),
-        coverage=tree_coverage.measured(
+        coverage=tree_coverage.measure_coverage(
             index,
             {method.label: method.scheme for method in asked},
             (gold.doc_ids for gold in (dataset.gold or {}).values()),

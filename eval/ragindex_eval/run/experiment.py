@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.run.read_answers import Reader
+from ragindex_eval.run.read_answers import AnswerReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,6 @@ class Experiment:
     index: Workspace
     dataset: Dataset
     ks: tuple[int, ...]
-    reader: Reader | None
+    reader: AnswerReader | None
     strict: bool
     fresh: bool

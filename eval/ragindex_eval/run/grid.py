@@ -9,7 +9,7 @@ from ragindex.errors import BelowThresholdError, QuestionError, UsageError
 from ragindex.plugins import registry
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
 from ragindex_eval.metrics import answers
-from ragindex_eval.metrics.retrieval import names
+from ragindex_eval.metrics.retrieval import metric_names
 from ragindex_eval.results.model import Comparison, Study, describe_failed
 from ragindex_eval.run.methods import Method
 
@@ -87,7 +87,7 @@ def parse_threshold(written: str, ks: Sequence[int]) -> Threshold:
         raise UsageError(
             f"--fail-below must be LABEL:METRIC=VALUE with a value from 0 to 1, as 'dense:R@5=0.60'. Got {written!r}."
         )
-    known = [*names(ks), *answers.NAMES]
+    known = [*metric_names(ks), *answers.ANSWER_METRICS]
     if metric not in known:
         there = ", ".join(known)
         raise UsageError(f"--fail-below names the metric {metric!r}, which is not measured. Available: {there}.")
@@ -139,7 +139,9 @@ def _missed(one: Threshold, reached: float | None, dataset: str) -> str | None:
     where = f"{one.metric} of {one.label} on {dataset}"
     if reached is None:
         needed = (
-            "that needs --read and accepted answers" if one.metric in answers.NAMES else "the questions have no gold"
+            "that needs --read and accepted answers"
+            if one.metric in answers.ANSWER_METRICS
+            else "the questions have no gold"
         )
         return f"{where} was not measured: {needed}"
     return None if reached >= one.least else f"{where} is {reached:.4f}, below the required {one.least:g}"

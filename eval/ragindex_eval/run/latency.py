@@ -124,12 +124,12 @@ def sample(queries: Sequence[Query], seed: int) -> list[Query]:
     return random.Random(seed).sample(list(queries), SAMPLE)  # noqa: S311  # a sample, no secret
 
 
-def file_name(k: int) -> str:
+def latency_file_name(k: int) -> str:
     """Where the times of a method at `k` are kept: times of another machine or of other versions are not these."""
     return f"latency-{k}-{digest(dict(environment()))}.json"
 
 
-def measure(timings: Sequence[Timing], queries: Sequence[Query], k: int) -> list[MethodTimes]:
+def measure_latency(timings: Sequence[Timing], queries: Sequence[Query], k: int) -> list[MethodTimes]:
     """Time the methods over `queries` one by one after a warm-up, and keep their times.
 
     All of them, unless all were timed in one run before: times of different runs are not compared. They take turns,

@@ -30,7 +30,7 @@ from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics import retrieval
-from ragindex_eval.results.model import NO_USAGE, Answer, Comparison, MethodResult, describe_failed
+from ragindex_eval.results.model import NO_USAGE, Comparison, MethodAnswer, MethodResult, describe_failed
 from ragindex_eval.run import latency, read_answers
 from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
 from ragindex_eval.run.ask import BATCH, MISTAKES, answer_all, failure
@@ -180,7 +180,7 @@ class AnsweredMethod:
     scheme: Scheme
     fingerprint: str
     folder: Path
-    answers: Mapping[int, tuple[Answer, ...]]
+    answers: Mapping[int, tuple[MethodAnswer, ...]]
     parts: Mapping[str, PartFigures]
     files: frozenset[Path]
     earlier: EarlierAnswers | None
@@ -258,11 +258,11 @@ def _answers_file(folder: Path, k: int, experiment: Experiment) -> Path:
 
 def _ask(
     experiment: Experiment, method: Method, retriever: LazyRetriever, k: int, kept: Path, *, fresh: bool
-) -> tuple[Answer, ...]:
+) -> tuple[MethodAnswer, ...]:
     """The answers to all questions at k; with `fresh`, neither answers nor times of an earlier run are used."""
     reads = experiment.reader if k == experiment.ks[-1] else None
     if fresh:
-        (kept.parent / latency.file_name(k)).unlink(missing_ok=True)
+        (kept.parent / latency.latency_file_name(k)).unlink(missing_ok=True)
     return answer_all(
         trace_if_enabled(retriever, method.label),  # what is timed is without it
         experiment.dataset.queries,
@@ -313,13 +313,13 @@ def _measure_latency(experiment: Experiment, methods: Sequence[AnsweredMethod]) 
         Timing(
             one.label,
             LazyRetriever(one.scheme, experiment.index),
-            one.folder / latency.file_name(k),
+            one.folder / latency.latency_file_name(k),
             {answer.query_id for answer in one.answers[k] if answer.error is not None},
             one.searches,
         )
         for one in methods
     ]
-    return latency.measure(timings, latency.sample(experiment.dataset.queries, experiment.index.seed), k)
+    return latency.measure_latency(timings, latency.sample(experiment.dataset.queries, experiment.index.seed), k)
 
 
 # ---------------------------------------------------------------- the results of methods

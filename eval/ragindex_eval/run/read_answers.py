@@ -24,7 +24,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.results.model import NOT_TIMED, MethodResult
-from ragindex_eval.results.reader_results import Reading
+from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.run.score import score_answers
 
@@ -32,7 +32,7 @@ NO_PASSAGES, GOLD_PASSAGES = "no-passages", "gold-passages"
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class AnswerReader:
     """What reads: a language model or the rules, over at most `tokens` of what was found.
 
     Tokens are those of `model`, estimated for "" and for a model whose vocabulary cannot be had.
@@ -54,7 +54,7 @@ class Reader:
         """Whether tokens are estimated."""
         return answer_question.build_context((), (), self.tokens, self.model).estimated
 
-    def read(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Reading]:
+    def read(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[ReaderAnswer]:
         """The answer to each question, in order; one that there is none to has `error`.
 
         Raises as `Language.map` does. What it costs is in the readings, and in the recordings of this context.
@@ -73,25 +73,25 @@ class Reader:
         ]
 
 
-def make_reader(workspace: Workspace, tokens: int) -> Reader:
+def make_reader(workspace: Workspace, tokens: int) -> AnswerReader:
     """The reader of a workspace's language model. Raises UsageError for fewer than 1 token."""
-    made = Reader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
+    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
     answer_question.build_context((), (), tokens)
     return made
 
 
-def _reading(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> Reading:
+def _reading(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> ReaderAnswer:
     if isinstance(said, Failure):
-        return Reading("", False, (), seen.tokens, usage, calls, said.reason)
+        return ReaderAnswer("", False, (), seen.tokens, usage, calls, said.reason)
     answered = answer_question.resolve_citations(said, seen)
-    return Reading(answered.answer, answered.found, tuple(answered.passages.values()), seen.tokens, usage, calls)
+    return ReaderAnswer(answered.answer, answered.found, tuple(answered.passages.values()), seen.tokens, usage, calls)
 
 
 # ---------------------------------------------------------------- the bounds
 
 
 def bounds(
-    reader: Reader, dataset: Dataset, chunking: Chunking | None, k: int, folder: Path, *, fresh: bool = False
+    reader: AnswerReader, dataset: Dataset, chunking: Chunking | None, k: int, folder: Path, *, fresh: bool = False
 ) -> list[MethodResult]:
     """What the reader answers from nothing, and from the gold documents: over the questions with accepted answers.
 
@@ -123,7 +123,7 @@ def _bound(
     queries: Sequence[Query],
     k: int,
     folder: Path,
-    reader: Reader,
+    reader: AnswerReader,
     gold: Mapping[str, Gold],
 ) -> MethodResult:
     with ledger.attribute_calls(method=label), ledger.record_calls() as paid:

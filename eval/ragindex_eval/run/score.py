@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import answers as answer_metrics
 from ragindex_eval.metrics import retrieval
-from ragindex_eval.metrics.score import judgements, measured
-from ragindex_eval.results.model import Answer
-from ragindex_eval.results.reader_results import Reading
+from ragindex_eval.metrics.score import judgements, score_question
+from ragindex_eval.results.model import MethodAnswer
+from ragindex_eval.results.reader_results import ReaderAnswer
 
 Metrics = Mapping[str, Mapping[str, float]]
 """The metrics of each question, by its id."""
 
 
 def score_rankings(
-    answers: Mapping[int, Sequence[Answer]], gold: Mapping[str, Gold] | None, ks: Sequence[int]
+    answers: Mapping[int, Sequence[MethodAnswer]], gold: Mapping[str, Gold] | None, ks: Sequence[int]
 ) -> Metrics:
     """The retrieval metrics of every judged question; one that was not answered scores 0.
 
@@ -25,12 +25,12 @@ def score_rankings(
         for answer in answers.get(k, answers[max(answers)]):
             if gold and judgements(gold, answer.query_id):
                 hits = [hit.doc_ids for hit in answer.hits]
-                found.setdefault(answer.query_id, {}).update(measured(hits, gold[answer.query_id], (k,)))
-    ordered = retrieval.names(ks)
+                found.setdefault(answer.query_id, {}).update(score_question(hits, gold[answer.query_id], (k,)))
+    ordered = retrieval.metric_names(ks)
     return {query_id: {name: values[name] for name in ordered} for query_id, values in found.items()}
 
 
-def score_answers(answers: Sequence[Answer], gold: Mapping[str, Gold] | None) -> Metrics:
+def score_answers(answers: Sequence[MethodAnswer], gold: Mapping[str, Gold] | None) -> Metrics:
     """The answer metrics of each question that has accepted answers; one that was not answered scores 0."""
     names, found = answer_metric_names(gold), {}
     for answer in answers:
@@ -42,7 +42,7 @@ def score_answers(answers: Sequence[Answer], gold: Mapping[str, Gold] | None) ->
 
 
 def score(
-    answers: Mapping[int, Sequence[Answer]], gold: Mapping[str, Gold] | None, ks: Sequence[int], *, read: bool
+    answers: Mapping[int, Sequence[MethodAnswer]], gold: Mapping[str, Gold] | None, ks: Sequence[int], *, read: bool
 ) -> Metrics:
     """All metrics of each question, in the order of the questions; with those of answers where they were `read`."""
     rankings = score_rankings(answers, gold, ks)
@@ -55,12 +55,12 @@ def score(
 def answer_metric_names(gold: Mapping[str, Gold] | None) -> list[str]:
     """The metrics of answers: EM and F1, with string_EM and ROUGE-L where a question has several accepted answers."""
     counts = [len(one.answers) for one in (gold or {}).values() if one.answers]
-    return list(answer_metrics.NAMES[: 0 if not counts else 2 if max(counts) == 1 else None])
+    return list(answer_metrics.ANSWER_METRICS[: 0 if not counts else 2 if max(counts) == 1 else None])
 
 
-def _score_answer(reading: Reading | None, accepted: Sequence[str]) -> dict[str, float]:
+def _score_answer(reading: ReaderAnswer | None, accepted: Sequence[str]) -> dict[str, float]:
     if reading is None or reading.error is not None:
-        return dict.fromkeys(answer_metrics.NAMES, 0.0)
+        return dict.fromkeys(answer_metrics.ANSWER_METRICS, 0.0)
     return {
         "EM": answer_metrics.exact_match(reading.answer, accepted),
         "F1": answer_metrics.f1(reading.answer, accepted),

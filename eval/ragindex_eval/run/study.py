@@ -59,7 +59,7 @@ def _check(settings: CompareSettings) -> None:
     thresholds = [parse_threshold(written, settings.k) for written in settings.fail_below]
     require_methods(thresholds, labels)
     for one in thresholds:
-        if one.metric in answers.NAMES and not settings.read:
+        if one.metric in answers.ANSWER_METRICS and not settings.read:
             raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
     _require_different(settings)
     for seed in (*(settings.seeds or ()), settings.seed or 0):

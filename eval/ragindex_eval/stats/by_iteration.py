@@ -13,8 +13,8 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.score import judgements, twins
-from ragindex_eval.results.model import Answer, Comparison, MethodResult
-from ragindex_eval.stats.resampling import Floats
+from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult
+from ragindex_eval.stats.resampling import Doubles
 
 TOKENS_READ, TOKENS_WRITTEN, ASKED, MS = range(4)
 """The columns of `spent`."""
@@ -30,7 +30,7 @@ class Course:
 
     number: int
     method: MethodResult
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, MethodAnswer]
     rankings: Mapping[str, tuple[tuple[str, ...], ...]]
     left_out: int
 
@@ -69,7 +69,7 @@ def _rankings(trace: Sequence[Step]) -> tuple[tuple[str, ...], ...]:
     return tuple(by_iteration[n] for n in wanted) if whole else ()
 
 
-def _gave(answer: Answer, ranking: Sequence[str]) -> bool:
+def _gave(answer: MethodAnswer, ranking: Sequence[str]) -> bool:
     """Whether the hits are the ranking, as far as both go; a passage of it may be gone from the index."""
     hits = [hit.id for hit in answer.hits]
     among = set(hits)
@@ -87,14 +87,14 @@ def document(passage_id: str, documents: Container[str]) -> str:
     return whole if was_cut else passage_id
 
 
-def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[Floats, dict[int, int]]:
+def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[Doubles, dict[int, int]]:
     """Recall of every judged question, (questions, iterations, ks); and by k of how many too few ids were kept for it.
 
     A question that was not answered scores 0, as everywhere; one that is left out has no row.
     """
     known = {id for answer in course.answers.values() for hit in answer.hits for id in hit.doc_ids}
     failed = {answer.query_id for answer in course.method.final if answer.error is not None}
-    rows, short = list[Floats](), dict.fromkeys(ks, 0)
+    rows, short = list[Doubles](), dict.fromkeys(ks, 0)
     for query in comparison.queries:
         gold = judgements(comparison.gold, query.id)
         if gold and query.id in failed:
@@ -114,7 +114,7 @@ def _recall(
 ) -> tuple[list[float], list[int]]:
     """Recall at each k, and the ks for which ids that were not kept might have found more."""
     documents = [document(id, known | gold.keys() | equal.keys()) for id in ids]
-    found = retrieval.measure([(id,) for id in documents], gold, ks, equal)
+    found = retrieval.score_hits([(id,) for id in documents], gold, ks, equal)
     values = [found[f"R@{k}"] for k in ks]
     held, cut = len(set(documents)), len(ids) >= KEPT_IDS
     return values, [k for k, value in zip(ks, values, strict=True) if cut and held < k and value < 1.0]
@@ -123,7 +123,7 @@ def _recall(
 # ---------------------------------------------------------------- costs
 
 
-def spent(course: Course) -> Floats:
+def spent(course: Course) -> Doubles:
     """What every answered question had spent after an iteration: (questions, iterations, 4).
 
     Tokens in, tokens out, steps in which a language model wrote, milliseconds. What is done after the last iteration

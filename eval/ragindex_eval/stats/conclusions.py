@@ -9,7 +9,7 @@ from itertools import combinations
 
 from ragindex_eval.format import points_form
 from ragindex_eval.metrics.retrieval import ranking
-from ragindex_eval.results.model import COSTS, LATENCY, Answer, Comparison, MethodResult, describe_failed
+from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodAnswer, MethodResult, describe_failed
 from ragindex_eval.stats.resampling import LEVEL
 
 DRIFT = 2.0  # equal methods were seen to differ by nearly as much on a busy machine
@@ -80,7 +80,7 @@ def _sentence(comparison: Comparison) -> str:
     return f"{said}.{_hint(comparison)}"
 
 
-def overlap(one: Answer, other: Answer, k: int) -> float | None:
+def overlap(one: MethodAnswer, other: MethodAnswer, k: int) -> float | None:
     """How far two answers agree: the share of their first k documents that both have (Jaccard); None if one failed."""
     if one.error is not None or other.error is not None:
         return None

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from ragindex_eval.results.model import SCHEMA, Comparison, Study
+from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, Study
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SeedSpread:
     """What one figure of one method did over the seeds; `deviation` is the sample standard deviation."""
 
     label: str
@@ -21,13 +21,13 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class SeedGroup:
     """Comparisons that differ in their seeds alone, with the spread of each figure that all of them have."""
 
     dataset: str
     encoder: str
     seeds: tuple[int, ...]
-    spreads: tuple[Spread, ...]
+    spreads: tuple[SeedSpread, ...]
 
     def to_json(self) -> dict[str, Any]:
         """One element of `spread`."""
@@ -36,14 +36,14 @@ class Repeated:
         return {"dataset": self.dataset, "encoder": self.encoder, "seeds": list(self.seeds), "figures": rows}
 
 
-def repeated(study: Study) -> tuple[Repeated, ...]:
+def group_by_seed(study: Study) -> tuple[SeedGroup, ...]:
     """What was asked with several seeds; empty where nothing was."""
     groups: dict[tuple[str, str, str], list[Comparison]] = {}
     for one in study.comparisons:
         groups.setdefault((one.dataset.fingerprint, one.encoder, one.store), []).append(one)
     several = [group for group in groups.values() if len({one.seed for one in group}) > 1]
     return tuple(
-        Repeated(
+        SeedGroup(
             group[0].dataset.name,
             group[0].encoder,
             tuple(sorted({one.seed for one in group})),
@@ -53,13 +53,13 @@ def repeated(study: Study) -> tuple[Repeated, ...]:
     )
 
 
-def _spreads(group: Sequence[Comparison]) -> Iterator[Spread]:
+def _spreads(group: Sequence[Comparison]) -> Iterator[SeedSpread]:
     for first in group[0].methods:
         same = [method.metrics for one in group for method in one.methods if method.label == first.label]
         for metric in first.metrics:
             values = [metrics[metric] for metrics in same if metric in metrics]
             if len(values) > 1:
-                yield Spread(first.label, metric, fmean(values), stdev(values), min(values), max(values))
+                yield SeedSpread(first.label, metric, fmean(values), stdev(values), min(values), max(values))
 
 
 def study_to_json(study: Study) -> dict[str, Any]:
@@ -67,5 +67,5 @@ def study_to_json(study: Study) -> dict[str, Any]:
     if len(study.comparisons) == 1:
         return study.comparisons[0].to_json()
     comparisons = [comparison.to_json() for comparison in study.comparisons]
-    spread = [one.to_json() for one in repeated(study)]
-    return {"schema": SCHEMA, "name": study.name, "comparisons": comparisons, "spread": spread}
+    spread = [one.to_json() for one in group_by_seed(study)]
+    return {"schema": RESULT_SCHEMA, "name": study.name, "comparisons": comparisons, "spread": spread}

@@ -15,9 +15,9 @@ import regex
 
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
-from ragindex_eval.results.model import COSTS, LATENCY, Breakdown, Interval, MethodResult, Pair
+from ragindex_eval.results.model import COSTS, LATENCY, Breakdown, Interval, MethodPair, MethodResult
 from ragindex_eval.stats import resampling
-from ragindex_eval.stats.resampling import Floats
+from ragindex_eval.stats.resampling import Doubles
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MOST_GROUPS = 20  # more kinds than a person can look at are no breakdown
@@ -41,7 +41,7 @@ def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | N
     ]
 
 
-def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[Pair, ...]:
+def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[MethodPair, ...]:
     """Every pair of methods by every metric: quality first, costs last; corrected within each metric."""
     both = list(combinations(range(len(methods)), 2))
     every = [method.costs() for method in methods]
@@ -98,7 +98,7 @@ def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
     }
 
 
-def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> Floats:
+def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> Doubles:
     """(questions, metrics)."""
     return np.array([[method.per_query[id][name] for name in names] for id in ids], dtype=np.float64)
 
@@ -135,7 +135,7 @@ def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Seque
 # ---------------------------------------------------------------- pairs
 
 
-def _quality_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> list[Pair]:
+def _quality_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> list[MethodPair]:
     if not both or not methods[0].per_query:
         return []
     families = _families(methods, list(methods[0].per_query))
@@ -148,7 +148,7 @@ def _family_pairs(
     ids: Sequence[str],
     names: Sequence[str],
     seed: int,
-) -> list[Pair]:
+) -> list[MethodPair]:
     """The pairs by metrics that are defined for the same questions."""
     values = np.stack([_table(method, ids, names) for method in methods], axis=1)
     tested = resampling.permutation_tests(values, both, seed, _resamples(len(both)))
@@ -164,7 +164,9 @@ def _family_pairs(
     return found
 
 
-def _cost_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int) -> list[Pair]:
+def _cost_pairs(
+    methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int
+) -> list[MethodPair]:
     """None of a method whose money is not known: no number stands in for it."""
     found, costs = [], [method.costs() for method in methods]
     for one, other in both:
@@ -183,8 +185,14 @@ def _cost_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]]
 
 
 def _pair(
-    methods: Sequence[MethodResult], one: int, other: int, metric: str, differences: Floats, p: float, resampled: Floats
-) -> Pair:
+    methods: Sequence[MethodResult],
+    one: int,
+    other: int,
+    metric: str,
+    differences: Doubles,
+    p: float,
+    resampled: Doubles,
+) -> MethodPair:
     """`resampled` are means by draw and method; of latency all values are logarithms, and their difference a ratio.
 
     `p_holm` is that of one test, until it is corrected.
@@ -194,10 +202,10 @@ def _pair(
     if metric == LATENCY:
         value, bounds = math.exp(value), None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
     labels = methods[one].label, methods[other].label
-    return Pair(*labels, metric, len(differences), value, bounds, p, p)
+    return MethodPair(*labels, metric, len(differences), value, bounds, p, p)
 
 
-def _corrected(of_metric: Sequence[Pair]) -> list[Pair]:
+def _corrected(of_metric: Sequence[MethodPair]) -> list[MethodPair]:
     values = resampling.holm([pair.p for pair in of_metric])
     return [replace(pair, p_holm=value) for pair, value in zip(of_metric, values, strict=True)]
 

@@ -24,10 +24,10 @@ from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset, load
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
-from ragindex_eval.metrics.tree_coverage import counted
+from ragindex_eval.metrics.tree_coverage import count_coverage
 from ragindex_eval.report.sections import questions as questions_section
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Answer, Comparison, Ranked
+from ragindex_eval.results.model import Comparison, MethodAnswer, RankedHit
 from ragindex_eval.run.read_answers import GoldPassages
 from ragindex_eval.stats import by_iteration
 
@@ -50,7 +50,7 @@ def classed(grades: Mapping[str, int]) -> Gold:
 
 
 def measured(hits: Sequence[Sequence[str]], gold: Gold) -> dict[str, float]:
-    return retrieval.measure(hits, gold.grades, KS, gold.twins)
+    return retrieval.score_hits(hits, gold.grades, KS, gold.twins)
 
 
 def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
@@ -102,7 +102,7 @@ def test_by_hand() -> None:
     assert (gold.doc_ids, gold.grades) == (frozenset({"a1", "b0"}), {"a1": 3, "b0": 1})
     assert gold.twins == {"a0": "a1", "a2": "a1", "b1": "b0", "b2": "b0"}
     assert retrieval.standing(["a2", "c0", "a1", "a0", "b1"], gold.twins) == ["a1", "c0", "a2", "a0", "b0"]
-    found = retrieval.measure([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.twins)
+    found = retrieval.score_hits([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.twins)
     assert [found[f"R@{k}"] for k in (1, 2, 3)] == [0.5, 0.5, 1.0]  # a0 takes a rank
     assert [found[f"full_R@{k}"] for k in (1, 2, 3)] == [0, 0, 1]
     assert [found[f"one_doc_R@{k}"] for k in (1, 2, 3)] == [0.5, 1.0, 1.0]  # the hits of one document: a0, b2
@@ -281,7 +281,7 @@ def with_twin() -> Comparison:
     """Of two methods, one finds the copy after its first iteration."""
     gold = {"q1": Gold(frozenset({"a"}), twins={"t": "a", "u": "a"})}
     method = went("q1", [["x"], ["t#1", "a#0"]], [(1, 10, 1), (2, 10, 1)])
-    flat = Answer("q1", (Ranked("u", ("u",), 2.0), Ranked("a", ("a",), 1.0)), None)
+    flat = MethodAnswer("q1", (RankedHit("u", ("u",), 2.0), RankedHit("a", ("a",), 1.0)), None)
     return answered({"gear": [method], "flat": [flat]}, gold, (1, 2))
 
 
@@ -297,9 +297,9 @@ def test_single_questions_show_where_the_gold_text_is() -> None:
     comparison = with_twin()
     flat = comparison.method("flat")
     unlike = replace(
-        flat, label="none", answers={2: (Answer("q1", (), None),)}, per_query={"q1": {"R@1": 0.0, "R@2": 0.0}}
+        flat, label="none", answers={2: (MethodAnswer("q1", (), None),)}, per_query={"q1": {"R@1": 0.0, "R@2": 0.0}}
     )
-    section = questions_section.section(replace(comparison, methods=(flat, unlike)))
+    section = questions_section.render_questions(replace(comparison, methods=(flat, unlike)))
     assert section is not None
     [question] = section.shown
     assert [(one.title, one.id) for one in question.gold] == [("The letter A", "a, or 2 documents of the same text")]
@@ -310,9 +310,9 @@ def test_single_questions_show_where_the_gold_text_is() -> None:
 
 def test_pairs_are_covered_by_whichever_copy_is_in_a_cluster() -> None:
     same = {"a": "a", "t": "a"}
-    (one,) = counted({"tree": [["t", "b"], ["a", "c"]]}, [["a", "b"]], {}, 4, same).groupings
+    (one,) = count_coverage({"tree": [["t", "b"], ["a", "c"]]}, [["a", "b"]], {}, 4, same).groupings
     assert one.pairs == 1
-    (one,) = counted({"tree": [["t", "b"]]}, [["a", "c"]], {}, 4, same).groupings
+    (one,) = count_coverage({"tree": [["t", "b"]]}, [["a", "c"]], {}, 4, same).groupings
     assert one.pairs == 0
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ir_measures import RR, R, Success, nDCG
 
 from ragindex_eval.data.gold import gains
-from ragindex_eval.metrics.retrieval import means, measure, names, ranking
+from ragindex_eval.metrics.retrieval import means, metric_names, ranking, score_hits
 
 DOCUMENTS = [f"d{number}" for number in range(12)]
 HITS = st.lists(st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3, unique=True), max_size=12)
@@ -21,7 +21,7 @@ def test_equal_to_ir_measures(hits: list[list[str]], gold: dict[str, int], k: in
     run = [ir_measures.ScoredDoc("q", doc_id, float(len(ranked) - rank)) for rank, doc_id in enumerate(ranked)]
     qrels = [ir_measures.Qrel("q", doc_id, grade) for doc_id, grade in gold.items()]
     expected = ir_measures.calc_aggregate([R @ k, Success @ k, RR @ k, nDCG @ k], qrels, run)
-    found = measure(hits, gold, (k,))
+    found = score_hits(hits, gold, (k,))
     assert {str(name): value for name, value in expected.items()} == pytest.approx(
         {name: found[name] for name in map(str, expected)}, abs=1e-12
     )
@@ -29,7 +29,7 @@ def test_equal_to_ir_measures(hits: list[list[str]], gold: dict[str, int], k: in
 
 def test_by_hand() -> None:
     hits = [["x"], ["a", "y"], ["b"], ["z"], ["c"]]  # documents: x a y b z c
-    found = measure(hits, {"a": 2, "b": 1, "c": 3}, (2, 4, 6))
+    found = score_hits(hits, {"a": 2, "b": 1, "c": 3}, (2, 4, 6))
     assert found["R@2"] == 1 / 3
     assert found["R@4"] == 2 / 3
     assert found["R@6"] == 1
@@ -46,7 +46,7 @@ def test_a_document_counts_at_its_first_appearance_and_the_cut_is_in_documents()
     hits = [["a", "b"], ["b", "a"], ["a"], ["c"]]
     assert ranking(hits) == ["a", "b", "c"]
     assert ranking(hits, one_document=True) == ["a", "c"]
-    assert measure(hits, {"c": 1}, (2, 3)) == {
+    assert score_hits(hits, {"c": 1}, (2, 3)) == {
         **{"R@2": 0, "R@3": 1, "full_R@2": 0, "full_R@3": 1, "Success@2": 0, "Success@3": 1},
         **{"RR@2": 0, "RR@3": 1 / 3, "nDCG@2": 0, "nDCG@3": 0.5, "one_doc_R@2": 1, "one_doc_R@3": 1},
     }
@@ -57,7 +57,7 @@ def test_a_hit_that_names_one_document_twice_is_a_hit_of_one_document() -> None:
 
 
 def test_nothing_found_scores_zero_everywhere() -> None:
-    assert measure([], {"a": 1}, (5, 10)) == dict.fromkeys(names((5, 10)), 0.0)
+    assert score_hits([], {"a": 1}, (5, 10)) == dict.fromkeys(metric_names((5, 10)), 0.0)
 
 
 def test_gains_default_to_one_and_nonpositive_grades_are_no_gold() -> None:
@@ -66,7 +66,7 @@ def test_gains_default_to_one_and_nonpositive_grades_are_no_gold() -> None:
 
 def test_no_gold_is_an_error() -> None:
     with pytest.raises(ValueError, match="without gold"):
-        measure([["a"]], {}, (5,))
+        score_hits([["a"]], {}, (5,))
 
 
 def test_means_count_every_question() -> None:

@@ -16,10 +16,10 @@ from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import load
-from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, counted, measured
+from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, count_coverage, measure_coverage
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import coverage
-from ragindex_eval.report.sections.coverage import Pool, Row, efficiency
+from ragindex_eval.report.sections.coverage import CoverageRow, PoolRow, efficiency
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
@@ -38,9 +38,9 @@ FOUND = Coverage(
 
 def test_pairs_by_hand() -> None:
     """Of five documents there are ten pairs: 3 + 1 are in a cluster of one grouping together, 1 + 1 of the other."""
-    assert counted({"alike": ALIKE, "related": RELATED}, GOLD, {"small": 100, "large": 300}, 5) == FOUND
-    assert counted({}, [], {"x": 1}, 0) == Coverage(0, 0, (), {"x": 1})
-    (twice,) = counted({"x": [["a", "b"], ["a", "b"]]}, [["a", "b"]], {}, 2).groupings
+    assert count_coverage({"alike": ALIKE, "related": RELATED}, GOLD, {"small": 100, "large": 300}, 5) == FOUND
+    assert count_coverage({}, [], {"x": 1}, 0) == Coverage(0, 0, (), {"x": 1})
+    (twice,) = count_coverage({"x": [["a", "b"], ["a", "b"]]}, [["a", "b"]], {}, 2).groupings
     assert (twice.chance, twice.pairs) == (1.0, 1)
     assert Coverage.from_json(FOUND.to_json()) == FOUND
 
@@ -55,7 +55,7 @@ def test_as_sets_of_pairs(clusters: list[list[str]], gold: list[list[str]]) -> N
     def pairs(groups: list[list[str]]) -> set[tuple[str, ...]]:
         return {pair for group in groups for pair in combinations(sorted(group), 2)}
 
-    found = counted({"x": clusters}, gold, {}, 7)
+    found = count_coverage({"x": clusters}, gold, {}, 7)
     assert (found.pairs, found.groupings[0].pairs) == (len(pairs(gold)), len(pairs(gold) & pairs(clusters)))
     assert min(1.0, found.groupings[0].chance) >= len(pairs(clusters)) / 21
 
@@ -68,26 +68,26 @@ def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> 
         scheme = registry.scheme({"name": "raptor", "params": {"tree": "summary_tree(dimensions=2, stop_at=2)"}})
         workspace.sync([scheme])
         gold = [["a1", "m"], ["m", "b2"], ["a1", "b2"], ["c1", "c3"], ["a1"]]
-        assert measured(workspace, {"rings": scheme, "flat": registry.scheme("bm25")}, gold) == Coverage(
+        assert measure_coverage(workspace, {"rings": scheme, "flat": registry.scheme("bm25")}, gold) == Coverage(
             4, 4, (Grouping(f"{registry.label(tree)}, level 1", 3, 7.0, 75 / 190, 3, {}),), {"rings": 24}
         )
-        assert measured(workspace, {"flat": registry.scheme("bm25")}, gold) is None
+        assert measure_coverage(workspace, {"flat": registry.scheme("bm25")}, gold) is None
 
 
 def test_the_section() -> None:
     comparison = made({"small": [1.0], "large": [1.0]}, {"small": [20.0, 40.0], "large": [60.0, 60.0]})
-    values = coverage.section(replace(comparison, coverage=FOUND))
+    values = coverage.render_coverage(replace(comparison, coverage=FOUND))
     assert values is not None
     assert values.rows == (
-        Row("alike", "2", "2.5", "60.0", "40.0", ("", "33.3")),
-        Row("related", "3", "1.7", "40.0", "20.0", ("50.0", "")),
+        CoverageRow("alike", "2", "2.5", "60.0", "40.0", ("", "33.3")),
+        CoverageRow("related", "3", "1.7", "40.0", "20.0", ("50.0", "")),
     )
     assert [one.title for one in values.columns[-3:]] == ["by chance, %", "also by 1, %", "also by 2, %"]
     assert values.columns[-1].meaning == "of these, related covers too"
-    assert values.pools == (Pool("small", "100", "0.0300", "–"), Pool("large", "300", "0.0600", "0.67"))
+    assert values.pools == (PoolRow("small", "100", "0.0300", "–"), PoolRow("large", "300", "0.0600", "0.67"))
     assert efficiency({"a": 3.0, "b": 1.5}, {"a": 400, "b": 100}, "a", "b") == 0.5
-    assert coverage.section(comparison) is None
-    without = coverage.section(replace(comparison, coverage=replace(FOUND, pairs=0, questions=0)))
+    assert coverage.render_coverage(comparison) is None
+    without = coverage.render_coverage(replace(comparison, coverage=replace(FOUND, pairs=0, questions=0)))
     assert without is not None
     assert without.rows == ()
 

@@ -12,7 +12,7 @@ from ragindex.plugins import registry
 from ragindex.types import Usage
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import ablations
-from ragindex_eval.report.sections.ablations import Cell, differences, written
+from ragindex_eval.report.sections.ablations import AblationCell, differences, written
 from ragindex_eval.results.model import Comparison, Study
 
 UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
@@ -34,7 +34,7 @@ def described(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def tables(comparison: Comparison) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    found = ablations.section(comparison)
+    found = ablations.render_ablations(comparison)
     assert found is not None
     return [(one.name, one.parameter, [(row.value, row.label) for row in one.rows]) for one in found.tables]
 
@@ -46,13 +46,23 @@ def test_the_difference_to_the_first_of_the_name_with_its_interval_and_p() -> No
         made(WHOLE, TIMES),
         {"a": ("gear.naive", {"l": 2}), "b": ("gear.naive", {"l": 3}), "c": ("gear.naive", {"l": 4})},
     )
-    found = ablations.section(comparison)
+    found = ablations.render_ablations(comparison)
     assert found is not None
     assert [column.title for column in found.columns] == ["R@5", "p50 ms"]
     assert [[row.value, row.label, *row.cells] for row in found.tables[0].rows] == [
-        ["2", "a", Cell("100.0", "100.0 – 100.0"), Cell("4.00", "4.00 – 4.00")],
-        ["3", "b", Cell("0.0", "0.0 – 0.0", "−100.0 (−100.0 to −100.0)", "p = 0.006"), Cell("2.00", "2.00 – 2.00")],
-        ["4", "c", Cell("90.0", "70.0 – 100.0", "−10.0 (−30.0 to 0.0)", "p = 1.00"), Cell("8.00", "8.00 – 8.00")],
+        ["2", "a", AblationCell("100.0", "100.0 – 100.0"), AblationCell("4.00", "4.00 – 4.00")],
+        [
+            "3",
+            "b",
+            AblationCell("0.0", "0.0 – 0.0", "−100.0 (−100.0 to −100.0)", "p = 0.006"),
+            AblationCell("2.00", "2.00 – 2.00"),
+        ],
+        [
+            "4",
+            "c",
+            AblationCell("90.0", "70.0 – 100.0", "−10.0 (−30.0 to 0.0)", "p = 1.00"),
+            AblationCell("8.00", "8.00 – 8.00"),
+        ],
     ]
     assert found.others == ""
 
@@ -61,19 +71,21 @@ def test_tokens_where_any_were_paid_and_what_was_not_measured() -> None:
     comparison = named(made({"a": [1.0], "b": [0.0]}), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
     paid = tuple(replace(answer, usage=Usage(0.0, 1000, 234)) for answer in comparison.method("a").final)
     methods = (replace(comparison.methods[0], answers={5: paid}), comparison.methods[1])
-    found = ablations.section(replace(comparison, methods=methods))
+    found = ablations.render_ablations(replace(comparison, methods=methods))
     assert found is not None
     assert [column.title for column in found.columns] == ["R@5", "tokens a question", "p50 ms"]
     assert [[cell.text for cell in row.cells] for row in found.tables[0].rows] == [
         ["100.0", "1,234", "–"],
         ["0.0", "0", "–"],
     ]
-    assert found.tables[0].rows[1].cells[0] == Cell("0.0", "", "−100.0", "p = 1.00")  # one question has no interval
+    assert found.tables[0].rows[1].cells[0] == AblationCell(
+        "0.0", "", "−100.0", "p = 1.00"
+    )  # one question has no interval
 
 
 def test_without_gold_there_are_times_alone() -> None:
     comparison = named(made({"a": [], "b": []}, TIMES), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
-    found = ablations.section(comparison)
+    found = ablations.render_ablations(comparison)
     assert found is not None
     assert [[cell.text for cell in row.cells] for row in found.tables[0].rows] == [["4.00"], ["2.00"]]
 
@@ -103,7 +115,7 @@ def test_real_methods_are_told_apart_by_their_parameters() -> None:
         ("gear.naive", "graph.numbers", [("true", "gear.naive"), ("false", "names alone")]),
     ]
     assert found[3][2][0][0] == written(described("hybrid")[1]["depth"])
-    section = ablations.section(comparison)
+    section = ablations.render_ablations(comparison)
     assert section is not None
     assert section.others == "1 method more differs from the first of the name in several parameters at once."
 
@@ -115,9 +127,9 @@ def test_the_first_is_who_was_named_first_not_who_found_most() -> None:
 
 
 def test_nothing_is_said_where_no_method_varies_another() -> None:
-    assert ablations.section(made({"a": [1.0], "b": [0.0]})) is None
+    assert ablations.render_ablations(made({"a": [1.0], "b": [0.0]})) is None
     two = {"a": ("x", {"l": 2, "m": 1}), "b": ("x", {"l": 3, "m": 2})}
-    assert ablations.section(named(made({"a": [1.0], "b": [0.0]}), two)) is None
+    assert ablations.render_ablations(named(made({"a": [1.0], "b": [0.0]}), two)) is None
 
 
 @pytest.mark.parametrize(

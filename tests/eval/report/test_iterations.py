@@ -22,9 +22,9 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import hops, iterations
-from ragindex_eval.report.sections.table import Cell
+from ragindex_eval.report.sections.table import MetricCell
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Answer, Comparison, Ranked, Study
+from ragindex_eval.results.model import Comparison, MethodAnswer, RankedHit, Study
 from ragindex_eval.results.save import save_results
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.stats import by_iteration as analysis
@@ -32,8 +32,8 @@ from ragindex_eval.stats import by_iteration as analysis
 UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
 
 
-def one_step(id: str, documents: Sequence[str], **given: Any) -> Answer:
-    return replace(Answer(id, tuple(Ranked(doc, (doc,), 1.0) for doc in documents)), **given)
+def one_step(id: str, documents: Sequence[str], **given: Any) -> MethodAnswer:
+    return replace(MethodAnswer(id, tuple(RankedHit(doc, (doc,), 1.0) for doc in documents)), **given)
 
 
 def four_questions() -> Comparison:
@@ -47,19 +47,19 @@ def four_questions() -> Comparison:
     gear = [
         went("q1", [["a", "b"]], [(1, 100, 10)]),
         went("q2", [["x", "b"], ["b", "c"]], [(1, 100, 10), (1, 50, 5), (2, 200, 20)]),
-        Answer("q3", (), "LanguageError: no answer"),
+        MethodAnswer("q3", (), "LanguageError: no answer"),
         went("q4", [["x", "y"], ["x#0", "x#1", "d#0"], ["d#1", "d#0", "x#0"]], [(n, 100, 10) for n in (1, 2, 3)]),
     ]
     flat = [one_step(id, ["a", "b"], usage=Usage(0.0, 30, 3)) for id in gold]
     return answered({"gear": gear, "flat": flat}, gold, (1, 2))
 
 
-def cells(line: iterations.Line) -> list[str]:
+def cells(line: iterations.IterationRow) -> list[str]:
     return [cell.text for cell in line.cells]
 
 
 def shown(comparison: Comparison) -> iterations.Iterations:
-    found = iterations.section(comparison)
+    found = iterations.render_iterations(comparison)
     assert found is not None
     return found
 
@@ -92,9 +92,11 @@ def test_intervals_are_those_of_the_questions() -> None:
     # [1, 0, 0, 0] drawn again: Binomial(4, 1/4) reaches 0 with p = 0.32, and 3 at most with p = 0.996 (2: 0.949).
     comparison = four_questions()
     lines = shown(comparison).lines
-    assert lines[0].cells[1] == Cell("25.0", "0.0 – 75.0")
+    assert lines[0].cells[1] == MetricCell("25.0", "0.0 – 75.0")
     low, high = (100 * bound for bound in comparison.method("gear").ci95["R@1"])
-    assert lines[2].cells[1] == Cell("62.5", f"{low:.1f} – {high:.1f}")  # what it gave in the end, drawn as elsewhere
+    assert lines[2].cells[1] == MetricCell(
+        "62.5", f"{low:.1f} – {high:.1f}"
+    )  # what it gave in the end, drawn as elsewhere
     assert lines[2].cells[1].text == f"{100 * comparison.method('gear').metrics['R@1']:.1f}"
 
 
@@ -140,7 +142,7 @@ def test_methods_of_the_same_family_are_the_first_to_compare_with() -> None:
 
 
 def test_nothing_is_said_of_methods_without_iterations() -> None:
-    assert iterations.section(made({"a": [1.0, 0.0], "b": [0.0, 0.0]})) is None
+    assert iterations.render_iterations(made({"a": [1.0, 0.0], "b": [0.0, 0.0]})) is None
 
 
 def test_the_iterations_of_a_base_are_not_those_of_its_reranker() -> None:
@@ -157,7 +159,7 @@ def test_the_iterations_of_a_base_are_not_those_of_its_reranker() -> None:
 )
 def test_a_question_whose_trace_is_not_whole_is_left_out_and_told(rankings: list[tuple[int, tuple[str]]]) -> None:
     steps = tuple(Step(n, IF_STOPPED, "?", ids) for n, ids in rankings)
-    cut_short = Answer("q2", (Ranked("b", ("b",), 1.0),), None, steps)
+    cut_short = MethodAnswer("q2", (RankedHit("b", ("b",), 1.0),), None, steps)
     gold = {id: Gold(frozenset({"a"})) for id in ("q1", "q2")}
     found = shown(answered({"gear": [went("q1", [["a"]]), cut_short]}, gold, (1,)))
     assert [cells(line) for line in found.lines] == [["1", "100.0", "0.00"]]
@@ -233,7 +235,7 @@ def test_so_many_ids_of_a_step_are_kept(tmp_path: Path) -> None:
 def test_quartiles_and_means_by_kind() -> None:
     # 2hop: 1, 1, 1/2 and 0 for the one: mean 5/8, quartiles 3/8, 3/4 and 1; all are found by the other.
     kinds = ["2hop"] * 4 + ["3hop1"] * 2 + ["3hop2"]
-    found = hops.section(made({"one": [1, 1, 0.5, 0, 1, 0, 0], "all": [1] * 7}, kinds=kinds))
+    found = hops.render_hops(made({"one": [1, 1, 0.5, 0, 1, 0, 0], "all": [1] * 7}, kinds=kinds))
     assert found is not None
     assert found.metric == "R@5"
     assert [
@@ -252,19 +254,19 @@ def test_quartiles_and_means_by_kind() -> None:
 def test_kinds_of_ten_questions_have_intervals() -> None:
     kinds = ["bridge"] * 10 + ["comparison"] * 9
     comparison = made({"a": [1.0, 0.0] * 9 + [1.0]}, kinds=kinds)
-    found = hops.section(comparison)
+    found = hops.render_hops(comparison)
     low, high = (100 * bound for bound in comparison.method("a").breakdown[0].ci95["R@5"])
     assert found is not None
     assert [kind.spreads[0].interval for kind in found.kinds] == [f"{low:.1f} – {high:.1f}", ""]
 
 
 def test_kinds_that_only_count_hops_are_left_to_the_plots() -> None:
-    assert hops.section(made({"a": [1, 0]}, kinds=["2hop", "3hop"])) is None
-    assert hops.section(made({"a": [1, 0]})) is None
+    assert hops.render_hops(made({"a": [1, 0]}, kinds=["2hop", "3hop"])) is None
+    assert hops.render_hops(made({"a": [1, 0]})) is None
 
 
 def test_when_questions_stopped_by_hops() -> None:
-    found = hops.section(four_questions())
+    found = hops.render_hops(four_questions())
     assert found is not None
     assert [(one.label, one.kind, one.questions, one.median, one.mean, one.counts) for one in found.stops] == [
         ("gear", "2 hops", 2, "1.5", "1.50", (1, 1, 0)),
@@ -314,9 +316,9 @@ def test_it_is_the_same_when_read_back(tmp_path: Path) -> None:
     study = Study("s", (four_questions(),))
     save_results(study, tmp_path)
     back = load_results(tmp_path).comparisons[0]
-    assert (iterations.section(back), hops.section(back)) == (
-        iterations.section(study.comparisons[0]),
-        hops.section(study.comparisons[0]),
+    assert (iterations.render_iterations(back), hops.render_hops(back)) == (
+        iterations.render_iterations(study.comparisons[0]),
+        hops.render_hops(study.comparisons[0]),
     )
 
 

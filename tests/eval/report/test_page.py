@@ -11,7 +11,7 @@ from made_comparisons import made
 from ragindex.types import Query, Step, Triple
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
-from ragindex_eval.results.model import Answer, Comparison, MethodResult, Ranked, Study
+from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, RankedHit, Study
 from ragindex_eval.stats import conclusions
 
 FAR = {"best": [1.0] * 40, "near": [1.0] * 38 + [0.0] * 2, "far": [1.0] * 8 + [0.0] * 32}
@@ -60,7 +60,7 @@ def rows(table: Tag) -> list[list[str]]:
     return [[words(cell) for cell in row.select("th, td")] for row in table.select("tbody tr")]
 
 
-def answered(comparison: Comparison, label: str, answer: Answer) -> Comparison:
+def answered(comparison: Comparison, label: str, answer: MethodAnswer) -> Comparison:
     """The comparison with another answer to one question."""
 
     def changed(method: MethodResult) -> MethodResult:
@@ -195,10 +195,10 @@ def test_twenty_questions_are_shown_at_most() -> None:
 def test_what_was_found_stands_beside_what_is_right() -> None:
     step = Step(2, "triples", "who?", ("t1", "t2"), (Triple("Anna", "is", "a hill"),), ms=1.25)
     hits = (
-        Ranked("b", ("b",), 0.75, "The letter B", "B follows A."),
-        Ranked("a", ("a",), 0.5, "The letter A", "A is first."),
+        RankedHit("b", ("b",), 0.75, "The letter B", "B follows A."),
+        RankedHit("a", ("a",), 0.5, "The letter A", "A is first."),
     )
-    comparison = answered(made({"x": [1.0], "y": [0.0]}), "x", Answer("q1", hits, None, (step,), ("a thought",)))
+    comparison = answered(made({"x": [1.0], "y": [0.0]}), "x", MethodAnswer("q1", hits, None, (step,), ("a thought",)))
     gold = {"q1": Gold(frozenset({"a", "z"}), ("alpha", "first"), "2hop", "source-7")}
     question = one(page(study(replace(comparison, gold=gold))), "details.question")
     assert words(one(question, "p.gold-list")) == "gold The letter A a ; z answer alpha / first"
@@ -215,7 +215,7 @@ def test_what_was_found_stands_beside_what_is_right() -> None:
 
 
 def test_a_failure_is_shown_where_it_happened_and_warned_of() -> None:
-    failed = Answer("q2", (), "ConnectionError: /home/me/secret/key.txt is gone")
+    failed = MethodAnswer("q2", (), "ConnectionError: /home/me/secret/key.txt is gone")
     times = {"x": [1.0] * 30, "y": [1.0] * 30}
     comparison = answered(made({"x": [1.0] * 30, "y": [1.0] + [0.0] * 29}, times), "y", failed)
     soup = page(study(comparison))
@@ -314,10 +314,10 @@ def test_the_same_study_makes_the_same_page() -> None:
 def hostile(text: str) -> Study:
     """A study with `text` wherever text comes from data."""
     comparison = made({text + "1": [1.0] * 3, text + "2": [0.0] * 3}, {text + "1": [1.0] * 3, text + "2": [2.0] * 3})
-    hits = (Ranked(text, (text,), 1.0, text, text),) * 6
+    hits = (RankedHit(text, (text,), 1.0, text, text),) * 6
     step = Step(1, text, text, (text,) * 9, (Triple(text, text, text),) * 9, ((Triple(text, text, text),),))
-    comparison = answered(comparison, text + "1", Answer("q1", hits, None, (step,) * 30, (text,) * 9))
-    comparison = answered(comparison, text + "2", Answer("q2", (), text))
+    comparison = answered(comparison, text + "1", MethodAnswer("q1", hits, None, (step,) * 30, (text,) * 9))
+    comparison = answered(comparison, text + "2", MethodAnswer("q2", (), text))
     return Study(
         text,
         (

@@ -31,7 +31,7 @@ from ragindex_eval.report.sections import figures
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.results.reader_results import Reading, costs
+from ragindex_eval.results.reader_results import ReaderAnswer, costs
 from ragindex_eval.results.save import save_results
 from ragindex_eval.run import answers_file
 from ragindex_eval.run import ask as asking
@@ -125,7 +125,7 @@ def test_it_has_no_pair_no_interval_and_no_place_in_a_plot() -> None:
     assert "money" not in found.method("unknown").ci95
     assert "money" in found.method("dear").ci95
     assert len([pair for pair in found.pairs if pair.metric == "input_tokens"]) == 3
-    plot = next(plot for plot in figures.section(found) or () if plot.title == "R@5 against money")
+    plot = next(plot for plot in figures.render_figures(found) or () if plot.title == "R@5 against money")
     assert "dear" in plot.drawing
     assert "unknown: " not in plot.drawing.partition("<desc>")[2].partition("</desc>")[0]
 
@@ -148,7 +148,7 @@ def test_a_sum_is_known_where_every_part_is(parts: list[float | None]) -> None:
     with ledger.record_calls() as tally:
         for money in parts:
             ledger.record_call(ledger.CallRecord("task", "model", input_tokens=1, money=money), 0.0)
-    read = costs([Reading("", True, usage=Usage(money=money)) for money in parts])
+    read = costs([ReaderAnswer("", True, usage=Usage(money=money)) for money in parts])
     assert (tally.first.money is None) == unknown
     assert (sum((Usage(money=money) for money in parts), Usage()).money is None) == unknown
     assert tally.by_item().get(None, Usage()).money == tally.first.money

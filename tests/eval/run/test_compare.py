@@ -40,8 +40,8 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import NOT_TIMED, Answer, Comparison, MethodResult, Percentiles, Ranked, Study
-from ragindex_eval.results.save import file_name, save_results
+from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, MethodResult, Percentiles, RankedHit, Study
+from ragindex_eval.results.save import method_file_name, save_results
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import append_answers, load_answers
 from ragindex_eval.stats import conclusions
@@ -364,15 +364,15 @@ def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: i
 
 
 def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
-    answer = Answer("q\n1", (Ranked("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
-    append_answers(tmp_path / "runs" / "a.jsonl", [answer, Answer("q2", ())])
-    assert load_answers(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": Answer("q2", ())}
+    answer = MethodAnswer("q\n1", (RankedHit("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
+    append_answers(tmp_path / "runs" / "a.jsonl", [answer, MethodAnswer("q2", ())])
+    assert load_answers(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": MethodAnswer("q2", ())}
 
 
 def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     with pytest.raises(StoreError, match="a.jsonl could not be written"):
-        append_answers(tmp_path / "runs" / "a.jsonl", [Answer("q", ())])
+        append_answers(tmp_path / "runs" / "a.jsonl", [MethodAnswer("q", ())])
 
 
 def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
@@ -513,7 +513,7 @@ def test_two_workspaces_give_the_same_result(tmp_path: Path) -> None:
     assert one.fingerprint == two.fingerprint
 
 
-def rankings(method: MethodResult) -> list[list[Ranked]]:
+def rankings(method: MethodResult) -> list[list[RankedHit]]:
     return [list(answer.hits) for answers in method.answers.values() for answer in answers]
 
 
@@ -620,9 +620,9 @@ def test_trec_files_keep_ids_with_white_space_apart(tmp_path: Path) -> None:
     data = Dataset("spaces", corpus, (Query("q1", "slate wool"),), gold, "f")
     label = {"name": "bm25", "label": "a/b c"}
     comparison = run(tmp_path / "w", label, data=data, k=(2,), out=tmp_path / "out")
-    name = file_name("a/b c")
+    name = method_file_name("a/b c")
     assert "/" not in name
-    assert name != file_name("a_b_c")
+    assert name != method_file_name("a_b_c")
     lines = [line.split(" ") for line in (tmp_path / "out" / "runs" / f"{name}.trec").read_text().splitlines()]
     assert {line[2] for line in lines} == {"my%20notes.md", "100%25"}
     assert [line[4] for line in lines] == ["2", "1"]

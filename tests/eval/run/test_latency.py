@@ -59,7 +59,7 @@ def timings(workspace: Workspace, names: str, *, failed: Sequence[str] = (), rai
     root = workspace.folder
     schemes = [Named(name=name, journal=str(root / "journal"), raises=name in raises) for name in names]
     return [
-        Timing(scheme.name, LazyRetriever(scheme, workspace), root / scheme.name / latency.file_name(5), failed)
+        Timing(scheme.name, LazyRetriever(scheme, workspace), root / scheme.name / latency.latency_file_name(5), failed)
         for scheme in schemes
     ]
 
@@ -77,13 +77,13 @@ def runs(timed: Sequence[MethodTimes]) -> set[str]:
 
 
 def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Workspace) -> None:
-    first = latency.measure(timings(workspace, "ab"), QUERIES, 5)
+    first = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5)
     assert asked(workspace) == "ab"
-    joined = latency.measure(timings(workspace, "abc"), QUERIES, 5)
+    joined = latency.measure_latency(timings(workspace, "abc"), QUERIES, 5)
     assert asked(workspace) == "abc"
     assert len(runs(joined)) == 1
     assert runs(joined) != runs(first)
-    fewer = latency.measure(timings(workspace, "ca"), QUERIES, 5)  # two of one run: nothing is asked again
+    fewer = latency.measure_latency(timings(workspace, "ca"), QUERIES, 5)  # two of one run: nothing is asked again
     assert asked(workspace) == ""
     assert [one.latency for one in fewer] == [joined[2].latency, joined[0].latency]
 
@@ -92,40 +92,40 @@ def test_times_of_another_machine_or_of_other_versions_are_not_used(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = environment.environment()
-    latency.measure(timings(workspace, "ab"), QUERIES, 5)
+    latency.measure_latency(timings(workspace, "ab"), QUERIES, 5)
     asked(workspace)
     for name, value in (("processor", "another model"), ("processors", "96"), ("numpy", "0.1"), ("system", "Plan 9")):
         monkeypatch.setattr(latency, "environment", lambda name=name, value=value: {**here, name: value})
-        latency.measure(timings(workspace, "ab"), QUERIES, 5)
+        latency.measure_latency(timings(workspace, "ab"), QUERIES, 5)
         assert asked(workspace) == "ab"
     monkeypatch.setattr(latency, "environment", lambda: here)
-    latency.measure(timings(workspace, "ab"), QUERIES, 5)
+    latency.measure_latency(timings(workspace, "ab"), QUERIES, 5)
     assert asked(workspace) == ""  # those of this machine are still there
     assert here["processor"]
 
 
 def test_other_questions_are_timed_again(workspace: Workspace) -> None:
     """Of another sample, and of a method that failed before."""
-    latency.measure(timings(workspace, "ab", failed=["q0"]), QUERIES, 5)
+    latency.measure_latency(timings(workspace, "ab", failed=["q0"]), QUERIES, 5)
     asked(workspace)
-    healed = latency.measure(timings(workspace, "ab"), QUERIES, 5)
+    healed = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5)
     assert asked(workspace) == "ab"
     assert [one.latency.questions for one in healed] == [4, 4]
-    latency.measure(timings(workspace, "ab"), QUERIES[:3], 5)
+    latency.measure_latency(timings(workspace, "ab"), QUERIES[:3], 5)
     assert asked(workspace) == "ab"
 
 
 def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(workspace: Workspace) -> None:
     """Once the empty file was kept, and the method had no latency ever after."""
-    broken = latency.measure(timings(workspace, "ab", raises="b"), QUERIES, 5)
+    broken = latency.measure_latency(timings(workspace, "ab", raises="b"), QUERIES, 5)
     assert [one.latency.questions for one in broken] == [4, 0]
     assert not timings(workspace, "b")[0].kept.exists()
-    never = latency.measure(
+    never = latency.measure_latency(
         timings(workspace, "a") + timings(workspace, "b", failed=[query.id for query in QUERIES]), QUERIES, 5
     )
     assert [one.latency.questions for one in never] == [4, 0]
     asked(workspace)
-    mended = latency.measure(timings(workspace, "ab"), QUERIES, 5)
+    mended = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5)
     assert asked(workspace) == "ab"
     assert [one.latency.questions for one in mended] == [4, 4]
 
@@ -137,7 +137,7 @@ def test_a_file_that_says_nothing_is_not_read(workspace: Workspace, content: str
     (one,) = timings(workspace, "a")
     one.kept.parent.mkdir(parents=True)
     one.kept.write_text(content)
-    (measured,) = latency.measure([one], QUERIES, 5)
+    (measured,) = latency.measure_latency([one], QUERIES, 5)
     assert measured.latency.questions == 4
 
 
@@ -147,7 +147,7 @@ def test_what_ends_a_comparison_ends_its_timing(workspace: Workspace, monkeypatc
 
     monkeypatch.setattr(NamedRetriever, "retrieve", raises)
     with pytest.raises(ServiceError, match="the key is wrong"):
-        latency.measure(timings(workspace, "a"), QUERIES, 5)
+        latency.measure_latency(timings(workspace, "a"), QUERIES, 5)
 
 
 steps = st.lists(
@@ -167,10 +167,10 @@ def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[s
             timed = timings(opened, "".join(sorted(names)))
             if stops:
                 timed[-1].kept.unlink(missing_ok=True)  # as if it had died before this one was written
-            measured = latency.measure(timed, QUERIES, 5)
+            measured = latency.measure_latency(timed, QUERIES, 5)
             assert len(runs(measured)) == 1
             assert all(times.latency.questions == 4 for times in measured)
             for one, times in zip(timed, measured, strict=True):
-                kept = json.loads((opened.folder / one.label / latency.file_name(5)).read_text())
+                kept = json.loads((opened.folder / one.label / latency.latency_file_name(5)).read_text())
                 assert {kept["run"]} == runs(measured)
                 assert {id: row[0] * 1e3 for id, row in kept["seconds"].items()} == times.latency.per_query

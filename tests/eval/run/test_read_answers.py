@@ -29,11 +29,11 @@ from ragindex_eval.mlflow_tracking import metric_name
 from ragindex_eval.report import page as report
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Answer, Comparison, Study
-from ragindex_eval.results.reader_results import Reading
+from ragindex_eval.results.model import Comparison, MethodAnswer, Study
+from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run import score
 from ragindex_eval.run.grid import parse_threshold, require_reached
-from ragindex_eval.run.read_answers import GoldPassages, Reader
+from ragindex_eval.run.read_answers import AnswerReader, GoldPassages
 from ragindex_eval.stats.seeds import study_to_json
 
 TEXTS = {
@@ -98,12 +98,17 @@ def opened(folder: Path, budget: float | None = None) -> Workspace:
 # ---------------------------------------------------------------- what answers are worth
 
 
-def read(id: str, answer: str, error: str | None = None) -> Answer:
-    return Answer(id, (), reading=Reading(answer, True, error=error))
+def read(id: str, answer: str, error: str | None = None) -> MethodAnswer:
+    return MethodAnswer(id, (), reading=ReaderAnswer(answer, True, error=error))
 
 
 def test_measures_of_answers() -> None:
-    answers = [read("q1", "grey anna!"), read("q2", "in 1871"), read("q3", "Ulla Brandt", "refused"), Answer("q4", ())]
+    answers = [
+        read("q1", "grey anna!"),
+        read("q2", "in 1871"),
+        read("q3", "Ulla Brandt", "refused"),
+        MethodAnswer("q4", ()),
+    ]
     assert score.score_answers(answers, GOLD) == {
         "q1": {"EM": 1.0, "F1": 1.0, "string_EM": 1.0, "ROUGE-L": 1.0},
         "q2": {"EM": 0.0, "F1": pytest.approx(2 / 3), "string_EM": 1.0, "ROUGE-L": pytest.approx(2 / 3)},
@@ -329,7 +334,7 @@ def test_a_budget_stops_reading_and_keeps_what_was_read(tmp_path: Path, server: 
 
 
 def test_readers_are_told_apart() -> None:
-    first = Reader(OfflineRules(), 2000, "", "english")
+    first = AnswerReader(OfflineRules(), 2000, "", "english")
     others = [replace(first, tokens=1000), replace(first, language="german"), replace(first, model="small")]
     assert len({first.id, *(other.id for other in others)}) == 4
     hit = Hit("a", "passage", ("a",), ("a",), "Sarn", TEXTS["sarn"][1], 1.0, "test")

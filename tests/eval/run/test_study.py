@@ -13,7 +13,7 @@ from ragindex.llm import endpoint_features
 from ragindex_eval.results.model import Study
 from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 from ragindex_eval.run.study import run_study
-from ragindex_eval.stats.seeds import repeated
+from ragindex_eval.stats.seeds import group_by_seed
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_one_corpus_is_listed_once(working_folder: Path) -> None:
 def test_the_spread_over_seeds_by_hand() -> None:
     seeds = [made({"a": [1, value], "b": [0, 0]}, seed=seed) for seed, value in enumerate([0.0, 0.5, 1.0])]
     other = made({"a": [1, 1], "b": [0, 0]}, name="asked once")
-    (one,) = repeated(Study("seeds", (*seeds, other)))
+    (one,) = group_by_seed(Study("seeds", (*seeds, other)))
     assert (one.dataset, one.encoder, one.seeds) == ("made", "lsa", (0, 1, 2))
     spreads = {spread.label: spread for spread in one.spreads}
     a = spreads["a"]

@@ -130,12 +130,12 @@ def holds_table(comparison: Comparison, metric: str) -> None:
                 assert (pair.excess > 0) == (metric == "R@5")
                 assert (figure(comparison, a, metric) > figure(comparison, b, metric)) == (metric == "R@5")
     good = {"better", "faster", "less"}
-    matrix = next((one for one in pairs.section(comparison) or () if one.metric == metric), None)
+    matrix = next((one for one in pairs.render_pairs(comparison) or () if one.metric == metric), None)
     for a, row in zip(labels, matrix.rows if matrix else (), strict=False):
         for b, cell in zip(labels, row, strict=True):
             assert (cell.word in good) == (a != b and better(comparison, a, b, metric))
     if metric in ("R@5", LATENCY):
-        for label in table.told_apart(comparison, metric):
+        for label in table.methods_ahead(comparison, metric):
             assert not any(better(comparison, other, label, metric) for other in leaders(comparison, metric)[:1])
 
 
@@ -147,7 +147,7 @@ def figure(comparison: Comparison, label: str, metric: str) -> float:
 
 
 def words(comparison: Comparison, metric: str) -> list[str]:
-    (matrix,) = (one for one in pairs.section(comparison) or () if one.metric == metric)
+    (matrix,) = (one for one in pairs.render_pairs(comparison) or () if one.metric == metric)
     return [cell.word for row in matrix.rows for cell in row]
 
 

@@ -16,7 +16,7 @@ from ragindex_eval.results.model import LATENCY, Comparison, MethodResult
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class AblationCell:
     """A figure with its interval, and how it differs from that of the first row; "" where there is nothing to say."""
 
     text: str
@@ -26,13 +26,13 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AblationRow:
     """A method, by its value of the parameter."""
 
     value: str
     label: str
     key: Markup
-    cells: tuple[Cell, ...]
+    cells: tuple[AblationCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Ablation:
 
     name: str
     parameter: str
-    rows: tuple[Row, ...]
+    rows: tuple[AblationRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Ablations:
     others: str
 
 
-def section(comparison: Comparison) -> Ablations | None:
+def render_ablations(comparison: Comparison) -> Ablations | None:
     """None where no method differs from the first of its name in exactly one parameter."""
     metrics = [f"R@{k}" for k in comparison.ks if any(f"R@{k}" in method.metrics for method in comparison.methods)]
     tokens = any(_tokens(method) for method in comparison.methods)
@@ -127,32 +127,32 @@ def _table(
     for at, value in values:
         method = comparison.methods[at]
         quality = [_quality(comparison, method, reference, name) for name in metrics]
-        paid = [Cell(f"{_tokens(method):,.0f}")] if tokens else []
+        paid = [AblationCell(f"{_tokens(method):,.0f}")] if tokens else []
         key = Markup(svg.key(at))  # noqa: S704  # drawn by us, holds no text
-        rows.append(Row(written(value), method.label, key, (*quality, *paid, _p50(method))))
+        rows.append(AblationRow(written(value), method.label, key, (*quality, *paid, _p50(method))))
     return Ablation(reference.name, path, tuple(rows))
 
 
-def _quality(comparison: Comparison, method: MethodResult, first: MethodResult, name: str) -> Cell:
+def _quality(comparison: Comparison, method: MethodResult, first: MethodResult, name: str) -> AblationCell:
     if name not in method.metrics:
-        return Cell("–")
+        return AblationCell("–")
     bounds = method.ci95.get(name)
     text, interval = percent(method.metrics[name]), "" if bounds is None else " – ".join(map(percent, bounds))
     if method is first:
-        return Cell(text, interval)
+        return AblationCell(text, interval)
     try:
         pair = comparison.pair(method.label, first.label, name)
     except KeyError:  # the first of the name was not measured by it
-        return Cell(text, interval, "–")
+        return AblationCell(text, interval, "–")
     reach = "" if pair.ci95 is None else f" ({points(pair.ci95[0])} to {points(pair.ci95[1])})"
-    return Cell(text, interval, points(pair.value) + reach, probability(pair.p_holm))
+    return AblationCell(text, interval, points(pair.value) + reach, probability(pair.p_holm))
 
 
-def _p50(method: MethodResult) -> Cell:
+def _p50(method: MethodResult) -> AblationCell:
     value, bounds = method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50")
     if value is None:
-        return Cell("–")
-    return Cell(short(value), "" if bounds is None else " – ".join(map(short, bounds)))
+        return AblationCell("–")
+    return AblationCell(short(value), "" if bounds is None else " – ".join(map(short, bounds)))
 
 
 def _tokens(method: MethodResult) -> float:

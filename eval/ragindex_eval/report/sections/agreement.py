@@ -16,7 +16,7 @@ class Agreement:
     shades: tuple[tuple[int, ...], ...]
 
 
-def section(comparison: Comparison) -> Agreement | None:
+def render_agreement(comparison: Comparison) -> Agreement | None:
     """None where there is but one method."""
     k = comparison.ks[0]
     known = conclusions.agreement(comparison, k)

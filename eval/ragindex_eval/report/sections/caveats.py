@@ -11,7 +11,7 @@ _MOST = 20
 _REASONS = 5
 
 
-def section(comparison: Comparison) -> tuple[str, ...] | None:
+def render_caveats(comparison: Comparison) -> tuple[str, ...] | None:
     """One sentence each, the gravest first; None where there is nothing to warn of."""
     sentences = [
         *(shown(without_folders(describe_failed([method])), 500) for method in comparison.failed),

@@ -19,7 +19,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CoverageRow:
     """A grouping: counts, what share of the gold pairs it covers, what share it would cover by chance at most, and of
     the pairs covered the share that each other covers too."""
 
@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolRow:
     """A method's pool, seconds a question with reading (TPQ), and their growth against that of the pool (TPER)."""
 
     label: str
@@ -42,25 +42,25 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class CoverageTables:
     """`smallest` is the method that TPER compares with."""
 
     questions: int
     pairs: int
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    pools: tuple[Pool, ...]
+    rows: tuple[CoverageRow, ...]
+    pools: tuple[PoolRow, ...]
     smallest: str
 
 
-def section(comparison: Comparison) -> Values | None:
+def render_coverage(comparison: Comparison) -> CoverageTables | None:
     """None where no method searches a tree."""
     found = comparison.coverage
     if found is None:
         return None
     names = tuple(one.name for one in found.groupings) if found.pairs else ()
     rows = tuple(
-        Row(
+        CoverageRow(
             one.name,
             f"{one.clusters:,}",
             f"{one.documents:.1f}",
@@ -77,20 +77,20 @@ def section(comparison: Comparison) -> Values | None:
         *_COLUMNS,
         *(Column(f"also by {n}, %", f"of these, {name} covers too") for n, name in enumerate(names, 1)),
     )
-    return Values(found.questions, found.pairs, columns, rows, pools, smallest)
+    return CoverageTables(found.questions, found.pairs, columns, rows, pools, smallest)
 
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "–"
 
 
-def _pool(comparison: Comparison, found: Coverage, label: str, smallest: str) -> Pool:
+def _pool(comparison: Comparison, found: Coverage, label: str, smallest: str) -> PoolRow:
     seconds = {name: _seconds(comparison.method(name)) for name in (label, smallest)}
     ratio = "–"
     if label != smallest and seconds[label] is not None and seconds[smallest]:
         ratio = f"{efficiency(seconds, found.pools, label, smallest):.2f}"
     taken = seconds[label]
-    return Pool(label, f"{found.pools[label]:,}", "–" if taken is None else f"{taken:.4f}", ratio)
+    return PoolRow(label, f"{found.pools[label]:,}", "–" if taken is None else f"{taken:.4f}", ratio)
 
 
 def efficiency(seconds: Mapping[str, float | None], pools: Mapping[str, int], one: str, other: str) -> float:

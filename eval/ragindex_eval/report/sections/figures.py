@@ -24,7 +24,7 @@ class Plot:
     drawing: Markup
 
 
-def section(comparison: Comparison) -> tuple[Plot, ...] | None:
+def render_figures(comparison: Comparison) -> tuple[Plot, ...] | None:
     """Quality; quality against latency and, where any was paid, money; recall over k; by kind: as far as measured."""
     if not comparison.dataset.judged:
         return _without_gold(comparison)

@@ -72,7 +72,7 @@ _AGREEMENT = (
 )
 
 
-def section(study: Study) -> tuple[tuple[str, str], ...]:
+def render_glossary(study: Study) -> tuple[tuple[str, str], ...]:
     """Terms with their meanings: those that the page uses."""
     names = {name.partition("@")[0] for one in study.comparisons for name in metrics_shown(one)}
     quality = [entry for name, entry in _QUALITY.items() if name in names]

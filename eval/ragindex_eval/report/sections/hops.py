@@ -26,7 +26,7 @@ _FEW = 10  # questions: drawn again with replacement, fewer hardly vary, and loo
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class RecallCell:
     """One method's recall on the questions of one kind, in percent; "–" where it was not measured."""
 
     label: str
@@ -37,11 +37,11 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KindRow:
     """The questions of one kind."""
 
     name: str
-    spreads: tuple[Spread, ...]
+    spreads: tuple[RecallCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,21 @@ class Hops:
 
     metric: str
     columns: tuple[Column, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[KindRow, ...]
     plot: Plot
     stop_columns: tuple[Column, ...]
     stops: tuple[Stops, ...]
     few: int
 
 
-def section(comparison: Comparison) -> Hops | None:
+def render_hops(comparison: Comparison) -> Hops | None:
     """None where the data tell no kinds; nor where they tell but the number of hops and no method goes by iterations:
     the plots show these."""
     metric, groups = _metric(comparison), _groups(comparison)
     courses = by_iteration.courses(comparison)
     if metric is None or not groups or not (courses or _by(comparison) == "kind"):
         return None
-    kinds = tuple(Kind(_named(comparison, *group), _spreads(comparison, *group, metric)) for group in groups)
+    kinds = tuple(KindRow(_named(comparison, *group), _spreads(comparison, *group, metric)) for group in groups)
     stops = tuple(one for course in courses for one in _stops(comparison, course, _longest(courses)))
     return Hops(metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, _FEW)
 
@@ -126,7 +126,7 @@ def _hops(value: str) -> str:
 # ---------------------------------------------------------------- recall
 
 
-def _spreads(comparison: Comparison, value: str, ids: Sequence[str], metric: str) -> tuple[Spread, ...]:
+def _spreads(comparison: Comparison, value: str, ids: Sequence[str], metric: str) -> tuple[RecallCell, ...]:
     return tuple(
         _spread(number, method, value, _by(comparison), _values(method, ids, metric), metric)
         for number, method in enumerate(comparison.methods)
@@ -137,15 +137,15 @@ def _values(method: MethodResult, ids: Sequence[str], metric: str) -> list[float
     return [method.per_query[id][metric] for id in ids if metric in method.per_query.get(id, {})]
 
 
-def _spread(number: int, method: MethodResult, value: str, by: str, values: Sequence[float], metric: str) -> Spread:
+def _spread(number: int, method: MethodResult, value: str, by: str, values: Sequence[float], metric: str) -> RecallCell:
     key = Markup(svg.key(number))  # noqa: S704  # drawn by us, holds no text
     if not values:
-        return Spread(method.label, key, "–", "", ("–", "–", "–"))
+        return RecallCell(method.label, key, "–", "", ("–", "–", "–"))
     part = next((one for one in method.breakdown if (one.by, one.value) == (by, value)), None)
     bounds = part.ci95.get(metric) if part and len(values) >= _FEW else None
     interval = "" if bounds is None else " – ".join(map(percent, bounds))
     low, middle, high = map(percent, np.quantile(values, (0.25, 0.5, 0.75)).tolist())
-    return Spread(method.label, key, percent(fmean(values)), interval, (low, middle, high))
+    return RecallCell(method.label, key, percent(fmean(values)), interval, (low, middle, high))
 
 
 def _plot(comparison: Comparison, metric: str, groups: Sequence[tuple[str, list[str]]]) -> Plot:

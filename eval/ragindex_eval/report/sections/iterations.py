@@ -11,11 +11,11 @@ from ragindex_eval.format import many, percent, short, shown
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
-from ragindex_eval.report.sections.table import Cell, Column, meaning
+from ragindex_eval.report.sections.table import Column, MetricCell, meaning
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.stats import by_iteration, resampling
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, Course
-from ragindex_eval.stats.resampling import Floats
+from ragindex_eval.stats.resampling import Doubles
 
 _MOST_CURVES = 7  # what one plot holds
 _THOUSANDS = 10_000  # from here on a tick of a plot is too wide
@@ -24,14 +24,14 @@ _NAMES = ("input_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class IterationRow:
     """A method after one iteration, or one without. The first line of a method names it, over `span` lines."""
 
     label: str
     key: Markup
     span: int
     iteration: str
-    cells: tuple[Cell, ...]
+    cells: tuple[MetricCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Iterations:
     """`notes` say what the figures do not hold."""
 
     columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[IterationRow, ...]
     notes: tuple[str, ...]
     plots: tuple[Plot, ...]
 
@@ -64,11 +64,11 @@ class _Kind:
     """A column: its cell after iteration n of a method, and of a method without iterations."""
 
     column: Column
-    after: Callable[[_Measured, int], Cell]
-    without: Callable[[MethodResult], Cell]
+    after: Callable[[_Measured, int], MetricCell]
+    without: Callable[[MethodResult], MetricCell]
 
 
-def section(comparison: Comparison) -> Iterations | None:
+def render_iterations(comparison: Comparison) -> Iterations | None:
     """None where no method goes by iterations."""
     ks = [k for k in comparison.ks if k <= KEPT_IDS] if comparison.dataset.judged else []
     found = [_measured(course, comparison, ks) for course in by_iteration.courses(comparison)]
@@ -78,7 +78,7 @@ def section(comparison: Comparison) -> Iterations | None:
     columns = [*map(_recall, ks), *(_TOKENS if _paid(found) else ()), _TIME]
     lines = [line for one in found for line in _lines(one, columns)]
     for number, method in others:
-        lines.append(_line(number, method, 1, "–", [Cell("–"), *(each.without(method) for each in columns)]))
+        lines.append(_line(number, method, 1, "–", [MetricCell("–"), *(each.without(method) for each in columns)]))
     told = (Column("questions", "those that took this iteration"), *(each.column for each in columns))
     drawn = (_recall_plot(found, others, ks), _token_plot(found, others))
     notes = (*_about_ks(comparison, ks), *(note for one in found for note in _notes(one)))
@@ -95,7 +95,7 @@ def _measured(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Mea
     return _Measured(course, by_k, too_short, tuple(costs), tuple(ms), (float(read), float(written)))
 
 
-def _figures(values: Floats, seed: int) -> list[tuple[Figure, ...]]:
+def _figures(values: Doubles, seed: int) -> list[tuple[Figure, ...]]:
     """Means over the questions with 95 % intervals, a row an iteration, for `values` of (questions, iterations, …).
 
     [] where there are no questions; no intervals where there is but one.
@@ -127,40 +127,40 @@ def _others(comparison: Comparison, found: Sequence[Course], ks: Sequence[int]) 
 # ---------------------------------------------------------------- the table
 
 
-def _lines(one: _Measured, columns: Sequence[_Kind]) -> Iterator[Line]:
+def _lines(one: _Measured, columns: Sequence[_Kind]) -> Iterator[IterationRow]:
     course, last = one.course, one.course.iterations
     for n in range(1, last + 1):
-        cells = [Cell(f"{course.took(n):,}"), *(each.after(one, n) for each in columns)]
+        cells = [MetricCell(f"{course.took(n):,}"), *(each.after(one, n) for each in columns)]
         yield _line(course.number, course.method, last if n == 1 else 0, str(n), cells)
 
 
-def _line(number: int, method: MethodResult, span: int, iteration: str, cells: Sequence[Cell]) -> Line:
-    return Line(method.label, Markup(svg.key(number)), span, iteration, tuple(cells))  # noqa: S704  # drawn by us
+def _line(number: int, method: MethodResult, span: int, iteration: str, cells: Sequence[MetricCell]) -> IterationRow:
+    return IterationRow(method.label, Markup(svg.key(number)), span, iteration, tuple(cells))  # noqa: S704  # drawn by us
 
 
 def _recall(k: int) -> _Kind:
     name = f"R@{k}"
 
-    def after(one: _Measured, n: int) -> Cell:
+    def after(one: _Measured, n: int) -> MetricCell:
         if k not in one.recall:
-            return Cell("–")
+            return MetricCell("–")
         figure, lower = one.recall[k][n - 1], one.too_short[k] > 0
-        return Cell(f"≥ {percent(figure.value or 0.0)}") if lower else _cell(figure, percent)
+        return MetricCell(f"≥ {percent(figure.value or 0.0)}") if lower else _cell(figure, percent)
 
-    def without(method: MethodResult) -> Cell:
+    def without(method: MethodResult) -> MetricCell:
         return _cell(Figure(method.metrics.get(name), method.ci95.get(name)), percent)
 
     return _Kind(Column(name, f"{meaning(name)}, had it stopped after this iteration"), after, without)
 
 
-def _spent(title: str, said: str, at: int, without: Callable[[MethodResult], Cell]) -> _Kind:
+def _spent(title: str, said: str, at: int, without: Callable[[MethodResult], MetricCell]) -> _Kind:
     return _Kind(Column(title, said), lambda one, n: _cell(one.spent[n - 1][at], _count), without)
 
 
-def _cell(figure: Figure, form: Callable[[float], str]) -> Cell:
+def _cell(figure: Figure, form: Callable[[float], str]) -> MetricCell:
     if figure.value is None:
-        return Cell("–")
-    return Cell(form(figure.value), "" if figure.ci95 is None else " – ".join(map(form, figure.ci95)))
+        return MetricCell("–")
+    return MetricCell(form(figure.value), "" if figure.ci95 is None else " – ".join(map(form, figure.ci95)))
 
 
 def _count(value: float) -> str:
@@ -189,13 +189,13 @@ _TOKENS = (
         "asked",
         "steps up to this iteration in which a language model wrote, a question: the mean",
         ASKED,
-        lambda method: Cell("–"),
+        lambda method: MetricCell("–"),
     ),
 )
 _TIME = _Kind(
     Column("steps ms", "milliseconds of the steps up to this iteration: the median"),
-    lambda one, n: Cell(short(one.ms[n - 1])),
-    lambda method: Cell("–"),
+    lambda one, n: MetricCell(short(one.ms[n - 1])),
+    lambda method: MetricCell("–"),
 )
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from ragindex_eval.format import without_folders
 from ragindex_eval.report.sections import table
-from ragindex_eval.report.sections.table import Cell, Column
+from ragindex_eval.report.sections.table import Column, MetricCell
 from ragindex_eval.results.model import Comparison, Study
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OverviewRow:
     """One method in one comparison; the first of each comparison names it, over `span` lines."""
 
     anchor: str
@@ -19,7 +19,7 @@ class Line:
     seed: int
     span: int
     label: str
-    cells: tuple[Cell, ...]
+    cells: tuple[MetricCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Overview:
     """The figures that all comparisons have, but latency: each comparison was timed at another moment."""
 
     columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[OverviewRow, ...]
 
 
-def section(study: Study) -> Overview | None:
+def render_overview(study: Study) -> Overview | None:
     """None where the study is a single comparison."""
     if len(study.comparisons) < 2:
         return None
-    tables = [table.section(one) for one in study.comparisons]
+    tables = [table.render_table(one) for one in study.comparisons]
     together = [column for column in tables[0].columns if column not in table.LATENCY_COLUMNS]
     shared = [column for column in together if all(column in one.columns for one in tables)]
     lines = [
@@ -45,10 +45,10 @@ def section(study: Study) -> Overview | None:
     return Overview(tuple(shared), tuple(lines))
 
 
-def _lines(comparison: Comparison, made: table.Table, shared: Sequence[Column], anchor: str) -> list[Line]:
+def _lines(comparison: Comparison, made: table.Table, shared: Sequence[Column], anchor: str) -> list[OverviewRow]:
     kept = [made.columns.index(column) for column in shared]
     return [
-        Line(
+        OverviewRow(
             anchor,
             comparison.dataset.name,
             without_folders(comparison.encoder),

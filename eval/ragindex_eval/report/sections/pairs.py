@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ragindex_eval.format import points, probability, short, signed
 from ragindex_eval.report.sections.table import metrics_shown
-from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, Pair
+from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, MethodPair
 from ragindex_eval.stats.conclusions import better, differ
 
 _COSTS = {
@@ -17,7 +17,7 @@ _COSTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PairCell:
     """The method of the row less that of the column, or how many times as long it takes.
 
     `tone` is good, bad or even; "" on the diagonal.
@@ -37,13 +37,13 @@ class Matrix:
     title: str
     metric: str
     labels: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[PairCell, ...], ...]
     told: int
     pairs: int
     opened: bool
 
 
-def section(comparison: Comparison) -> tuple[Matrix, ...] | None:
+def render_pairs(comparison: Comparison) -> tuple[Matrix, ...] | None:
     """A matrix for the metric of the head line and for latency, and closed ones for the others."""
     quality = metrics_shown(comparison)
     order = [*quality[:1], LATENCY, *COSTS, *quality[1:]]
@@ -62,14 +62,14 @@ def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
     return Matrix(title, metric, labels, rows, told, len(of_metric), opened)
 
 
-def _cell(comparison: Comparison, pair: Pair | None, *, same: bool) -> Cell:
+def _cell(comparison: Comparison, pair: MethodPair | None, *, same: bool) -> PairCell:
     if pair is None:
-        return Cell("") if same else Cell("even", "not measured")
+        return PairCell("") if same else PairCell("even", "not measured")
     form = _times if pair.statistic == RATIO else signed if pair.metric in _COSTS else points
-    return Cell(*_words(comparison, pair), form(pair.value), _interval(pair, form), probability(pair.p_holm))
+    return PairCell(*_words(comparison, pair), form(pair.value), _interval(pair, form), probability(pair.p_holm))
 
 
-def _words(comparison: Comparison, pair: Pair) -> tuple[str, str]:
+def _words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
     """The tone and the word: a difference is one only where `verdict.better` tells it, of either side."""
     less = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
     good, bad = less if pair.metric in _COSTS else ("better", "worse")
@@ -82,5 +82,5 @@ def _times(ratio: float) -> str:
     return f"× {short(ratio)}"
 
 
-def _interval(pair: Pair, form: Callable[[float], str]) -> str:
+def _interval(pair: MethodPair, form: Callable[[float], str]) -> str:
     return "" if pair.ci95 is None else f"{form(pair.ci95[0])} to {form(pair.ci95[1])}"

@@ -13,7 +13,7 @@ from ragindex_eval.format import many, percent, short, shown, without_folders
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.report.plots import svg
-from ragindex_eval.results.model import Answer, Comparison, MethodResult, Ranked
+from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, RankedHit
 
 _MOST, _MOST_WITHOUT_GOLD = 20, 50
 _HITS = 5
@@ -23,7 +23,7 @@ _TEXT, _TITLE, _QUERY, _ID = 180, 140, 240, 60  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class HitRow:
     """One hit. `mark` is "gold", "only here" (no other method has its documents among its first hits) or ""."""
 
     rank: int
@@ -34,7 +34,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StepRow:
     """One step of a retrieval."""
 
     iteration: int
@@ -48,7 +48,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MethodFindings:
     """What one method found. `ranks` are those of the gold documents, `figure` the recall
     at the smallest k, `answer` what a reader made of it, "" where none was asked.
     """
@@ -57,8 +57,8 @@ class Found:
     key: Markup
     figure: str
     ranks: str
-    hits: tuple[Hit, ...]
-    steps: tuple[Line, ...]
+    hits: tuple[HitRow, ...]
+    steps: tuple[StepRow, ...]
     more_steps: int
     notes: tuple[str, ...]
     error: str
@@ -66,7 +66,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GoldDocument:
     """A gold document."""
 
     title: str
@@ -74,17 +74,17 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionDetail:
     """A question, what is right, and what each method found."""
 
     text: str
     id: str
     kind: str
     spread: str
-    gold: tuple[Wanted, ...]
+    gold: tuple[GoldDocument, ...]
     more_gold: int
     answers: tuple[str, ...]
-    found: tuple[Found, ...]
+    found: tuple[MethodFindings, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class Questions:
 
     judged: bool
     metric: str
-    shown: tuple[Question, ...]
+    shown: tuple[QuestionDetail, ...]
     of: int
     single: bool
 
 
-def section(comparison: Comparison) -> Questions | None:
+def render_questions(comparison: Comparison) -> Questions | None:
     """With gold, the questions on which the methods' recall lies furthest apart; else the first fifty."""
     judged, metric = bool(comparison.dataset.judged), f"R@{comparison.ks[0]}"
     single = len(comparison.methods) == 1
@@ -123,7 +123,7 @@ def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
     return found
 
 
-def _question(comparison: Comparison, at: int) -> Question:
+def _question(comparison: Comparison, at: int) -> QuestionDetail:
     query, methods = comparison.queries[at], comparison.methods
     gold = None if comparison.gold is None else comparison.gold.get(query.id)
     grades, equal = judgements(comparison.gold, query.id), twins(comparison.gold, query.id)
@@ -138,15 +138,17 @@ def _question(comparison: Comparison, at: int) -> Question:
     spread = _spread(methods, query, f"R@{comparison.ks[0]}") if grades else ""
     id = shown(f"{query.id} · {gold.source_id}" if gold and gold.source_id else query.id, 2 * _ID)
     answers_shown = tuple(shown(answer, _TITLE) for answer in said[:_ANSWERS])
-    return Question(query.text, id, shown(kind, _ID), spread, wanted, max(0, len(grades) - _GOLD), answers_shown, found)
+    return QuestionDetail(
+        query.text, id, shown(kind, _ID), spread, wanted, max(0, len(grades) - _GOLD), answers_shown, found
+    )
 
 
-def _wanted(comparison: Comparison, id: str, equal: Mapping[str, str]) -> Wanted:
+def _wanted(comparison: Comparison, id: str, equal: Mapping[str, str]) -> GoldDocument:
     title = shown(comparison.titles.get(id, ""), _TITLE)
     copies = sum(stands == id for stands in equal.values())
     name = [shown(id, _ID)] if title else []
     also = [f"or {many(copies, 'document')} of the same text"] if copies else []
-    return Wanted(title or shown(id, _TITLE), ", ".join([*name, *also]))
+    return GoldDocument(title or shown(id, _TITLE), ", ".join([*name, *also]))
 
 
 def _spread(methods: Sequence[MethodResult], query: Query, metric: str) -> str:
@@ -155,7 +157,7 @@ def _spread(methods: Sequence[MethodResult], query: Query, metric: str) -> str:
     return f"{percent(min(values))} to {percent(max(values))}" if values else ""
 
 
-def _first_documents(answer: Answer) -> set[str]:
+def _first_documents(answer: MethodAnswer) -> set[str]:
     return {id for hit in answer.hits[:_HITS] for id in hit.doc_ids}
 
 
@@ -163,14 +165,14 @@ def _found(
     comparison: Comparison,
     number: int,
     method: MethodResult,
-    answer: Answer,
+    answer: MethodAnswer,
     gold: tuple[Mapping[str, int], Mapping[str, str]],
     counts: Mapping[str, int],
-) -> Found:
+) -> MethodFindings:
     metrics = method.per_query.get(answer.query_id, {})
     figure = percent(metrics[name]) if (name := f"R@{comparison.ks[0]}") in metrics else ""
     others, held = counts if len(comparison.methods) > 1 else {}, {*gold[0], *gold[1]}
-    return Found(
+    return MethodFindings(
         label=method.label,
         key=Markup(svg.key(number)),  # noqa: S704  # drawn by us, holds no text
         figure=figure,
@@ -184,7 +186,7 @@ def _found(
     )
 
 
-def _answered(answer: Answer, metrics: Mapping[str, float]) -> str:
+def _answered(answer: MethodAnswer, metrics: Mapping[str, float]) -> str:
     """What was read out of the hits, whether they were thought to hold it, and its F1."""
     read = answer.reading
     if read is None:
@@ -200,7 +202,7 @@ def _f1(metrics: Mapping[str, float]) -> list[str]:
     return [f"F1 {percent(metrics['F1'])}"] if "F1" in metrics else []
 
 
-def _ranks(answer: Answer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:
+def _ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:
     """Where the gold documents are in the ranking, and how many are not; "" where there are none."""
     ranked = standing(ranking(hit.doc_ids for hit in answer.hits), equal)
     places = {id: rank for rank, id in enumerate(ranked, start=1)}
@@ -211,17 +213,17 @@ def _ranks(answer: Answer, grades: Mapping[str, int], equal: Mapping[str, str], 
     return "; ".join([*there, *absent])
 
 
-def _hit(rank: int, hit: Ranked, gold: Set[str], counts: Mapping[str, int]) -> Hit:
+def _hit(rank: int, hit: RankedHit, gold: Set[str], counts: Mapping[str, int]) -> HitRow:
     only = bool(counts) and bool(hit.doc_ids) and all(counts.get(id) == 1 for id in hit.doc_ids)
     mark = "gold" if any(id in gold for id in hit.doc_ids) else "only here" if only else ""
     title = shown(hit.title, _TITLE) or _joined(hit.doc_ids or (hit.id,), 3)
-    return Hit(rank, title, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
+    return HitRow(rank, title, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
 
 
-def _line(step: Step) -> Line:
+def _line(step: Step) -> StepRow:
     paths = [(triple,) for triple in step.triples] + list(step.paths)
     tokens = step.input_tokens + step.output_tokens
-    return Line(
+    return StepRow(
         step.iteration,
         shown(step.index, _ID),
         shown(step.query, _QUERY),

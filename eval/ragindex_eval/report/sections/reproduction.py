@@ -29,7 +29,7 @@ class Reproduction:
     methods: tuple[Made, ...]
 
 
-def section(comparison: Comparison) -> Reproduction:
+def render_reproduction(comparison: Comparison) -> Reproduction:
     """Everything that is known."""
     data = comparison.dataset
     judged = "" if data.judged == data.questions else f", {data.judged:,} with gold"

@@ -9,7 +9,7 @@ from ragindex_eval.stats import seeds as spread
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadCell:
     """A figure over the seeds, in percent: its mean, its standard deviation and how far it reaches."""
 
     mean: str
@@ -18,32 +18,32 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class SeedTable:
     """One corpus and encoder: a row a method, a column a metric."""
 
     title: str
     seeds: tuple[int, ...]
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str, tuple[Spread, ...]], ...]
+    rows: tuple[tuple[str, tuple[SpreadCell, ...]], ...]
 
 
-def section(study: Study) -> tuple[Repeated, ...] | None:
+def render_seeds(study: Study) -> tuple[SeedTable, ...] | None:
     """None where nothing was done twice, or nothing judged."""
     shown = list(dict.fromkeys(name for one in study.comparisons for name in metrics_shown(one)))
     metrics = [name for name in shown if not name.startswith("one_doc")]
-    found = tuple(_repeated(group, metrics) for group in spread.repeated(study) if group.spreads)
+    found = tuple(_repeated(group, metrics) for group in spread.group_by_seed(study) if group.spreads)
     return found or None
 
 
-def _repeated(group: spread.Repeated, metrics: list[str]) -> Repeated:
+def _repeated(group: spread.SeedGroup, metrics: list[str]) -> SeedTable:
     by_figure = {(one.label, one.metric): one for one in group.spreads}
     labels = list(dict.fromkeys(one.label for one in group.spreads))
     rows = tuple((label, tuple(_shown(by_figure.get((label, name))) for name in metrics)) for label in labels)
     columns = tuple(Column(name.replace("_", " "), meaning(name)) for name in metrics)
-    return Repeated(without_folders(f"{group.dataset}, encoder {group.encoder}"), group.seeds, columns, rows)
+    return SeedTable(without_folders(f"{group.dataset}, encoder {group.encoder}"), group.seeds, columns, rows)
 
 
-def _shown(one: spread.Spread | None) -> Spread:
+def _shown(one: spread.SeedSpread | None) -> SpreadCell:
     if one is None:
-        return Spread("–", "", "")
-    return Spread(percent(one.mean), percent(one.deviation), f"{percent(one.least)} – {percent(one.most)}")
+        return SpreadCell("–", "", "")
+    return SpreadCell(percent(one.mean), percent(one.deviation), f"{percent(one.least)} – {percent(one.most)}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from ragindex_eval.format import percent, short
-from ragindex_eval.metrics.answers import SHOWN
+from ragindex_eval.metrics.answers import ANSWER_METRICS_SHOWN
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import LATENCY, Comparison, Interval, MethodResult
 from ragindex_eval.stats.conclusions import leaders
@@ -32,7 +32,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MetricCell:
     """A figure, its interval ("" where there is none), and whether it is among the best."""
 
     text: str
@@ -41,12 +41,12 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MethodRow:
     """One method."""
 
     label: str
     key: Markup
-    cells: tuple[Cell, ...]
+    cells: tuple[MetricCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +57,38 @@ class Table:
     """
 
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    bounds: tuple[Row, ...]
+    rows: tuple[MethodRow, ...]
+    bounds: tuple[MethodRow, ...]
     quality: bool
     bold: bool
 
 
-def section(comparison: Comparison) -> Table:
+def render_table(comparison: Comparison) -> Table:
     """A row a method, in the order of the comparison."""
     metrics = metrics_shown(comparison)
-    best = {name: told_apart(comparison, name) for name in (*metrics, LATENCY)}
+    best = {name: methods_ahead(comparison, name) for name in (*metrics, LATENCY)}
     costs = [cost for cost in _COSTS if cost.always or any(cost.told(method) != 0 for method in comparison.methods)]
     columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *(cost.column for cost in costs)]
     rows = []
     for number, method in enumerate(comparison.methods):
         quality = [_quality(method, name, method.label in best[name]) for name in metrics]
         cells = (*quality, *(cost.cell(method, method.label in best[LATENCY]) for cost in costs))
-        rows.append(Row(method.label, Markup(svg.key(number)), cells))  # noqa: S704  # drawn by us, holds no text
+        rows.append(MethodRow(method.label, Markup(svg.key(number)), cells))  # noqa: S704  # drawn by us, holds no text
     bold = any(cell.best for row in rows for cell in row.cells)
     return Table(tuple(columns), tuple(rows), _bounds(comparison, metrics, len(costs)), bool(metrics), bold)
 
 
-def _bounds(comparison: Comparison, metrics: list[str], costs: int) -> tuple[Row, ...]:
+def _bounds(comparison: Comparison, metrics: list[str], costs: int) -> tuple[MethodRow, ...]:
     """Of a bound, only what its answers are worth."""
-    blank = (Cell(""),) * costs
+    blank = (MetricCell(""),) * costs
     return tuple(
-        Row(
+        MethodRow(
             bound.label,
             Markup(""),
-            (*(_quality(bound, name, False) if name in SHOWN else Cell("") for name in metrics), *blank),
+            (
+                *(_quality(bound, name, False) if name in ANSWER_METRICS_SHOWN else MetricCell("") for name in metrics),
+                *blank,
+            ),
         )
         for bound in comparison.bounds
     )
@@ -97,7 +100,7 @@ def metrics_shown(comparison: Comparison) -> list[str]:
     Of these, the ones that were measured of any method.
     """
     ks, every = comparison.ks, [method.metrics for method in comparison.methods]
-    of_answers = [name for name in SHOWN if any(name in found for found in every)]
+    of_answers = [name for name in ANSWER_METRICS_SHOWN if any(name in found for found in every)]
     if not comparison.dataset.judged:
         return of_answers
     one = 10 if 10 in ks else ks[len(ks) // 2]
@@ -111,21 +114,21 @@ def meaning(metric: str) -> str:
     return _MEANING.get(metric.partition("@")[0], "")
 
 
-def told_apart(comparison: Comparison, metric: str) -> frozenset[str]:
+def methods_ahead(comparison: Comparison, metric: str) -> frozenset[str]:
     """The best methods by a metric, unless no method differs significantly from the best."""
     ahead = frozenset(leaders(comparison, metric))
     return ahead if len(ahead) < len(comparison.methods) else frozenset()
 
 
-def _quality(method: MethodResult, name: str, best: bool) -> Cell:
+def _quality(method: MethodResult, name: str, best: bool) -> MetricCell:
     if name not in method.metrics:
-        return Cell("–")
+        return MetricCell("–")
     bounds = method.ci95.get(name)
-    return Cell(percent(method.metrics[name]), _between(bounds, percent), best)
+    return MetricCell(percent(method.metrics[name]), _between(bounds, percent), best)
 
 
-def _milliseconds(value: float | None, bounds: Interval | None, best: bool) -> Cell:
-    return Cell("–") if value is None else Cell(short(value), _between(bounds, short), best)
+def _milliseconds(value: float | None, bounds: Interval | None, best: bool) -> MetricCell:
+    return MetricCell("–") if value is None else MetricCell(short(value), _between(bounds, short), best)
 
 
 def _between(bounds: Interval | None, form: Callable[[float], str]) -> str:
@@ -137,9 +140,9 @@ def _told(
 ) -> "_Cost":
     """A column that is there where any method has a figure other than 0, or one that is not known."""
 
-    def cell(method: MethodResult, fastest: bool) -> Cell:
+    def cell(method: MethodResult, fastest: bool) -> MetricCell:
         found = value(method)
-        return Cell("–" if found is None else form(found))
+        return MetricCell("–" if found is None else form(found))
 
     return _Cost(Column(title, meaning), cell, False, value)
 
@@ -149,7 +152,7 @@ class _Cost:
     """A column of costs: its cell for a method, which may be told to be among the fastest."""
 
     column: Column
-    cell: Callable[[MethodResult, bool], Cell]
+    cell: Callable[[MethodResult, bool], MetricCell]
     always: bool = True
     told: Callable[[MethodResult], float | None] = lambda method: 1.0
 
@@ -165,11 +168,11 @@ _COSTS = (
     ),
     _Cost(
         Column("index s", "seconds of building the index, as if this method were built alone"),
-        lambda method, fastest: Cell(short(method.index_seconds)),
+        lambda method, fastest: MetricCell(short(method.index_seconds)),
     ),
     _Cost(
         Column("index MB", "megabytes of the index on disk"),
-        lambda method, fastest: Cell(short(method.index_bytes / 1e6)),
+        lambda method, fastest: MetricCell(short(method.index_bytes / 1e6)),
     ),
     _told(
         "index tokens",

@@ -20,7 +20,7 @@ from ragindex.plugins import registry
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.dense import Dense
-from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, measured
+from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, measure_coverage
 
 TOWER = Document("a", "Lindau", "The tower of Lindau is an old lighthouse in Bavaria. Many visit it.", {"page": 3})
 SCHEME = Dense(over=Topics())
@@ -152,16 +152,16 @@ def test_coverage_by_topics_beside_a_tree(server: OpenAIServer, tmp_path: Path) 
     workspace.sync([tree, SCHEME])
     gold = [["a1", "a2"], ["a1", "b2"], ["a1", "a3", "b4"], ["a3", "b1"]]
     name = "summary_tree(levels=2, stop_at=2, dimensions=2), level 1"
-    assert measured(workspace, {"tree": tree, "topics": SCHEME}, gold) == Coverage(
+    assert measure_coverage(workspace, {"tree": tree, "topics": SCHEME}, gold) == Coverage(
         4,
         6,  # a1-a2 a1-b2 a1-a3 a1-b4 a3-b4 a3-b1
         (Grouping(name, 2, 9.0, 72 / 153, 2, {"topics": 1}), Grouping("topics", 2, 9.0, 72 / 153, 4, {name: 1})),
         {"tree": 20},
     )
-    assert measured(workspace, {"tree": tree, "bm25": registry.scheme("bm25(over=topics)")}, gold) == Coverage(
+    assert measure_coverage(workspace, {"tree": tree, "bm25": registry.scheme("bm25(over=topics)")}, gold) == Coverage(
         4, 6, (Grouping(name, 2, 9.0, 72 / 153, 2, {}),), {"tree": 20}
     )
-    assert measured(workspace, {"topics": SCHEME}, gold) is None
+    assert measure_coverage(workspace, {"topics": SCHEME}, gold) is None
 
 
 def test_topics_of_nothing_have_no_clusters(tmp_path: Path) -> None:
@@ -175,4 +175,6 @@ def test_topics_of_nothing_have_no_clusters(tmp_path: Path) -> None:
             Grouping(name, 0, 0.0, 0.0, 0, {other: 0})
             for name, other in (("summary_tree, level 1", "topics"), ("topics", "summary_tree, level 1"))
         )
-        assert measured(workspace, {"tree": tree, "topics": SCHEME}, []) == Coverage(0, 0, groupings, {"tree": 0})
+        assert measure_coverage(workspace, {"tree": tree, "topics": SCHEME}, []) == Coverage(
+            0, 0, groupings, {"tree": 0}
+        )
