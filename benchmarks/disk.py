@@ -41,7 +41,7 @@ SMALL = 0.001
 def day(size: int, folder: Path) -> None:
     """Folder and `bytes` after twelve syncs of one record."""
     workspace = opened(folder, SMALL)
-    documents = list(worlds.documents(size))
+    documents = list(worlds.make_documents(size))
     workspace.add(documents)
     methods = ["bm25"]
     sync(workspace, methods)
@@ -52,7 +52,7 @@ def day(size: int, folder: Path) -> None:
 
 def graphs(data: Path, triples: Path, folder: Path) -> None:
     """The same with four methods over graphs."""
-    dataset = datasets.load(data)
+    dataset = datasets.read_dataset(data)
     workspace = opened(folder, 1.0)
     documents = list(dataset.corpus.documents)
     workspace.add(documents)
@@ -68,7 +68,7 @@ def graphs(data: Path, triples: Path, folder: Path) -> None:
 def document(size: int, memory: float, folder: Path) -> None:
     """Megabytes written by the sync of one more document, as the system counts them and as the files grew."""
     workspace = opened(folder, memory)
-    workspace.add(worlds.documents(size))
+    workspace.add(worlds.make_documents(size))
     sync(workspace, ["hybrid"])
     for number in range(3):
         before, written = sizes(folder), os_written()

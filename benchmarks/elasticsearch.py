@@ -39,7 +39,7 @@ from ragindex.types import Query
 from ragindex.workspace.imported_files import TRIPLES
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
-from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.metrics import retrieval as metrics
 from ragindex_eval.metrics import score
 
@@ -59,7 +59,7 @@ KS, DEPTH, WARM = (5, 10, 15), 10, 10
 
 
 def agreement(data: str, triples: str, caches: str = "", *methods: str) -> None:
-    dataset, schemes = load(data), {name: registry.scheme(name) for name in methods or AGREEING}
+    dataset, schemes = read_dataset(data), {name: registry.scheme(name) for name in methods or AGREEING}
     with tempfile.TemporaryDirectory() as written:
         folder = Path(written)
         given = {"dataset": dataset, "triples": Path(triples), "folder": folder, "schemes": list(schemes.values())}
@@ -131,9 +131,9 @@ def _measure(engine: str, size: int, folder: Path) -> Workspace:
     print(f"\n{engine}, world:{size}, lsa:384")
     if new:
         with _timed("passages added", size):
-            space.add(worlds.documents(size))
+            space.add(worlds.make_documents(size))
         _built(space, {"passages, text": Passages(), "passages, vectors": Vectors()}, size)
-    texts = [one.text for one in worlds.questions(size, per_kind=25)]
+    texts = [one.text for one in worlds.make_questions(size, per_kind=25)]
     order = np.random.default_rng(0).permutation(len(texts))[:60]
     asked = [texts[number] for number in order]
     queries = [Query(str(number), text) for number, text in enumerate(asked)]
@@ -169,7 +169,7 @@ def _timed(what: str, records: int) -> Iterator[None]:
 def _written(file: Path, size: int) -> int:
     """The world's true triples, as a file of extractions; how many there are."""
     by_passage: dict[str, list[list[str]]] = {}
-    for id, triple in worlds.triples(size):
+    for id, triple in worlds.make_triples(size):
         by_passage.setdefault(id, []).append([triple.subject, triple.predicate, triple.object])
     docs = [
         {
@@ -177,7 +177,7 @@ def _written(file: Path, size: int) -> int:
             "extracted_entities": [],
             "extracted_triples": by_passage.get(one.id, []),
         }
-        for one in worlds.documents(size)
+        for one in worlds.make_documents(size)
     ]
     file.write_text(json.dumps({"docs": docs}), encoding="utf-8")
     return sum(map(len, by_passage.values()))

@@ -37,7 +37,7 @@ from ragindex.plugins import registry
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Triple
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.metrics.retrieval import means
 from ragindex_eval.metrics.score import score_question
 from ragindex_eval.stats.resampling import permutation_tests
@@ -50,7 +50,7 @@ Held = list[list[Triple]]  # the triples of each passage
 
 
 def main(data: Path) -> None:
-    dataset = load(data)
+    dataset = read_dataset(data)
     documents = dataset.corpus.documents
     imported = {
         (item["title"], item["text"]): item for item in json.loads(next(data.glob("openie_*.json")).read_text())["docs"]

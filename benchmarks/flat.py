@@ -19,11 +19,11 @@ from ragindex.plugins import registry
 from ragindex.retrieval.hits import HIT_FIELDS
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import load
+from ragindex_eval.data.datasets import read_dataset
 
 
 def main(data: str | None) -> None:
-    dataset = load(Path(data)) if data else None
+    dataset = read_dataset(Path(data)) if data else None
     corpus = list(dataset.corpus.documents) if dataset else documents(1890)
     asked = [query.text for query in dataset.queries] if dataset else questions(100)
     with tempfile.TemporaryDirectory() as folder:

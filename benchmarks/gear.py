@@ -188,7 +188,7 @@ def beyond_base(workspace: Workspace, written: str, asked: Sequence[str]) -> lis
 
 def speed(data: Path, triples: Path, folder: Path) -> None:
     """The modes, over the questions of the data, each asked after a warm-up."""
-    dataset = datasets.load(data)
+    dataset = datasets.read_dataset(data)
     asked = [query.text for query in dataset.queries]
     with beside_the_model(folder):
         workspace = Workspace.open("index", encoder=ENCODER, chunking=None)
@@ -206,11 +206,11 @@ def speed(data: Path, triples: Path, folder: Path) -> None:
 def openie(size: int, path: Path) -> int:
     """The true triples of a world as a file of extractions; how many there are."""
     by_passage: dict[str, list[list[str]]] = {}
-    for id, triple in worlds.triples(size):
+    for id, triple in worlds.make_triples(size):
         by_passage.setdefault(id, []).append([triple.subject, triple.predicate, triple.object])
     with path.open("w", encoding="utf-8") as file:
         file.write('{"docs": [')
-        for number, document in enumerate(worlds.documents(size)):
+        for number, document in enumerate(worlds.make_documents(size)):
             found = by_passage.get(document.id, [])
             sides = sorted({side for subject, _, object in found for side in (subject, object)})
             one = {"passage": whole_text(document), "extracted_entities": sides, "extracted_triples": found}
@@ -229,14 +229,14 @@ def one_size(size: int, folder: Path) -> dict[str, float]:
     triples = openie(size, folder / "triples.json")
     store = LanceDB(memory_gib=8)
     workspace = Workspace.open(folder / "index", encoder=RandomVectors(), chunking=None, store=store)
-    workspace.add(worlds.documents(size))
+    workspace.add(worlds.make_documents(size))
     workspace.import_part("extractions", folder / "triples.json")
     written = "gear.naive(scoring=composed, graph=triple_graph(memory_gib=4))"
     scheme = registry.scheme(written)
     start = time.perf_counter()
     workspace.sync([scheme])
     built = time.perf_counter() - start
-    asked = [one.text for one in worlds.questions(size, per_kind=40)][:200]
+    asked = [one.text for one in worlds.make_questions(size, per_kind=40)][:200]
     taken = beyond_base(workspace, written, asked)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     figures = {"triples": triples, "index_s": built, "peak_mb": peak}

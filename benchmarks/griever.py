@@ -265,7 +265,7 @@ def _entities(opened: GrieverRetriever, doc: str) -> set[str]:
 
 def asking(data: Path, triples: Path | None) -> Asking:
     """The data set and a workspace with its documents."""
-    dataset = datasets.load(data)
+    dataset = datasets.read_dataset(data)
     workspace = Workspace.open("index", encoder=ENCODER, chunking=None)
     workspace.replace(dataset.corpus)
     if triples is not None:
@@ -309,13 +309,13 @@ def _milliseconds(found: dict[str, float]) -> str:
 def one_size(size: int, folder: Path) -> Iterator[dict[str, object]]:
     """The figures of one world, with the parts in memory and from the store; run in a process of its own."""
     triples = openie(size, folder / "triples.json")
-    asked = [one.text for one in worlds.questions(size, per_kind=24)][: 100 + WARM_UP]
+    asked = [one.text for one in worlds.make_questions(size, per_kind=24)][: 100 + WARM_UP]
     methods = ("griever", "griever.paths")
     for memory in (8, 0):
         start = time.perf_counter()
         workspace = Workspace.open(folder / "index", encoder="lsa:384", chunking=None, store=LanceDB(memory_gib=memory))
         if memory:
-            workspace.add(worlds.documents(size))
+            workspace.add(worlds.make_documents(size))
             workspace.import_part("extractions", folder / "triples.json")
         workspace.sync([registry.scheme(method) for method in methods])
         index = time.perf_counter() - start

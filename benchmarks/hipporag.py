@@ -36,7 +36,7 @@ from ragindex_baselines.hipporag.parts.spread_vectors import SpreadVectors
 from ragindex_baselines.hipporag.retriever import FactRetriever
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
 from ragindex_eval.data import worlds
-from ragindex_eval.data.datasets import load
+from ragindex_eval.data.datasets import read_dataset
 from ragindex_eval.metrics.score import score_question
 
 MODULE = "benchmarks.hipporag"
@@ -111,7 +111,7 @@ def agreement(retriever: Retriever, queries: Sequence[Query], k: int = 15) -> st
 
 
 def quality(data: str, triples: str) -> None:
-    dataset = load(Path(data))
+    dataset = read_dataset(Path(data))
     assert dataset.gold is not None
     golds = [(query.id, dataset.gold[query.id]) for query in dataset.queries]
     with tempfile.TemporaryDirectory() as folder:
@@ -153,8 +153,8 @@ def timed(retriever: Retriever, queries: Sequence[Query], k: int = 15) -> str:
 
 def curve(size: int) -> None:
     """One world, in a process of its own."""
-    documents = list(worlds.documents(size))
-    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.questions(size, per_kind=10))]
+    documents = list(worlds.make_documents(size))
+    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(size, per_kind=10))]
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace.open(folder, encoder="lsa:128", chunking=None)
         workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
@@ -178,7 +178,7 @@ def sizes(retriever: Retriever) -> str:
 
 def true_triples(path: Path, documents: Sequence[Document], size: int) -> Path:
     stated: dict[str, list[list[str]]] = {document.id: [] for document in documents}
-    for id, triple in worlds.triples(size):
+    for id, triple in worlds.make_triples(size):
         stated[id].append([triple.subject, triple.predicate, triple.object])
     docs = [
         {"title": one.title, "text": one.text, "extracted_entities": [], "extracted_triples": stated[one.id]}
@@ -205,7 +205,7 @@ def memory(size: int) -> None:
 
 def prepare(size: int, folder: str) -> None:
     """A workspace with all that the graphs are made from."""
-    documents = list(worlds.documents(size))
+    documents = list(worlds.make_documents(size))
     workspace = Workspace.open(folder, encoder="lsa:384", chunking=None)
     workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
     workspace.add(documents)

@@ -33,7 +33,7 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
     scheme = registry.scheme(method)
     workspace = Workspace.open(folder, encoder=RandomVectors(), chunking=None)
     start = time.perf_counter()
-    workspace.add(worlds.documents(size))
+    workspace.add(worlds.make_documents(size))
     added = time.perf_counter()
     workspace.sync([scheme])
     synced = time.perf_counter()
@@ -64,7 +64,7 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
 
 def questions(size: int) -> list[str]:
     """Fifty of each kind, mixed; in a small world fewer."""
-    found = [one.text for one in worlds.questions(size, per_kind=50)]
+    found = [one.text for one in worlds.make_questions(size, per_kind=50)]
     return [found[number] for number in np.random.default_rng(0).permutation(len(found))]
 
 
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         method, size, folder = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
         found = (
-            peers(list(worlds.documents(size)), questions(size)[:100], folder)
+            peers(list(worlds.make_documents(size)), questions(size)[:100], folder)
             if method == "peers"
             else one(method, size, folder / "w")
         )

@@ -117,7 +117,7 @@ def _bounds(interval: tuple[float, float] | None) -> str:
 
 def changed(data: Path, folder: Path, share: float = 0.01, seed: int = 0) -> None:
     """Build without a share of the documents, add it, and count which summaries are of other texts than before."""
-    dataset = datasets.load(data)
+    dataset = datasets.read_dataset(data)
     documents = dataset.corpus.documents
     late = np.random.default_rng(seed).permutation(len(documents))[: max(1, round(share * len(documents)))]
     later = [documents[number] for number in late]
@@ -191,7 +191,7 @@ class GatheredVectors:
 def one_size(size: int, folder: Path) -> dict[str, float]:
     """The figures of one world; run in a process of its own."""
     workspace = Workspace.open(folder / "index", encoder=Gathered(topics=max(4, size // 12)), chunking=None)
-    workspace.add(worlds.documents(size))
+    workspace.add(worlds.make_documents(size))
     workspace.sync([registry.part("passages")])
     start = time.perf_counter()
     workspace.sync([SummaryTree()])

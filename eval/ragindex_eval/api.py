@@ -60,7 +60,7 @@ def _dataset(data: str | Path | Corpus | Dataset | None, settings: CompareSettin
         if settings.questions is None:
             raise UsageError("compare: a Corpus comes without questions. Give questions=FILE, a .csv or a .txt.")
         asking = {"skip_bad": settings.skip_bad, "limit": settings.limit, "seed": settings.seed or 0}
-        return datasets.ask(data, settings.questions, **asking)  # type: ignore[arg-type]  # a flag and two numbers
+        return datasets.add_questions(data, settings.questions, **asking)  # type: ignore[arg-type]  # a flag and two numbers
     given = [name for name in ("questions", "format", "limit") if getattr(settings, name) is not None]
     _refuse(given, "describes a path, and the data is a Dataset, which is read already")
     return data if data.gold is None else replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))

@@ -73,7 +73,9 @@ def test_files_and_report(result: Result, tmp_path: Path) -> None:
 def test_documents_and_datasets_that_are_read_already(result: Result, folder: Path, tmp_path: Path) -> None:
     questions = folder / "questions.csv"
     corpus = compare(read(folder / "notes"), ["bm25"], questions=questions, index=tmp_path / "a", k=(1, 3))
-    dataset = compare(datasets.load(folder / "notes", questions=questions), "bm25", index=tmp_path / "b", k=[1, 3])
+    dataset = compare(
+        datasets.read_dataset(folder / "notes", questions=questions), "bm25", index=tmp_path / "b", k=[1, 3]
+    )
     assert corpus["bm25"]["R@1"] == dataset["bm25"]["R@1"] == 0.75
     assert corpus.comparison.fingerprint == dataset.comparison.fingerprint
 

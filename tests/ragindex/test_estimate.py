@@ -58,7 +58,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return Corpus("world", "world", tuple(worlds.documents(120)), 0, (), True)
+    return Corpus("world", "world", tuple(worlds.make_documents(120)), 0, (), True)
 
 
 def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
@@ -94,7 +94,7 @@ def test_a_sample_measures_the_answers_and_is_not_paid_twice(
 
 
 def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Path) -> None:
-    data = datasets.load("world:100", limit=40)
+    data = datasets.read_dataset("world:100", limit=40)
     server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     schemes = {"bm25": registry.scheme("bm25")}

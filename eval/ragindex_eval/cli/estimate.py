@@ -50,7 +50,7 @@ def estimate_command(
     Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
     """
     loading = {"questions": questions, "limit": limit, "seed": seed}
-    dataset = datasets.load(data, format=format, skip_bad=skip_bad, **loading) if read_answers else None  # type: ignore[arg-type]
+    dataset = datasets.read_dataset(data, format=format, skip_bad=skip_bad, **loading) if read_answers else None  # type: ignore[arg-type]
     corpus = read(data, format=format, skip_bad=skip_bad) if dataset is None else dataset.corpus
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if index is not None:

@@ -19,7 +19,7 @@ from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
 from ragindex.workspace.settings import require_seed
-from ragindex_eval.data.drafting import FORMULA, Draft, drafts
+from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
 from ragindex_eval.data.equal_texts import content
 
 COLUMNS = ("question", "answer", "documents", "kind", "source")
@@ -49,7 +49,7 @@ def questions(
     left_out = _read_notes(corpus, language)
     usable = _once([document for document in corpus.documents if readable(document.id)])
     passages = [passage for document in usable for passage in chunk(document, None)]
-    drafted = drafts(passages, n, require_seed(seed), language or "english")
+    drafted = make_drafts(passages, n, require_seed(seed), language or "english")
     for sentence in (*left_out, *(_fewer(drafted, n) if drafted else ())):
         print_note(sentence)
     if not drafted:

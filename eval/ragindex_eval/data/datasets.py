@@ -20,12 +20,12 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import gold_classes, worlds
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.questions import (
-    Asked,
-    Finder,
-    beir_questions,
-    benchmark_questions,
-    csv_questions,
-    plain_questions,
+    DatasetQuestion,
+    DocumentFinder,
+    read_beir_questions,
+    read_benchmark_questions,
+    read_csv_questions,
+    read_plain_questions,
 )
 from ragindex_eval.format import many
 
@@ -50,7 +50,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
 
 
-def load(
+def read_dataset(
     path: Path | str,
     *,
     questions: Path | str | None = None,
@@ -72,19 +72,19 @@ def load(
     dataset = _dataset(corpus, asked, problems, file or path, limit, seed)
     if corpus.format != "world":
         return replace(dataset, source=str(path.resolve()))
-    fewer = worlds.shortfall(asked) if file is None else None
+    fewer = worlds.describe_shortfall(asked) if file is None else None
     return replace(dataset, source=corpus.name, notes=(*dataset.notes, *([fewer] if fewer else [])))
 
 
-def ask(
+def add_questions(
     corpus: Corpus, questions: Path | str, *, skip_bad: bool = False, limit: int | None = None, seed: int = 0
 ) -> Dataset:
     """A corpus that is there already with the questions of a `.csv` or `.txt` file; otherwise as `load`."""
     problems, file = Problems(skip_bad), Path(questions)
-    return _dataset(corpus, list(_asked_in_file(file, Finder(corpus), problems)), problems, file, limit, seed)
+    return _dataset(corpus, list(_asked_in_file(file, DocumentFinder(corpus), problems)), problems, file, limit, seed)
 
 
-def held(dataset: Dataset, workspace: Workspace) -> Dataset:
+def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
     """The dataset as a workspace holds it: with its ids there, and with the documents of other sources, if any."""
     lead = sources.lead(workspace.manifest.sources, dataset.corpus)
     count = workspace.documents.collection.count()
@@ -100,7 +100,7 @@ def held(dataset: Dataset, workspace: Workspace) -> Dataset:
         else f"{others:,} documents that the workspace holds besides are"
     )
     said = (f"{others_searched} searched too",) if others else ()
-    found = fingerprint(corpus, dataset.queries, gold)
+    found = dataset_fingerprint(corpus, dataset.queries, gold)
     return replace(dataset, corpus=corpus, gold=gold, fingerprint=found, notes=(*dataset.notes, *said))
 
 
@@ -113,11 +113,11 @@ def origin(written: Path | str) -> str:
     """What documents or questions are known by, however they are written: the path in full, a world's name."""
     if os.path.exists(written):
         return os.path.realpath(written)
-    return worlds.name(*worlds.parse(str(written))) if str(written).startswith("world:") else str(written)
+    return worlds.world_name(*worlds.parse_world(str(written))) if str(written).startswith("world:") else str(written)
 
 
 def _dataset(
-    corpus: Corpus, asked: list[Asked], problems: Problems, file: Path, limit: int | None, seed: int
+    corpus: Corpus, asked: list[DatasetQuestion], problems: Problems, file: Path, limit: int | None, seed: int
 ) -> Dataset:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
@@ -132,11 +132,11 @@ def _dataset(
     kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}
     kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.sentences]))
-    marked = fingerprint(corpus, kept, kept_gold)
+    marked = dataset_fingerprint(corpus, kept, kept_gold)
     return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=left_out)
 
 
-def _with_something_right(asked: list[Asked]) -> tuple[list[Asked], tuple[str, ...]]:
+def _with_something_right(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
     """The questions without those for which every document is judged wrong, and a sentence with their number.
 
     No metric is defined for these.
@@ -146,27 +146,27 @@ def _with_something_right(asked: list[Asked]) -> tuple[list[Asked], tuple[str, .
     return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
 
 
-def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[Asked]:
-    finder = Finder(corpus)
+def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[DatasetQuestion]:
+    finder = DocumentFinder(corpus)
     if file is not None:
         return _asked_in_file(file, finder, problems)
     if corpus.format == "beir":
-        return beir_questions(path, finder, problems)
+        return read_beir_questions(path, finder, problems)
     if corpus.format == "world":
-        return iter(worlds.questions(*worlds.parse(str(path))))
+        return iter(worlds.make_questions(*worlds.parse_world(str(path))))
     if corpus.format in ("folder", "jsonl"):
         raise UsageError(
             f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
             "question,answer,documents or a .txt with one question a line."
         )
-    return benchmark_questions(find_file_pair(path)[0] if corpus.format == "hipporag" else path, finder, problems)
+    return read_benchmark_questions(find_file_pair(path)[0] if corpus.format == "hipporag" else path, finder, problems)
 
 
-def _asked_in_file(file: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+def _asked_in_file(file: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     if file.suffix.lower() == ".csv":
-        return csv_questions(file, finder, problems)
+        return read_csv_questions(file, finder, problems)
     if file.suffix.lower() == ".txt":
-        return plain_questions(file)
+        return read_plain_questions(file)
     expected = "questions in a .csv (question,answer,documents) or in a .txt (one a line)"
     raise DataError(expected, file.name, path=file)
 
@@ -182,7 +182,7 @@ def _without(corpus: Corpus, path: Path, file: Path | None) -> Corpus:
     return replace(corpus, documents=documents)
 
 
-def _numbered(asked: list[Asked]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
+def _numbered(asked: list[DatasetQuestion]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
     digits = max(5, len(str(len(asked))))
     ids = [f"q{number:0{digits}d}" for number in range(1, len(asked) + 1)]
     queries = tuple(Query(id, one.text) for id, one in zip(ids, asked, strict=True))
@@ -197,7 +197,7 @@ def _sample(queries: tuple[Query, ...], limit: int, seed: int) -> tuple[Query, .
     return tuple(queries[number] for number in sorted(chosen))
 
 
-def fingerprint(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> str:
+def dataset_fingerprint(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> str:
     """16 hexadecimal digits of a hash of documents (in the order of their ids), questions and gold.
 
     When a file was last changed is left out: a copy of the same documents is the same dataset.

@@ -35,14 +35,14 @@ _NAMES_COMPARED = 20_000  # for the near names in an error
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DatasetQuestion:
     """A question as it was read. `gold` is None where the file has none; without documents, nothing is right."""
 
     text: str
     gold: Gold | None
 
 
-class Finder:
+class DocumentFinder:
     """The documents of a corpus by what gold calls them."""
 
     def __init__(self, corpus: Corpus) -> None:
@@ -94,7 +94,7 @@ class Finder:
         )
 
 
-def require_question(item: Item, text: str) -> str:
+def require_text(item: Item, text: str) -> str:
     """Raises DataError for an empty question."""
     if not text.strip():
         raise item.error("a question", "an empty one")
@@ -104,13 +104,13 @@ def require_question(item: Item, text: str) -> str:
 # ---------------------------------------------------------------- HippoRAG, MuSiQue, HotpotQA, 2WikiMultihopQA
 
 
-def benchmark_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+def read_benchmark_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     """Questions whose gold is their supporting paragraphs or facts."""
     return problems.each(lambda item: _benchmark_question(item, finder), read_json_items(path, problems))
 
 
-def _benchmark_question(item: Item, finder: Finder) -> Asked:
-    text = require_question(item, item.text("question"))
+def _benchmark_question(item: Item, finder: DocumentFinder) -> DatasetQuestion:
+    text = require_text(item, item.text("question"))
     if "paragraphs" in item.fields:
         gold = _supporting_paragraphs(item, finder)
     elif "supporting_facts" in item.fields:
@@ -120,10 +120,10 @@ def _benchmark_question(item: Item, finder: Finder) -> Asked:
     source_id = parse_id(item) or ""
     hops = _HOPS.match(source_id)
     kind = hops[1] if hops else item.text("type", default="")
-    return Asked(text, Gold(frozenset(gold), _answers(item), kind, source_id))
+    return DatasetQuestion(text, Gold(frozenset(gold), _answers(item), kind, source_id))
 
 
-def _supporting_paragraphs(item: Item, finder: Finder) -> list[str]:
+def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> list[str]:
     found, paragraphs = [], item.array("paragraphs")
     if not paragraphs:
         raise item.error("a question with paragraphs", "one without any")
@@ -137,7 +137,7 @@ def _supporting_paragraphs(item: Item, finder: Finder) -> list[str]:
     return found
 
 
-def _supporting_facts(item: Item, finder: Finder) -> list[str]:
+def _supporting_facts(item: Item, finder: DocumentFinder) -> list[str]:
     contents = (
         dict(parse_context_entry(item, value) for value in item.array("context")) if "context" in item.fields else {}
     )
@@ -163,7 +163,7 @@ def _strings(item: Item, key: str) -> list[str]:
 # ---------------------------------------------------------------- BEIR
 
 
-def beir_questions(folder: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+def read_beir_questions(folder: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     """The questions of queries.jsonl that are judged in qrels/test.tsv, or, without it, in dev.tsv or train.tsv."""
     path = next((p for split in _SPLITS if (p := folder / "qrels" / f"{split}.tsv").is_file()), None)
     if path is None:
@@ -185,19 +185,19 @@ def _beir_queries(path: Path, problems: Problems) -> dict[str, str]:
             raise item.error("an id under '_id'", item.under("_id"))
         if query_id in queries:
             raise item.error("each query id once", f"the id {query_id!r} a second time")
-        queries[query_id] = require_question(item, item.text("text"))
+        queries[query_id] = require_text(item, item.text("text"))
 
     for _ in problems.each(add, read_json_lines(path, problems)):
         pass
     return queries
 
 
-def _beir_question(query_id: str, text: str, grades: Mapping[str, int]) -> Asked:
+def _beir_question(query_id: str, text: str, grades: Mapping[str, int]) -> DatasetQuestion:
     gold = {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
-    return Asked(text, Gold(frozenset(gold), source_id=query_id, grades=gold))
+    return DatasetQuestion(text, Gold(frozenset(gold), source_id=query_id, grades=gold))
 
 
-def _qrels(path: Path, queries: Iterable[str], finder: Finder, problems: Problems) -> dict[str, dict[str, int]]:
+def _qrels(path: Path, queries: Iterable[str], finder: DocumentFinder, problems: Problems) -> dict[str, dict[str, int]]:
     judged: dict[str, dict[str, int]] = {}
     known = set(queries)
 
@@ -239,12 +239,12 @@ def text_lines(path: Path) -> list[tuple[Item, str]]:
     return [(Item({}, path, number), line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def plain_questions(path: Path) -> Iterator[Asked]:
+def read_plain_questions(path: Path) -> Iterator[DatasetQuestion]:
     """One question a line, without gold; blank lines are passed over."""
-    return (Asked(line.strip(), None) for _, line in text_lines(path))
+    return (DatasetQuestion(line.strip(), None) for _, line in text_lines(path))
 
 
-def csv_questions(path: Path, finder: Finder, problems: Problems) -> Iterator[Asked]:
+def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     """Rows of `question,answer,documents`, perhaps `kind`: documents by id, title or file name, `;` between several."""
     rows = _csv_rows(path)
     _, header = next(rows, (Item({}, path), []))
@@ -267,13 +267,13 @@ def _csv_rows(path: Path) -> Iterator[tuple[Item, Sequence[str]]]:
         raise DataError("comma-separated values", str(error), path=path, line=line) from error
 
 
-def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: Finder) -> Asked:
+def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: DocumentFinder) -> DatasetQuestion:
     if len(row) != len(names):
         raise item.error(f"{len(names)} columns ({','.join(names)})", f"{len(row)}")
     cells = {name: cell.strip() for name, cell in zip(names, row, strict=True)}
-    text = require_question(item, cells["question"])
+    text = require_text(item, cells["question"])
     written = [name for part in cells["documents"].split(";") if (name := part.strip())]
     if not written:
         raise item.error("gold documents in the column 'documents'", "none")
     gold = frozenset(finder.name(name, item) for name in written)
-    return Asked(text, Gold(gold, tuple(filter(None, [cells.get("answer", "")])), cells.get("kind", "")))
+    return DatasetQuestion(text, Gold(gold, tuple(filter(None, [cells.get("answer", "")])), cells.get("kind", "")))

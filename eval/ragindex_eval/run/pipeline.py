@@ -143,7 +143,7 @@ def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Wo
         dataset = _indexed_documents(index, settings)
     else:
         index.replace(data.corpus)
-        dataset = datasets.held(data, index)
+        dataset = datasets.match_workspace(data, index)
     if not dataset.queries:
         raise UsageError(
             f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
@@ -162,7 +162,9 @@ def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
         raise UsageError("compare needs DATA, or --questions FILE beside --index.")
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
-    return datasets.ask(corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed)
+    return datasets.add_questions(
+        corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed
+    )
 
 
 # ---------------------------------------------------------------- build and ask

@@ -44,7 +44,7 @@ def _over(corpus: CorpusSettings | None, settings: CompareSettings, budget: Budg
 
 def load_dataset(settings: CompareSettings) -> Dataset:
     """The documents and questions that the settings of one comparison name."""
-    return datasets.load(
+    return datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,
         format=settings.format,

@@ -157,9 +157,9 @@ def test_a_walk_stays_near_its_seeds() -> None:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     folder, size = tmp_path_factory.mktemp("world"), SIZE
-    documents = list(worlds.documents(size))
+    documents = list(worlds.make_documents(size))
     stated: dict[str, list[Any]] = {one.id: [] for one in documents}
-    for id, one in worlds.triples(size):
+    for id, one in worlds.make_triples(size):
         stated[id].append([one.subject, one.predicate, one.object])
     docs = [
         {"title": d.title, "text": d.text, "extracted_entities": [], "extracted_triples": stated[d.id]}
@@ -172,7 +172,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 def asked() -> list[Query]:
-    return [Query(f"q{n}", one.text) for n, one in enumerate(worlds.questions(SIZE, per_kind=6))]
+    return [Query(f"q{n}", one.text) for n, one in enumerate(worlds.make_questions(SIZE, per_kind=6))]
 
 
 def test_facts_are_ranked_as_igraph_ranks_them(world: Workspace) -> None:

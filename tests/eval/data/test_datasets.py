@@ -11,7 +11,7 @@ import pytest
 
 from ragindex.corpus import content_id
 from ragindex.types import Query
-from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.data.gold import Gold
 
 
@@ -94,13 +94,13 @@ def test_gold_of_musique_is_the_supporting_paragraphs(tmp_path: Path, layout: st
     corpus = [{"title": "B", "text": "b"}, {"title": "Same", "text": "Two."}, {"title": "Same", "text": "One."}]
     if layout == "pair":
         write(tmp_path / "case_corpus.json", corpus)
-        dataset = load(write(tmp_path / "case.json", MUSIQUE))
+        dataset = read_dataset(write(tmp_path / "case.json", MUSIQUE))
     elif layout == "folder":
         write(tmp_path / "corpus.json", corpus)
         write(tmp_path / "questions.json", MUSIQUE)
-        dataset = load(tmp_path)
+        dataset = read_dataset(tmp_path)
     else:
-        dataset = load(write(tmp_path / layout, MUSIQUE))
+        dataset = read_dataset(write(tmp_path / layout, MUSIQUE))
     one, two, b = content_id("Same", "One."), content_id("Same", "Two."), content_id("B", "b")
     assert {document.id for document in dataset.corpus.documents} == {one, two, b}
     assert texts(dataset) == [("q00001", "Who?"), ("q00002", "Where?"), ("q00003", "When?")]
@@ -114,7 +114,7 @@ def test_gold_of_musique_is_the_supporting_paragraphs(tmp_path: Path, layout: st
 
 
 def test_queries_hold_nothing_of_the_gold(tmp_path: Path) -> None:
-    dataset = load(write(tmp_path / "dev.json", MUSIQUE))
+    dataset = read_dataset(write(tmp_path / "dev.json", MUSIQUE))
     assert dataset.queries == (Query("q00001", "Who?"), Query("q00002", "Where?"), Query("q00003", "When?"))
     assert all(not document.metadata for document in dataset.corpus.documents)
 
@@ -123,7 +123,7 @@ def test_queries_hold_nothing_of_the_gold(tmp_path: Path) -> None:
 def test_gold_of_hotpotqa_is_found_by_title_and_by_text_where_titles_repeat(
     tmp_path: Path, extra: dict[str, Any]
 ) -> None:
-    dataset = load(write(tmp_path / "dev.json", [{**item, **extra} for item in HOTPOT]))
+    dataset = read_dataset(write(tmp_path / "dev.json", [{**item, **extra} for item in HOTPOT]))
     assert dataset.corpus.format == ("2wikimultihopqa" if extra else "hotpotqa")
     assert dataset.gold == {
         "q00001": Gold(
@@ -137,14 +137,14 @@ def test_gold_of_hotpotqa_beside_a_corpus_needs_no_context(tmp_path: Path) -> No
     write(tmp_path / "corpus.json", {"A": ["Another", " text."], "Twice": ["Once."]})
     bare = [{key: value for key, value in item.items() if key != "context"} for item in HOTPOT]
     write(tmp_path / "questions.json", bare)
-    gold = load(tmp_path).gold
+    gold = read_dataset(tmp_path).gold
     assert gold is not None
     assert gold["q00001"].doc_ids == {content_id("A", "Another text."), content_id("Twice", "Once.")}
 
 
 def test_a_text_kept_under_two_ids_is_one_gold_text(tmp_path: Path) -> None:
     write(tmp_path / "c_corpus.json", [{"id": "x", "title": "B", "text": "b"}, {"id": "y", "title": "B", "text": "b"}])
-    gold = load(write(tmp_path / "c.json", MUSIQUE[2:])).gold
+    gold = read_dataset(write(tmp_path / "c.json", MUSIQUE[2:])).gold
     assert gold == {"q00001": Gold(frozenset({"x"}), (), "", "plain", twins={"y": "x"})}
 
 
@@ -156,7 +156,7 @@ def test_a_text_kept_under_two_ids_is_one_gold_text(tmp_path: Path) -> None:
     ],
 )
 def test_beir_keeps_judged_questions_and_grades(tmp_path: Path, qrels: str) -> None:
-    dataset = load(beir(tmp_path / "set", qrels))
+    dataset = read_dataset(beir(tmp_path / "set", qrels))
     assert dataset.name == "set"
     assert texts(dataset) == [("q00001", "question 1?"), ("q00002", "question 3?")]
     assert dataset.gold == {
@@ -167,7 +167,7 @@ def test_beir_keeps_judged_questions_and_grades(tmp_path: Path, qrels: str) -> N
 
 def test_beir_takes_test_before_dev_before_train(tmp_path: Path) -> None:
     for split, doc_id in (("train", "d1"), ("dev", "d2"), ("test", "d3")):
-        gold = load(beir(tmp_path, f"query-id\tcorpus-id\tscore\n0\t{doc_id}\t1\n", split)).gold
+        gold = read_dataset(beir(tmp_path, f"query-id\tcorpus-id\tscore\n0\t{doc_id}\t1\n", split)).gold
         assert gold is not None
         assert gold["q00001"].doc_ids == {doc_id}
 
@@ -180,7 +180,7 @@ def test_a_csv_names_documents_by_id_title_or_file(tmp_path: Path) -> None:
         "\r\n"
         "Blue?,,deep/a.md,y\r\n",
     )
-    dataset = load(own(tmp_path / "docs"), questions=questions)
+    dataset = read_dataset(own(tmp_path / "docs"), questions=questions)
     assert texts(dataset) == [("q00001", "Red, or\r\nnot?"), ("q00002", "Blue?")]
     assert dataset.gold == {
         "q00001": Gold(frozenset({"a.md", "deep/b.txt"}), ("Yes",)),
@@ -191,7 +191,7 @@ def test_a_csv_names_documents_by_id_title_or_file(tmp_path: Path) -> None:
 def test_a_text_file_of_questions_has_no_gold(tmp_path: Path) -> None:
     questions = tmp_path / "questions.txt"
     questions.write_bytes("\ufeffFirst?\r\n\r\n  second\u2028line? \n".encode())
-    dataset = load(own(tmp_path / "docs"), questions=questions)
+    dataset = read_dataset(own(tmp_path / "docs"), questions=questions)
     assert texts(dataset) == [("q00001", "First?"), ("q00002", "second\u2028line?")]
     assert dataset.gold is None
 
@@ -199,13 +199,13 @@ def test_a_text_file_of_questions_has_no_gold(tmp_path: Path) -> None:
 def test_questions_among_the_documents_are_no_document(tmp_path: Path) -> None:
     questions = own(tmp_path) / "deep" / "questions.txt"
     questions.write_text("Who?\n")
-    dataset = load(tmp_path, questions=questions)
+    dataset = read_dataset(tmp_path, questions=questions)
     assert [document.id for document in dataset.corpus.documents] == ["a.md", "deep/a.md", "deep/b.txt"]
 
 
 def test_questions_given_replace_those_of_a_benchmark(tmp_path: Path) -> None:
     data = beir(tmp_path / "set", "query-id\tcorpus-id\tscore\n1\td0\t1\n")
-    dataset = load(data, questions=csv(tmp_path, "question,documents\nMine?,d3;d1\n"))
+    dataset = read_dataset(data, questions=csv(tmp_path, "question,documents\nMine?,d3;d1\n"))
     assert texts(dataset) == [("q00001", "Mine?")]
     assert dataset.gold == {"q00001": Gold(frozenset({"d1", "d3"}))}
 
@@ -217,42 +217,42 @@ def many(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path: Path, seed: int) -> None:
-    whole = load(many(tmp_path))
-    dataset = load(many(tmp_path), limit=5, seed=seed)
+    whole = read_dataset(many(tmp_path))
+    dataset = read_dataset(many(tmp_path), limit=5, seed=seed)
     numbers = sorted(random.Random(seed).sample(range(30), 5))
     assert texts(dataset) == [(f"q{number + 1:05d}", f"{number}?") for number in numbers]
     assert dataset.gold is not None
     assert whole.gold is not None
     assert dataset.gold == {query.id: whole.gold[query.id] for query in dataset.queries}
     assert dataset.corpus == whole.corpus
-    assert load(many(tmp_path), limit=30, seed=seed) == load(many(tmp_path), limit=1000) == whole
+    assert read_dataset(many(tmp_path), limit=30, seed=seed) == read_dataset(many(tmp_path), limit=1000) == whole
 
 
 def test_ids_grow_with_the_number_of_questions(tmp_path: Path) -> None:
     questions = tmp_path / "questions.txt"
     questions.write_text("".join(f"{number}?\n" for number in range(100_000)))
-    dataset = load(own(tmp_path / "docs"), questions=questions)
+    dataset = read_dataset(own(tmp_path / "docs"), questions=questions)
     assert (dataset.queries[0].id, dataset.queries[-1].id) == ("q000001", "q100000")
 
 
 def test_the_fingerprint_is_of_contents_not_of_places(tmp_path: Path) -> None:
     docs, questions = own(tmp_path / "docs"), csv(tmp_path, "question,documents\nRed?,a.md\n")
-    first = load(docs, questions=questions).fingerprint
+    first = read_dataset(docs, questions=questions).fingerprint
     shutil.copytree(docs, tmp_path / "copy", copy_function=shutil.copyfile)
     os.utime(tmp_path / "copy" / "a.md", (0, 0))
-    assert load(tmp_path / "copy", questions=questions).fingerprint == first
+    assert read_dataset(tmp_path / "copy", questions=questions).fingerprint == first
     assert len(first) == 16
     plain = tmp_path / "questions.txt"
     plain.write_text("Red?\n")
-    others = {first, load(docs, questions=plain).fingerprint}
+    others = {first, read_dataset(docs, questions=plain).fingerprint}
     for text in (
         "question,documents\nRed??,a.md\n",
         "question,documents\nRed?,b.txt\n",
         "question,documents,answer\nRed?,a.md,yes\n",
     ):
-        others.add(load(docs, questions=csv(tmp_path, text)).fingerprint)
+        others.add(read_dataset(docs, questions=csv(tmp_path, text)).fingerprint)
     (docs / "a.md").write_text("# Apples\nred!")
-    others.add(load(docs, questions=csv(tmp_path, "question,documents\nRed?,a.md\n")).fingerprint)
+    others.add(read_dataset(docs, questions=csv(tmp_path, "question,documents\nRed?,a.md\n")).fingerprint)
     assert len(others) == 6
 
 
@@ -261,7 +261,7 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_documents_but_on_metada
     questions = csv(tmp_path, "question,documents\nRed?,a\n")
 
     def of(lines: list[dict[str, Any]]) -> str:
-        return load(write(tmp_path / "c.jsonl", lines), questions=questions).fingerprint
+        return read_dataset(write(tmp_path / "c.jsonl", lines), questions=questions).fingerprint
 
     first = of(lines)
     assert of(lines[::-1]) == first

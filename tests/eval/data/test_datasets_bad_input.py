@@ -8,7 +8,7 @@ import pytest
 from comparing import compare
 
 from ragindex.errors import DataError, UsageError
-from ragindex_eval.data.datasets import load
+from ragindex_eval.data.datasets import read_dataset
 
 GOOD: dict[str, Any] = {
     "question": "Good?",
@@ -67,10 +67,10 @@ QUESTIONS: list[tuple[Any, str]] = [
 def test_a_bad_question_names_its_number(tmp_path: Path, item: Any, message: str) -> None:
     path = pair(tmp_path, GOOD, item, {**GOOD, "question": "Last?"})
     with pytest.raises(DataError) as caught:
-        load(path)
+        read_dataset(path)
     assert str(caught.value).startswith(f"{path}: expected {message}")
     assert str(caught.value).endswith(" in item 2.")
-    dataset = load(path, skip_bad=True)
+    dataset = read_dataset(path, skip_bad=True)
     assert [(query.id, query.text) for query in dataset.queries] == [("q00001", "Good?"), ("q00002", "Last?")]
     assert dataset.skipped == (str(caught.value),)
 
@@ -80,7 +80,7 @@ def test_what_is_left_out_of_corpus_and_questions_is_said_once(tmp_path: Path) -
     paragraphs = [{"title": "T", "paragraph_text": "x", "is_supporting": True}]
     questions = [json.dumps({"question": question, "paragraphs": paragraphs}) for question in ("", "?")]
     path.write_text("\n".join(["oops", *questions]))
-    dataset = load(path, skip_bad=True, format="musique")
+    dataset = read_dataset(path, skip_bad=True, format="musique")
     assert len(dataset.corpus.skipped) == 1
     assert dataset.skipped == (
         f'{path}, line 1: expected JSON; found "oops" at character 1 (Expecting value).',
@@ -97,14 +97,14 @@ def test_what_is_left_out_of_corpus_and_questions_is_said_once(tmp_path: Path) -
 )
 def test_no_questions(tmp_path: Path, items: list[Any], found: str) -> None:
     with pytest.raises(DataError) as caught:
-        load(pair(tmp_path, *items), skip_bad=True)
+        read_dataset(pair(tmp_path, *items), skip_bad=True)
     assert str(caught.value).startswith(f"{tmp_path / 'case.json'}: expected at least one question; found {found}")
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True])
 def test_an_impossible_limit(tmp_path: Path, limit: Any) -> None:
     with pytest.raises(UsageError, match=rf"'limit' of questions must be an int in the range \[1, inf\). Got {limit}"):
-        load(pair(tmp_path, GOOD), limit=limit)
+        read_dataset(pair(tmp_path, GOOD), limit=limit)
 
 
 @pytest.mark.parametrize("name", ["docs", "corpus.jsonl"])
@@ -112,7 +112,7 @@ def test_documents_without_questions(tmp_path: Path, name: str) -> None:
     own(tmp_path / "docs")
     (tmp_path / "corpus.jsonl").write_text('{"text": "x"}')
     with pytest.raises(UsageError, match=r"comes without questions. Give some: --questions FILE, a \.csv with"):
-        load(tmp_path / name)
+        read_dataset(tmp_path / name)
 
 
 # ---------------------------------------------------------------- BEIR
@@ -140,9 +140,9 @@ def beir(folder: Path, qrels: str = "0\td0\t1\n1\td1\t1\n", queries: str = "") -
 def test_a_bad_line_of_qrels(tmp_path: Path, line: str, message: str) -> None:
     folder = beir(tmp_path / "set", f"0\td0\t1\n\n{line}\n1\td1\t1\n")
     with pytest.raises(DataError) as caught:
-        load(folder)
+        read_dataset(folder)
     assert str(caught.value) == f"{folder / 'qrels' / 'test.tsv'}, line 4: expected {message}"
-    dataset = load(folder, skip_bad=True)
+    dataset = read_dataset(folder, skip_bad=True)
     assert [query.text for query in dataset.queries] == ["zero?", "one?"]
     assert dataset.skipped == (str(caught.value),)
 
@@ -159,9 +159,9 @@ def test_a_bad_line_of_qrels(tmp_path: Path, line: str, message: str) -> None:
 def test_a_bad_line_of_queries(tmp_path: Path, line: str, message: str) -> None:
     folder = beir(tmp_path / "set", queries=line + "\n")
     with pytest.raises(DataError) as caught:
-        load(folder)
+        read_dataset(folder)
     assert str(caught.value) == f"{folder / 'queries.jsonl'}, line 2: expected {message}"
-    assert load(folder, skip_bad=True).skipped == (str(caught.value),)
+    assert read_dataset(folder, skip_bad=True).skipped == (str(caught.value),)
 
 
 NOTHING_RIGHT: dict[str, Any] = {
@@ -173,24 +173,24 @@ NOTHING_RIGHT: dict[str, Any] = {
 @pytest.mark.parametrize("item", NOTHING_RIGHT.values(), ids=NOTHING_RIGHT)
 def test_a_question_whose_paragraphs_are_all_wrong_is_left_out_and_counted(tmp_path: Path, item: Any) -> None:
     path = pair(tmp_path, GOOD, item, {**item, "question": "And?"})
-    for dataset in (load(path), load(path, skip_bad=True)):
+    for dataset in (read_dataset(path), read_dataset(path, skip_bad=True)):
         assert [query.text for query in dataset.queries] == [GOOD["question"]]
         assert dataset.notes == ("left out: 2 questions for which no document is graded above 0",)
         assert dataset.skipped == ()
     with pytest.raises(DataError, match=r"a question for which a document is graded above 0; found none \(left out: 1"):
-        load(pair(tmp_path, item))
+        read_dataset(pair(tmp_path, item))
 
 
 def test_a_question_whose_grades_are_all_0_is_left_out_and_counted(tmp_path: Path) -> None:
     folder = beir(tmp_path / "set", "0\td0\t1\n1\td1\t0\n1\td0\t-1\n")
-    for dataset in (load(folder), load(folder, skip_bad=True)):
+    for dataset in (read_dataset(folder), read_dataset(folder, skip_bad=True)):
         assert [query.text for query in dataset.queries] == ["zero?"]
         assert dataset.notes == ("left out: 1 question for which no document is graded above 0",)
     result = compare(folder, ["bm25"], index=tmp_path / "w")
     assert result.dataset.questions == result.dataset.judged == 1
     assert dataset.notes[0] in result.notes
     with pytest.raises(DataError, match="a question for which a document is graded above 0"):
-        load(beir(tmp_path / "none", "1\td1\t0\n"))
+        read_dataset(beir(tmp_path / "none", "1\td1\t0\n"))
 
 
 @pytest.mark.parametrize(("held", "found"), [("", "no files in qrels/"), ("all.tsv", "qrels/ with all.tsv")])
@@ -200,7 +200,7 @@ def test_beir_without_qrels(tmp_path: Path, held: str, found: str) -> None:
     if held:
         (folder / "qrels" / held).write_text("")
     with pytest.raises(DataError) as caught:
-        load(folder)
+        read_dataset(folder)
     expected = "expected qrels/test.tsv, qrels/dev.tsv or qrels/train.tsv"
     assert str(caught.value) == f"{folder}: {expected}; found {found}."
 
@@ -232,9 +232,9 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
     docs, questions = own(tmp_path / "docs"), tmp_path / "q.csv"
     questions.write_text(f'question,answer,documents\n"Good\n?",x,apples\n\n{row}\nLast?,,one/pears.txt\n')
     with pytest.raises(DataError) as caught:
-        load(docs, questions=questions)
+        read_dataset(docs, questions=questions)
     assert str(caught.value) == f"{questions}, line 5: expected {message}"
-    dataset = load(docs, questions=questions, skip_bad=True)
+    dataset = read_dataset(docs, questions=questions, skip_bad=True)
     assert [query.text for query in dataset.queries] == ["Good\n?", "Last?"]
     assert dataset.skipped == (str(caught.value),)
 
@@ -275,17 +275,17 @@ def test_a_bad_file_of_questions(tmp_path: Path, name: str, content: bytes, mess
     if name:
         questions.write_bytes(content)
     with pytest.raises(DataError) as caught:
-        load(docs, questions=questions)
+        read_dataset(docs, questions=questions)
     assert message in str(caught.value)
 
 
 def test_questions_that_are_the_only_document(tmp_path: Path) -> None:
     (tmp_path / "questions.txt").write_text("Who?\n")
     with pytest.raises(DataError, match="expected at least one document beside the questions; found none"):
-        load(tmp_path, questions=tmp_path / "questions.txt")
+        read_dataset(tmp_path, questions=tmp_path / "questions.txt")
 
 
 def test_a_question_of_a_hundred_thousand_characters(tmp_path: Path) -> None:
     docs, long = own(tmp_path / "docs"), "why " * 25_000
     (tmp_path / "q.csv").write_text(f"question,documents\n{long}?,apples\n")
-    assert load(docs, questions=tmp_path / "q.csv").queries[0].text == f"{long}?"
+    assert read_dataset(docs, questions=tmp_path / "q.csv").queries[0].text == f"{long}?"

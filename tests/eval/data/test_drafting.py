@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 from ragindex.types import Passage
 from ragindex_eval.cli.questions import as_csv, readable
 from ragindex_eval.data import datasets
-from ragindex_eval.data.drafting import Draft, drafts
-from ragindex_eval.data.drafting.reading import gaps
-from ragindex_eval.data.drafting.rules import GAP, IN_PLACE, LOOSE, REAL, WORD, Question, questions
-from ragindex_eval.data.drafting.subjects import clause, topic
-from ragindex_eval.data.drafting.text import blocks, mentions, sentences
+from ragindex_eval.data.drafting import Draft, make_drafts
+from ragindex_eval.data.drafting.reading import make_gaps
+from ragindex_eval.data.drafting.rules import GAP, IN_PLACE, LOOSE, REAL, WORD, ClauseQuestion, draft_questions
+from ragindex_eval.data.drafting.subjects import find_topic, parse_clause
+from ragindex_eval.data.drafting.text import find_mentions, split_blocks, split_sentences
 
 
 def passage(id: str, title: str, text: str) -> Passage:
     return Passage(id, id, title, text, 0, len(text))
 
 
-def asked(title: str, *said: str) -> list[Question]:
-    about, previous, found = topic(title, said), "", []
+def asked(title: str, *said: str) -> list[ClauseQuestion]:
+    about, previous, found = find_topic(title, said), "", []
     for sentence in said:
-        parsed = clause(sentence, about, previous)
+        parsed = parse_clause(sentence, about, previous)
         previous = parsed.subject if parsed else ""
-        found += list(questions(parsed)) if parsed else []
+        found += list(draft_questions(parsed)) if parsed else []
     return found
 
 
@@ -71,7 +71,7 @@ when = "1871"
 
 
 def test_blocks_are_prose_without_markup() -> None:
-    assert list(filter(None, blocks(MARKDOWN))) == [
+    assert list(filter(None, split_blocks(MARKDOWN))) == [
         "The mill has a wheel and a sluice_gate. It goes on here .",
         "The first item was cut in 1901.",
         "The second item, with old words. It goes on.",
@@ -94,12 +94,12 @@ def test_blocks_are_prose_without_markup() -> None:
     ],
 )
 def test_sentences(block: str, expected: list[str]) -> None:
-    assert [sentence for one in blocks(block) for sentence in sentences(one)] == expected
+    assert [sentence for one in split_blocks(block) for sentence in split_sentences(one)] == expected
 
 
 def test_mentions() -> None:
     text = 'On 5 May 1871 Ada B. Miller of the Bank of Lindau read "Grey Anna" to 1,250 people in 1902, 12 km away.'
-    assert [(one.kind, one.text) for one in mentions(text)] == [
+    assert [(one.kind, one.text) for one in find_mentions(text)] == [
         ("date", "5 May 1871"),
         ("name", "Ada B. Miller of the Bank of Lindau"),
         ("name", "Grey Anna"),
@@ -107,7 +107,7 @@ def test_mentions() -> None:
         ("year", "1902"),
         ("number", "12"),
     ]
-    assert [one.kind for one in mentions("THE MILL OF LINDAU WAS BUILT IN 1856.")] == ["year"]
+    assert [one.kind for one in find_mentions("THE MILL OF LINDAU WAS BUILT IN 1856.")] == ["year"]
 
 
 # ---------------------------------------------------------------- questions
@@ -209,7 +209,7 @@ def test_what_is_not_asked(sentence: str) -> None:
 
 def test_a_gap_in_any_language() -> None:
     said = "Der Turm am Hafen wurde 1856 von Anna Weber gebaut."
-    assert [(one.text, one.answer) for one in gaps(said)] == [
+    assert [(one.text, one.answer) for one in make_gaps(said)] == [
         ("Der Turm am Hafen wurde [year?] von Anna Weber gebaut.", "1856"),
         ("Der Turm am Hafen wurde 1856 von [name?] gebaut.", "Anna Weber"),
     ]
@@ -234,8 +234,8 @@ PAIR = Draft(
 
 
 def test_drafts() -> None:
-    assert drafts(WORLD, 6, seed=0)[-1] == PAIR
-    singles = {draft.question: (draft.answer, draft.documents) for draft in drafts(WORLD, 6, seed=0)[:-1]}
+    assert make_drafts(WORLD, 6, seed=0)[-1] == PAIR
+    singles = {draft.question: (draft.answer, draft.documents) for draft in make_drafts(WORLD, 6, seed=0)[:-1]}
     assert singles == {
         "Who founded the Old Mill in 1871?": ("Ada Miller", ("mill",)),
         "How many wheels does Old Mill have?": ("three", ("mill",)),
@@ -246,16 +246,22 @@ def test_drafts() -> None:
 
 def test_both_documents_are_needed() -> None:
     told = [WORLD[0], passage("jam", "Pale Jam", WORLD[1].text + ' It wrote "Brother".')]
-    assert [draft.kind for draft in drafts(told, 4, seed=0) if draft.kind == "two"] == []  # the second names the first
+    assert [
+        draft.kind for draft in make_drafts(told, 4, seed=0) if draft.kind == "two"
+    ] == []  # the second names the first
     known = [passage("brother", "Brother (song)", WORLD[0].text + " It is of 1990, from Lindau."), WORLD[1]]
-    assert [draft.kind for draft in drafts(known, 4, seed=0) if draft.kind == "two"] == []  # the first has the answer
+    assert [
+        draft.kind for draft in make_drafts(known, 4, seed=0) if draft.kind == "two"
+    ] == []  # the first has the answer
     common = [*WORLD, *(passage(f"p{n}", f"Page {n}", "Pale Jam played.") for n in range(4))]
-    assert [draft.kind for draft in drafts(common, 4, seed=0) if draft.kind == "two"] == []  # six documents name it
+    assert [
+        draft.kind for draft in make_drafts(common, 4, seed=0) if draft.kind == "two"
+    ] == []  # six documents name it
 
 
 def test_the_same_arguments_give_the_same_drafts_and_seeds_differ() -> None:
     many = [passage(f"d{n}", f"Mill {n}", f"Mill {n} was founded in {1800 + n} by Ada Miller.") for n in range(60)]
-    first, again, other = drafts(many, 10, seed=1), drafts(many, 10, seed=1), drafts(many, 10, seed=2)
+    first, again, other = make_drafts(many, 10, seed=1), make_drafts(many, 10, seed=1), make_drafts(many, 10, seed=2)
     assert first == again
     assert {draft.documents for draft in first} != {draft.documents for draft in other}
     assert len({draft.documents for draft in first}) == 10
@@ -263,7 +269,7 @@ def test_the_same_arguments_give_the_same_drafts_and_seeds_differ() -> None:
 
 def test_drafts_are_spread_over_documents() -> None:
     long = " ".join(f"The Old Mill was repaired in {1800 + n}." for n in range(50))
-    found = drafts([passage("mill", "Old Mill", long), *WORLD[2:]], 4, seed=0)
+    found = make_drafts([passage("mill", "Old Mill", long), *WORLD[2:]], 4, seed=0)
     assert {draft.documents for draft in found[:3]} == {("mill",), ("hill",)}
     assert len(found) == 4
 
@@ -273,14 +279,14 @@ def test_two_documents_in_another_language() -> None:
         passage("a", "Turm", "Der Turm wurde von Anna Weber am Hafen gebaut."),
         passage("b", "Bild", "Im Jahr 1901 malte Anna Weber den Hafen von Lindau."),
     ]
-    found = drafts(read, 2, seed=0, language="german")
+    found = make_drafts(read, 2, seed=0, language="german")
     assert [draft.question for draft in found if draft.kind == "two"] == [
         "Der Turm wurde von X am Hafen gebaut. Im Jahr [year?] malte X den Hafen von Lindau."
     ]
 
 
 def test_rare_words_where_there_is_nothing_else() -> None:
-    found = drafts([passage("a", "bread", "Rye bread stays good for longer than wheat in a cupboard.")], 3, 0)
+    found = make_drafts([passage("a", "bread", "Rye bread stays good for longer than wheat in a cupboard.")], 3, 0)
     assert [(draft.question, draft.answer) for draft in found] == [
         (
             "Which word is missing in “Rye bread stays good for longer than wheat in a …”, according to “bread”?",
@@ -302,14 +308,14 @@ def test_rare_words_where_there_is_nothing_else() -> None:
     ids=lambda text: repr(text[:6]),
 )
 def test_texts_that_hold_nothing_to_ask(text: str) -> None:
-    assert drafts([passage("a", "Title", text), passage("b", "Other", text)], 5, 0) == []
+    assert make_drafts([passage("a", "Title", text), passage("b", "Other", text)], 5, 0) == []
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=120), max_size=4), st.text(max_size=20))
 def test_any_text(texts: list[str], title: str) -> None:
     read = [passage(f"d{n}", title, f"{text} was founded in 1871 by Ada Miller.") for n, text in enumerate(texts)]
-    for draft in drafts(read, 4, 0):
+    for draft in make_drafts(read, 4, 0):
         assert not re.search(rf"(?<!\w){re.escape(draft.answer)}(?!\w)", draft.question)
         assert draft.question[0] not in "=+-@\t\r"
         assert "\n" not in draft.question
@@ -323,7 +329,7 @@ def test_formulas_and_quotes_stay_text(tmp_path: Path) -> None:
         passage("a", "Old Mill", 'Old Mill is a mill. It was named by "=HYPERLINK(1)" in 1871. It has 3 wheels.'),
         passage("b", "Grey, Anna", 'Grey, Anna is the highest hill of the "Orla" Range.'),
     ]
-    found = drafts(told, 9, 0)
+    found = make_drafts(told, 9, 0)
     assert all(draft.answer[0] not in "=+-@" for draft in found)
     rows = list(csv.DictReader(as_csv(found).splitlines(keepends=True), strict=True))
     assert [(row["question"], row["documents"]) for row in rows] == [(d.question, d.documents[0]) for d in found]
@@ -363,7 +369,7 @@ def test_the_command_writes_what_compare_reads(desk: Path) -> None:
     assert done.json["next"] == "ragindex compare papers --questions drafted.csv"
     assert done.json["notes"][0].startswith("2 documents are left out: their ids hold a semicolon")
     assert done.json["notes"][1].startswith("Only 1 of 2 questions over two documents")
-    read = datasets.load(desk / "papers", questions=desk / "drafted.csv")
+    read = datasets.read_dataset(desk / "papers", questions=desk / "drafted.csv")
     assert [query.text for query in read.queries] == [one["question"] for one in done.json["questions"]]
     assert read.gold is not None
     assert [sorted(gold.doc_ids) for gold in read.gold.values()] == [

@@ -21,7 +21,7 @@ from ragindex.errors import DataError
 from ragindex.types import Document, Query
 from ragindex_eval.cli.questions import questions
 from ragindex_eval.data import gold_classes
-from ragindex_eval.data.datasets import Dataset, load
+from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.tree_coverage import count_coverage
@@ -236,7 +236,7 @@ def test_a_copy_found_first_is_the_gold_in_every_format(made: Any, tmp_path: Pat
 
 def test_grades_of_a_class_are_its_highest(tmp_path: Path) -> None:
     data, _ = as_beir(tmp_path)
-    gold = load(data).gold
+    gold = read_dataset(data).gold
     assert gold is not None
     assert (gold["q00001"].grades, gold["q00001"].twins) == ({"d1": 2}, {"d0": "d1", "d2": "d1"})
 
@@ -257,13 +257,13 @@ def test_a_dataset_that_a_program_made_is_measured_alike(tmp_path: Path) -> None
 def test_a_name_of_several_copies_is_gold_like_any_of_them(tmp_path: Path) -> None:
     data, asked = as_folder(tmp_path)
     write(tmp_path, {"q.csv": "question,documents\nWhen did it close?,coffee.txt"})
-    gold = load(data, questions=asked).gold
+    gold = read_dataset(data, questions=asked).gold
     assert gold is not None
     assert len(gold["q00001"].grades) == 1
     assert len(gold["q00001"].twins) == 2
     write(data, {"b/coffee.txt": OTHER})
     with pytest.raises(DataError, match=r"'coffee.txt' stands for 3"):
-        load(data, questions=asked)
+        read_dataset(data, questions=asked)
 
 
 def test_drafting_says_which_documents_repeat_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,10 @@ from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data import worlds
-from ragindex_eval.data.questions import Asked
+from ragindex_eval.data.questions import DatasetQuestion
 from ragindex_eval.data.worlds.draws import Draws, permutation
 from ragindex_eval.data.worlds.layout import Layout, Ref
-from ragindex_eval.data.worlds.naming import Names
+from ragindex_eval.data.worlds.naming import WorldNames
 
 # Pinned: a world that changes is another benchmark, and nobody may tune one to flatter a method. Figures measured on
 # the old ones cannot be compared with figures measured on new ones; a change belongs in docs/worlds.md.
@@ -39,16 +39,16 @@ def digest(values: Iterable[Any]) -> str:
     return hashed.hexdigest()
 
 
-def as_json(one: Asked) -> list[Any]:
+def as_json(one: DatasetQuestion) -> list[Any]:
     assert one.gold is not None
     return [one.text, sorted(one.gold.doc_ids), list(one.gold.answers), one.gold.kind]
 
 
 @pytest.mark.parametrize(("size", "seed"), PINNED)
 def test_the_same_seed_gives_the_same_bytes(size: int, seed: int) -> None:
-    documents = ([one.id, one.title, one.text] for one in worlds.documents(size, seed))
-    triples = ([id, t.subject, t.predicate, t.object] for id, t in worlds.triples(size, seed))
-    asked = map(as_json, worlds.questions(size, seed))
+    documents = ([one.id, one.title, one.text] for one in worlds.make_documents(size, seed))
+    triples = ([id, t.subject, t.predicate, t.object] for id, t in worlds.make_triples(size, seed))
+    asked = map(as_json, worlds.make_questions(size, seed))
     assert digest([digest(documents), digest(triples), digest(asked)]) == PINNED[size, seed]
 
 
@@ -57,34 +57,36 @@ def test_the_same_seed_gives_the_same_bytes(size: int, seed: int) -> None:
 
 @pytest.mark.parametrize(("size", "seed"), [(1000, 0), (61, 4)])
 def test_every_question_has_one_answer_and_its_gold_is_what_that_follows_from(size: int, seed: int) -> None:
-    solver = Solver(worlds.triples(size, seed))
-    for one in worlds.questions(size, seed):
+    solver = Solver(worlds.make_triples(size, seed))
+    for one in worlds.make_questions(size, seed):
         assert one.gold is not None
         assert solver.solve(one.text) == {(one.gold.answers[0], one.gold.doc_ids)}, one.text
 
 
 def test_what_questions_are_like() -> None:
-    asked = worlds.questions(1000, 0)
+    asked = worlds.make_questions(1000, 0)
     gold = [one.gold for one in asked if one.gold is not None]
-    assert Counter(one.kind for one in gold) == dict.fromkeys(worlds.KINDS, 200)
+    assert Counter(one.kind for one in gold) == dict.fromkeys(worlds.QUESTION_KINDS, 200)
     assert len({one.text for one in asked}) == 1000
-    sizes = {kind: {len(one.doc_ids) for one in gold if one.kind == kind} for kind in worlds.KINDS}
+    sizes = {kind: {len(one.doc_ids) for one in gold if one.kind == kind} for kind in worlds.QUESTION_KINDS}
     assert sizes == {"2hop": {2}, "3hop": {3}, "4hop": {4}, "comparison": {2, 4}, "intersection": {1, 2}}
     assert not any(one.gold.answers[0] in one.text for one in asked if one.gold and one.gold.kind.endswith("hop"))
-    assert {one.kind for one in gold[:20]} == set(worlds.KINDS)  # the order gives no kind away
+    assert {one.kind for one in gold[:20]} == set(worlds.QUESTION_KINDS)  # the order gives no kind away
 
 
 def test_how_many_there_are_is_told() -> None:
-    asked = worlds.questions(50, 0)
+    asked = worlds.make_questions(50, 0)
     counts = Counter(one.gold.kind for one in asked if one.gold)
-    listed = ", ".join(f"{counts[kind]} {kind}" for kind in worlds.KINDS)
-    assert worlds.shortfall(asked) == f"the world is too small for 200 questions of each kind: it holds {listed}"
-    assert all(0 < counts[kind] < 200 for kind in worlds.KINDS)
-    assert worlds.shortfall(worlds.questions(50, 0, 20), 20) is None
+    listed = ", ".join(f"{counts[kind]} {kind}" for kind in worlds.QUESTION_KINDS)
+    assert (
+        worlds.describe_shortfall(asked) == f"the world is too small for 200 questions of each kind: it holds {listed}"
+    )
+    assert all(0 < counts[kind] < 200 for kind in worlds.QUESTION_KINDS)
+    assert worlds.describe_shortfall(worlds.make_questions(50, 0, 20), 20) is None
 
 
 def test_accepted_forms_of_answers() -> None:
-    found = {one.gold.answers for one in worlds.questions(1000, 0) if one.gold}
+    found = {one.gold.answers for one in worlds.make_questions(1000, 0) if one.gold}
     numbers = {" / ".join(re.sub(r"\d", "1", form) for form in forms) for forms in found if forms[0][0].isdigit()}
     common = {"1111", "1,111 / 1111", "11,111 / 11111", "111 km / 111 kilometres / 111"}
     areas = {"1,111 square kilometres / 1111 square kilometres / 1,111 / 1111"}
@@ -115,21 +117,21 @@ def forms(subject: str, text: str) -> list[str]:
 
 
 def test_every_passage_states_its_triples_and_nothing_else_does() -> None:
-    documents = {one.id: one for one in worlds.documents(1000, 0)}
+    documents = {one.id: one for one in worlds.make_documents(1000, 0)}
     stated: dict[str, int] = Counter()
-    for id, triple in worlds.triples(1000, 0):
+    for id, triple in worlds.make_triples(1000, 0):
         document = documents[id]
         assert triple.subject == document.title
         assert document.title in document.text
         assert any(form.removesuffix("\b") in document.text for form in forms(triple.subject, triple.object)), triple
         stated[id] += 1
     assert stated.keys() == documents.keys()
-    pairs = [(triple.subject, triple.predicate) for _, triple in worlds.triples(1000, 0)]
+    pairs = [(triple.subject, triple.predicate) for _, triple in worlds.make_triples(1000, 0)]
     assert len(set(pairs)) == len(pairs)  # a chain can go one way only
 
 
 def test_short_names_stand_for_one_entity() -> None:
-    documents = list(worlds.documents(3000, 1))
+    documents = list(worlds.make_documents(3000, 1))
     titles = [one.title for one in documents]
     initials = Counter(re.sub(r"^(\w)\w+ (\w+)$", r"\1. \2", title) for title in titles)
     mentions = [name for one in documents for name in re.findall(r"\b[A-Z]\. [A-Z][a-z]+", one.text)]
@@ -138,7 +140,7 @@ def test_short_names_stand_for_one_entity() -> None:
 
 
 def test_names_are_shared_in_part() -> None:
-    titles = [one.title for one in worlds.documents(1000, 0)]
+    titles = [one.title for one in worlds.make_documents(1000, 0)]
     families = defaultdict(set)
     for title in titles:
         if found := re.fullmatch(r"(\w+) family of (.+)", title):
@@ -161,9 +163,9 @@ def test_word_overlap_alone_does_not_win(seed: int, tmp_path: Path) -> None:
 
 def recalls(seed: int, folder: Path) -> Mapping[str, float]:
     """bm25's mean R@5 of each kind of question, at 1,000 passages."""
-    asked = worlds.questions(1000, seed)
+    asked = worlds.make_questions(1000, seed)
     with Workspace.open(folder / "w", chunking=None) as workspace:
-        workspace.add(worlds.documents(1000, seed))
+        workspace.add(worlds.make_documents(1000, seed))
         workspace.sync([BM25()])
         found = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)
     values = defaultdict(list)
@@ -180,21 +182,21 @@ def recalls(seed: int, folder: Path) -> Mapping[str, float]:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(50, 2000), st.integers(0, 2**60))
 def test_any_world_is_whole(size: int, seed: int) -> None:
-    documents = list(worlds.documents(size, seed))
+    documents = list(worlds.make_documents(size, seed))
     ids = {one.id for one in documents}
     assert len(documents) == len(ids) == len({one.title for one in documents}) == size
     assert ids == {f"p{number:06d}" for number in range(size)}
     assert all(40 <= len(one.text.split()) <= 120 for one in documents)
-    for one in worlds.questions(size, seed, per_kind=5):
+    for one in worlds.make_questions(size, seed, per_kind=5):
         assert one.gold is not None
         assert one.gold.doc_ids <= ids
 
 
 def test_large_worlds_stream_and_keep_names_apart() -> None:
-    first = [(one.id, one.title) for one in islice(worlds.documents(1_000_000), 3)]
+    first = [(one.id, one.title) for one in islice(worlds.make_documents(1_000_000), 3)]
     assert first == [("p891909", "Garlavia"), ("p769285", "Vandath March"), ("p307950", "Toulmarth Heath")]
     layout = Layout(1_000_000, 0)
-    names = Names(layout)
+    names = WorldNames(layout)
     refs = [ref for region in range(0, layout.regions, 97) for ref in layout.refs(region)]
     assert len(refs) > 10_000
     assert len({names.name(ref) for ref in refs}) == len(refs) == len({layout.doc_id(ref) for ref in refs})
@@ -204,7 +206,7 @@ def test_large_worlds_stream_and_keep_names_apart() -> None:
 
 def test_seeds_and_sizes_make_other_worlds() -> None:
     def titles(size: int, seed: int) -> set[str]:
-        return {one.title for one in worlds.documents(size, seed)}
+        return {one.title for one in worlds.make_documents(size, seed)}
 
     assert len(titles(200, 0) & titles(200, 1)) < 20
     assert len(titles(200, 0) & titles(300, 0)) < 200

@@ -22,14 +22,14 @@ from ragindex_eval.data import datasets, worlds
     ],
 )
 def test_what_can_be_written(written: str, meant: tuple[int, int]) -> None:
-    assert worlds.parse(written) == meant
+    assert worlds.parse_world(written) == meant
 
 
 @pytest.mark.parametrize("written", ["world:49", "world:2m", "world:0", "world:1000001", "world:99999999999k"])
 def test_sizes_that_cannot_be(written: str) -> None:
     message = f"A world has 50 to 1,000,000 passages. Got '{written}' instead."
     with pytest.raises(UsageError, match=re.escape(message)):
-        worlds.parse(written)
+        worlds.parse_world(written)
 
 
 @pytest.mark.parametrize(
@@ -42,15 +42,15 @@ def test_what_is_no_world(written: str) -> None:
 
 def test_parameters_that_cannot_be() -> None:
     with pytest.raises(UsageError, match="50 to 1,000,000 passages. Got 10 instead"):
-        next(worlds.documents(10))
+        next(worlds.make_documents(10))
     with pytest.raises(UsageError, match="seed of a world must be an int in the range .* Got -1 instead"):
-        worlds.questions(50, -1)
+        worlds.make_questions(50, -1)
 
 
 def test_read() -> None:
     corpus = read("world:60:2")
     assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("world-60-seed2", "world", True, 0)
-    assert corpus.documents == tuple(sorted(worlds.documents(60, 2), key=lambda one: one.id))
+    assert corpus.documents == tuple(sorted(worlds.make_documents(60, 2), key=lambda one: one.id))
     with pytest.raises(UsageError, match="world:60 is generated and has no format. Omit --format. Got 'jsonl'"):
         read("world:60", format="jsonl")
     with pytest.raises(DataError, match="no such path"):
@@ -65,21 +65,21 @@ def test_a_file_comes_before_a_world(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_load() -> None:
-    dataset = datasets.load("world:60")
-    asked = worlds.questions(60)
+    dataset = datasets.read_dataset("world:60")
+    asked = worlds.make_questions(60)
     assert [query.text for query in dataset.queries] == [one.text for one in asked]
     assert dataset.gold is not None
     assert list(dataset.gold.values()) == [one.gold for one in asked]
-    assert (dataset.skipped, dataset.notes) == ((), (worlds.shortfall(asked),))
-    assert datasets.load("world:300").notes == ()
+    assert (dataset.skipped, dataset.notes) == ((), (worlds.describe_shortfall(asked),))
+    assert datasets.read_dataset("world:300").notes == ()
     assert dataset.source == dataset.name == "world-60-seed0"
-    assert len(datasets.load("world:60", limit=7).queries) == 7
+    assert len(datasets.read_dataset("world:60", limit=7).queries) == 7
 
 
 def test_load_with_other_questions(tmp_path: Path) -> None:
-    one = next(worlds.documents(60))
+    one = next(worlds.make_documents(60))
     (tmp_path / "q.csv").write_text(f"question,answer,documents\nWhat is it?,this,{one.title}\n")
-    dataset = datasets.load("world:60", questions=tmp_path / "q.csv")
+    dataset = datasets.read_dataset("world:60", questions=tmp_path / "q.csv")
     assert dataset.gold is not None
     assert [gold.doc_ids for gold in dataset.gold.values()] == [frozenset({one.id})]
     assert (dataset.skipped, dataset.notes) == ((), ())
@@ -96,7 +96,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         1000,
     )
     small = ragindex("compare", "world:60", "--limit", "5", "--methods", "bm25", "--json", "-")
-    assert small.json["notes"] == [worlds.shortfall(worlds.questions(60))]
+    assert small.json["notes"] == [worlds.describe_shortfall(worlds.make_questions(60))]
     assert ragindex("add", "world:60", "--index", desk / "other").out == "60 added, 0 changed, 0 unchanged\n"
     assert failed(2, "index", "world:10", "--index", "v").startswith("A world has 50 to 1,000,000 passages.")
     assert failed(4, "index", "world:60", "--index", "w") == (

@@ -15,7 +15,7 @@ from made_trees import Compass, around, at
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import load
+from ragindex_eval.data.datasets import read_dataset
 from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, count_coverage, measure_coverage
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import coverage
@@ -95,7 +95,7 @@ def test_the_section() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
-    data = load("world:100", limit=20)
+    data = read_dataset("world:100", limit=20)
     result = compare(data, ["bm25", "sirerag(base=bm25)"], k=(5,), index=tmp_path / "w")
     assert result.coverage is not None
     names = ["summary_tree, level 1", "summary_tree(over=aggregates), level 1", "aggregates"]

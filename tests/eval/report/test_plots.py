@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex_eval.report.plots import Axis, Curve, Dot, Figure, Group, Point, curves, dots, placing, scatter, svg
+from ragindex_eval.report.plots import (
+    Axis,
+    Curve,
+    Dot,
+    DotGroup,
+    Figure,
+    Point,
+    draw_curves,
+    draw_dots,
+    draw_scatter,
+    placing,
+    svg,
+)
 from ragindex_eval.report.plots.axes import at_values, scale
 
 PERCENT = Axis("R@5, percent", low=0.0, high=100.0)
@@ -116,7 +128,7 @@ def test_every_value_has_a_place_on_every_scale(values: list[float], log: bool, 
 
 def test_dots_stand_where_their_figures_are() -> None:
     rows = (Dot("a", 0, Figure(0.0)), Dot("b", 1, Figure(50.0, (25.0, 75.0))), Dot("c", 2, Figure(100.0)))
-    drawing = dots("R@5", [Group("", rows)], PERCENT)
+    drawing = draw_dots("R@5", [DotGroup("", rows)], PERCENT)
     left, right = svg.width("a") + 32, 384.0
     middle = (left + right) / 2
     assert [x for x, _ in places(drawing)[1::2]] == pytest.approx([left, middle, right], abs=0.01)
@@ -129,24 +141,26 @@ def test_dots_stand_where_their_figures_are() -> None:
 
 
 def test_groups_stand_below_one_another_under_their_headings() -> None:
-    groups = [Group(f"{hops} hops · 9 questions", (Dot("bm25", 0, Figure(10.0 * hops)),)) for hops in (2, 3)]
-    drawing = dots("by hops", groups, PERCENT)
+    groups = [DotGroup(f"{hops} hops · 9 questions", (Dot("bm25", 0, Figure(10.0 * hops)),)) for hops in (2, 3)]
+    drawing = draw_dots("by hops", groups, PERCENT)
     assert texts(drawing, "heading") == ["2 hops · 9 questions", "3 hops · 9 questions"]
     assert [y for _, y in places(drawing)[1::2]] == [40.5, 87.5]
 
 
 def test_what_was_not_measured_is_said() -> None:
-    drawing = dots("x", [Group("", (Dot("a", 0, Figure(None)), Dot("b", 1, Figure(math.nan))))], PERCENT)
+    drawing = draw_dots("x", [DotGroup("", (Dot("a", 0, Figure(None)), Dot("b", 1, Figure(math.nan))))], PERCENT)
     assert texts(drawing, "tick")[-2:] == ["not measured", "not measured"]
     assert parsed(drawing).findtext(f"{SVG}desc") == "a: not measured; b: not measured"
 
 
 def test_long_labels_lose_their_middle_unless_many_are_long() -> None:
     long = "hybrid(depth=200, rrf_k=10, weight=0.5)"
-    beside = dots("x", [Group("", tuple(Dot(label, 0, Figure(1.0)) for label in (long, "a", "b", "c")))], PERCENT)
+    beside = draw_dots(
+        "x", [DotGroup("", tuple(Dot(label, 0, Figure(1.0)) for label in (long, "a", "b", "c")))], PERCENT
+    )
     assert texts(beside)[0] == "hybrid(de…ight=0.5)"
     assert tooltips(beside)[0] == long
-    above = dots("x", [Group("", (Dot(long, 0, Figure(1.0)), Dot("a", 1, Figure(2.0))))], PERCENT)
+    above = draw_dots("x", [DotGroup("", (Dot(long, 0, Figure(1.0)), Dot("a", 1, Figure(2.0))))], PERCENT)
     assert texts(above) == [long, "a"]
 
 
@@ -158,7 +172,7 @@ def test_points_stand_where_their_figures_are() -> None:
         Point("slow", 0, Figure(100.0, (10.0, 100.0)), Figure(60.0, (50.0, 60.0))),
         Point("fast", 1, Figure(1.0), Figure(50.0)),
     ]
-    drawing = scatter("x", points, MILLISECONDS, PERCENT)
+    drawing = draw_scatter("x", points, MILLISECONDS, PERCENT)
     assert places(drawing) == [(378, 34), (50, 302)]
     assert whiskers(drawing) == [(214, 34, 378, 34), (378, 34, 378, 302)]
     assert sorted(texts(drawing)) == ["fast", "slow"]
@@ -167,7 +181,7 @@ def test_points_stand_where_their_figures_are() -> None:
 
 def test_points_without_latency_are_named_below() -> None:
     points = [Point("a", 0, Figure(None), Figure(60.0)), Point("b", 1, Figure(2.0), Figure(50.0))]
-    drawing = scatter("x", points, MILLISECONDS, PERCENT)
+    drawing = draw_scatter("x", points, MILLISECONDS, PERCENT)
     assert texts(drawing, "tick")[-1] == "not measured: a"
     assert len(places(drawing)) == 1
 
@@ -182,7 +196,7 @@ def label_boxes(drawing: str) -> list[svg.Box]:
 @given(st.lists(st.tuples(st.floats(0.1, 1000), st.floats(0, 100)), min_size=1, max_size=18))
 def test_no_label_of_a_point_hides_another_or_a_mark(figures: list[tuple[float, float]]) -> None:
     points = [Point(f"method {at}", at, Figure(x), Figure(y)) for at, (x, y) in enumerate(figures)]
-    drawing = scatter("x", points, MILLISECONDS, PERCENT)
+    drawing = draw_scatter("x", points, MILLISECONDS, PERCENT)
     boxes, marks = label_boxes(drawing), places(drawing)[: len(points)]
     assert sorted(texts(drawing)) == sorted(point.label for point in points)
     assert not any(one.meets(other) for one, other in combinations(boxes, 2))
@@ -191,7 +205,7 @@ def test_no_label_of_a_point_hides_another_or_a_mark(figures: list[tuple[float, 
 
 def test_labels_without_room_stand_below() -> None:
     points = [Point(f"the method {at}", at, Figure(1.0), Figure(50.0)) for at in range(40)]
-    drawing = scatter("x", points, MILLISECONDS, PERCENT)
+    drawing = draw_scatter("x", points, MILLISECONDS, PERCENT)
     assert sorted(texts(drawing)) == sorted(point.label for point in points)
     assert len(label_boxes(drawing)) < 40
 
@@ -214,7 +228,7 @@ def test_labels_with_room_stay_where_they_are() -> None:
 
 def test_curves_go_through_their_figures() -> None:
     series = [Curve("bm25", 0, {20: Figure(80.0), 5: Figure(40.0, (30.0, 50.0)), 10: Figure(60.0)})]
-    drawing = curves("Recall over k", series, K, PERCENT)
+    drawing = draw_curves("Recall over k", series, K, PERCENT)
     first, last = 46.0, 400 - 22 - svg.width("bm25") - 8
     assert [x for x, _ in places(drawing)] == pytest.approx([first, first + (last - first) / 3, last], abs=0.01)
     assert [y for _, y in places(drawing)] == [224.4, 129.2, 34]
@@ -224,7 +238,7 @@ def test_curves_go_through_their_figures() -> None:
 
 def test_many_curves_have_a_panel_each_with_the_others_in_grey() -> None:
     series = [Curve(f"m{at}", at, {5: Figure(at), 10: Figure(at + 1.0)}) for at in range(8)]
-    drawing = curves("x", series, K, PERCENT)
+    drawing = draw_curves("x", series, K, PERCENT)
     assert texts(drawing) == [f"m{at}" for at in range(8)]
     others = [one for one in parsed(drawing).iter(f"{SVG}g") if one.get("class") == "others"]
     assert [len(list(one)) for one in others] == [7] * 8
@@ -232,7 +246,7 @@ def test_many_curves_have_a_panel_each_with_the_others_in_grey() -> None:
 
 def test_a_single_k_and_a_method_without_figures() -> None:
     series = [Curve("a", 0, {5: Figure(40.0)}), Curve("b", 1, {5: Figure(None)})]
-    drawing = curves("x", series, K, PERCENT)
+    drawing = draw_curves("x", series, K, PERCENT)
     assert len(places(drawing)) == 1
     assert texts(drawing, "tick")[-1] == "not measured: b"
 
@@ -246,12 +260,14 @@ def every_plot(label: str, figures: list[Figure]) -> list[str]:
     named = list(zip(labels, range(len(figures)), figures, strict=True))
     rows = tuple(Dot(*one) for one in named)
     return [
-        dots(label, [Group(label, rows), Group("", rows)], PERCENT),
-        dots(label, [Group("", rows)], Axis(label, log=True)),
-        scatter(label, [Point(*one, figure) for one, figure in zip(named, reversed(figures), strict=True)], K, PERCENT),
-        scatter(label, [Point(*one, one[2]) for one in named], MILLISECONDS, MILLISECONDS),
-        curves(label, [Curve(text, at, {1: one, 5: figures[0], 700: one}) for text, at, one in named], K, PERCENT),
-        curves(label, [Curve(text, at, {5: one}) for text, at, one in named], K, MILLISECONDS),
+        draw_dots(label, [DotGroup(label, rows), DotGroup("", rows)], PERCENT),
+        draw_dots(label, [DotGroup("", rows)], Axis(label, log=True)),
+        draw_scatter(
+            label, [Point(*one, figure) for one, figure in zip(named, reversed(figures), strict=True)], K, PERCENT
+        ),
+        draw_scatter(label, [Point(*one, one[2]) for one in named], MILLISECONDS, MILLISECONDS),
+        draw_curves(label, [Curve(text, at, {1: one, 5: figures[0], 700: one}) for text, at, one in named], K, PERCENT),
+        draw_curves(label, [Curve(text, at, {5: one}) for text, at, one in named], K, MILLISECONDS),
     ]
 
 
@@ -284,7 +300,7 @@ def test_any_label_is_text_and_bounded(label: str) -> None:
 
 def test_a_label_is_shown_as_it_was_written() -> None:
     label = "</text><b>\"'&amp;"
-    drawing = dots("x", [Group("", (Dot(label, 0, Figure(1.0)),))], PERCENT)
+    drawing = draw_dots("x", [DotGroup("", (Dot(label, 0, Figure(1.0)),))], PERCENT)
     assert texts(drawing) == [label]
     assert tooltips(drawing) == [f"{label}: 1.00"]
 
@@ -296,6 +312,6 @@ def test_sixteen_marks_differ_without_colour_and_sixty_four_with_it() -> None:
 
 
 def test_the_description_says_the_figures() -> None:
-    drawing = scatter("R@5 against latency", [Point("a", 0, Figure(2.0), Figure(50.0, (40.0, 60.0)))], K, PERCENT)
+    drawing = draw_scatter("R@5 against latency", [Point("a", 0, Figure(2.0), Figure(50.0, (40.0, 60.0)))], K, PERCENT)
     assert parsed(drawing).findtext(f"{SVG}title") == "R@5 against latency"
     assert parsed(drawing).findtext(f"{SVG}desc") == "a: 50.0 (40.0 to 60.0) at 2.00"

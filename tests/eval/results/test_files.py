@@ -58,7 +58,6 @@ def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "01-tiny",
         "02-tiny",
-        "report.html",
         "study.json",
     ]
     back = load_results(tmp_path / "out")
@@ -92,5 +91,5 @@ def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
     ):
         load_results(tmp_path / "out")
     (tmp_path / "out" / "study.json").write_text('{"schema": 1}')
-    with pytest.raises(DataError, match=r"study.json: expected results of schema 2; found 1"):
+    with pytest.raises(DataError, match=r"study.json: expected results of schema 3; found 1"):
         load_results(tmp_path / "out")

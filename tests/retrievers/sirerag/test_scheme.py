@@ -329,7 +329,7 @@ def clusters(held: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, list
 
 def test_the_estimate_counts_cross_tree_summaries(tmp_path: Path) -> None:
     """Built by the rules with lsa it is what the estimate builds: one call a summary."""
-    documents = tuple(worlds.documents(60))
+    documents = tuple(worlds.make_documents(60))
     scheme = registry.scheme("sirerag(base=bm25, pool=tree_pool(cross_tree=true))")
     found = estimate(
         Corpus("world", "world", documents, 0, (), True), [scheme], registry.llm("openai:small"), LLMSettings()

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from ragindex.types import Passage
-from ragindex_eval.data.drafting.links import linked
-from ragindex_eval.data.drafting.reading import Candidate, Draft, Read, read
+from ragindex_eval.data.drafting.links import link_passages
+from ragindex_eval.data.drafting.reading import Draft, DraftCandidate, ParsedPassage, parse_passages
 
 __all__ = ["FORMULA", "Draft", "drafts"]
 
@@ -21,7 +21,7 @@ FORMULA = frozenset("=+-@＝＋－＠\t\r")
 _A_DOCUMENT = 12  # questions drafted from one document, at most
 
 
-def drafts(passages: Sequence[Passage], count: int, seed: int, language: str = "english") -> list[Draft]:
+def make_drafts(passages: Sequence[Passage], count: int, seed: int, language: str = "english") -> list[Draft]:
     """At most `count` drafts, spread over the documents, the same for the same arguments.
 
     About half need two passages, fewer where few names are shared; the rest need one. Of a large corpus a sample drawn
@@ -31,19 +31,19 @@ def drafts(passages: Sequence[Passage], count: int, seed: int, language: str = "
     order = list(range(len(passages)))
     random.Random(seed).shuffle(order)  # noqa: S311  # a sample, no secret
     english = language == "english"
-    close = read(passages, order, max(_MOST_PASSAGES, 20 * count), english)
+    close = parse_passages(passages, order, max(_MOST_PASSAGES, 20 * count), english)
     used: Counter[str] = Counter()
-    two = _chosen(_plain(linked(passages, close, english, enough=10 * count)), count // 2, used)
+    two = _chosen(_plain(link_passages(passages, close, english, enough=10 * count)), count // 2, used)
     single = _chosen(_plain(_single(close)), count - len(two), used)
     return single + two
 
 
-def _plain(candidates: Iterable[Candidate]) -> list[Candidate]:
+def _plain(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
     """Those that a spreadsheet shows as text: what begins like a formula could be run where the file is opened."""
     return [one for one in candidates if not {one[2].question[:1], one[2].answer[:1]} & FORMULA]
 
 
-def _single(read: Iterable[Read]) -> list[Candidate]:
+def _single(read: Iterable[ParsedPassage]) -> list[DraftCandidate]:
     """Every question that can be asked."""
     return [
         (
@@ -56,7 +56,7 @@ def _single(read: Iterable[Read]) -> list[Candidate]:
     ]
 
 
-def _chosen(candidates: Sequence[Candidate], count: int, used: Counter[str]) -> list[Draft]:
+def _chosen(candidates: Sequence[DraftCandidate], count: int, used: Counter[str]) -> list[Draft]:
     """The best forms from as many documents as there are, kinds of answers in turn; counts what it takes in `used`."""
     chosen: list[Draft] = []
     taken: set[str] = set()
@@ -73,9 +73,9 @@ def _chosen(candidates: Sequence[Candidate], count: int, used: Counter[str]) -> 
     return chosen
 
 
-def _in_turn(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _in_turn(candidates: Sequence[DraftCandidate]) -> list[DraftCandidate]:
     """By form; within a form one kind of answer after the other."""
-    found: list[Candidate] = []
+    found: list[DraftCandidate] = []
     for form in sorted({form for form, _, _ in candidates}):
         of_form = [one for one in candidates if one[0] == form]
         kinds = sorted({kind for _, kind, _ in of_form})

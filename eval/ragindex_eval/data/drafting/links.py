@@ -8,20 +8,20 @@ import regex
 
 from ragindex.progress import progress_bar
 from ragindex.types import Passage
-from ragindex_eval.data.drafting.reading import Candidate, Draft, Read, gaps, read_closely
+from ragindex_eval.data.drafting.reading import Draft, DraftCandidate, ParsedPassage, make_gaps, parse_passage
 from ragindex_eval.data.drafting.rules import (
     IN_PLACE,
     LOOSE,
     NAME_ENDS,
-    Question,
+    ClauseQuestion,
     capital,
     fair,
+    split_words,
     tail_of,
     tells,
-    words_of,
 )
 from ragindex_eval.data.drafting.subjects import Clause, runs_on
-from ragindex_eval.data.drafting.text import NAME, mentions
+from ragindex_eval.data.drafting.text import NAME, find_mentions
 
 _SHARED = range(2, 6)  # how many documents may name what links two of them
 _MOST_NAMES, _OF_A_NAME = 5_000, 20  # names that are followed, and what one passage says of a name
@@ -29,15 +29,17 @@ _STATEMENT = 26  # words of what is said of the unknown
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 
 
-def linked(passages: Sequence[Passage], read: Sequence[Read], english: bool, enough: int) -> list[Candidate]:
+def link_passages(
+    passages: Sequence[Passage], read: Sequence[ParsedPassage], english: bool, enough: int
+) -> list[DraftCandidate]:
     """Questions over two documents, linked by a name that only a few documents hold; about `enough` of them."""
     close = {each.passage.id: each for each in read}
-    found: list[Candidate] = []
+    found: list[DraftCandidate] = []
     shared = [held for held in _naming(passages, _names(read)).items() if len(held[1]) in _SHARED]
     for name, documents in shared[:_MOST_NAMES]:
         held = [passages[number] for number in documents.values()]
         for passage in held:
-            close.setdefault(passage.id, read_closely(passage, english))
+            close.setdefault(passage.id, parse_passage(passage, english))
         pairs = permutations([close[passage.id] for passage in held], 2)
         found += _best([made for pair in pairs for made in _pairs(name, *pair)])
         if len(found) >= enough:
@@ -45,31 +47,31 @@ def linked(passages: Sequence[Passage], read: Sequence[Read], english: bool, eno
     return found
 
 
-def _best(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _best(candidates: Sequence[DraftCandidate]) -> list[DraftCandidate]:
     """One for each two documents, in one direction, the best form first; a name is used twice at most."""
-    found: dict[frozenset[str], Candidate] = {}
+    found: dict[frozenset[str], DraftCandidate] = {}
     for candidate in sorted(candidates, key=lambda candidate: candidate[0]):
         found.setdefault(frozenset(candidate[2].documents), candidate)
     return list(found.values())[:2]
 
 
-def _names(read: Iterable[Read]) -> list[str]:
+def _names(read: Iterable[ParsedPassage]) -> list[str]:
     """What clauses are about and what they mention, where a name has several words, is quoted, or is a title."""
     found: dict[str, None] = {}
     for each in read:
         subjects = {_bare(one.subject): one.topic.title for one in each.clauses if one.known}
         found |= {name: None for name, title in subjects.items() if " " in name or name == title}
         texts = (*(one.rest for one in each.clauses), *each.sentences)
-        named = (mention for text in texts for mention in mentions(text) if mention.kind == "name")
+        named = (mention for text in texts for mention in find_mentions(text) if mention.kind == "name")
         found |= {one.text: None for one in named if one.quoted or (" " in one.text and one.start)}
     return [name for name in found if name != name.lower() or not name.isascii() if len(_words(name)) in range(1, 9)]
 
 
-def _pairs(name: str, first: Read, second: Read) -> list[Candidate]:
+def _pairs(name: str, first: ParsedPassage, second: ParsedPassage) -> list[DraftCandidate]:
     """Questions that go from the first passage through `name` to the second, where neither says it all."""
     if first.passage.doc_id == second.passage.doc_id or first.passage.title == second.passage.title:
         return []
-    found: list[Candidate] = []
+    found: list[DraftCandidate] = []
     unknown = next((letter for letter in "XYZ" if letter not in _words(first.passage.text)), "?")
     facts = list(islice(_facts(name, unknown, second), _OF_A_NAME))
     for said, subject, sentence in islice(_sayings(name, unknown, first), _OF_A_NAME if facts else 0):
@@ -85,7 +87,7 @@ def _pairs(name: str, first: Read, second: Read) -> list[Candidate]:
     return found
 
 
-def _sayings(name: str, unknown: str, read: Read) -> Iterator[tuple[str, str, str]]:
+def _sayings(name: str, unknown: str, read: ParsedPassage) -> Iterator[tuple[str, str, str]]:
     """What the passage says of `name`, the unknown in its place: (text, its subject, the sentence)."""
     for one in read.clauses:
         if name in one.rest and (said := _statement(one, name, unknown)) is not None:
@@ -95,7 +97,7 @@ def _sayings(name: str, unknown: str, read: Read) -> Iterator[tuple[str, str, st
             yield sentence.replace(name, unknown), "", sentence
 
 
-def _facts(name: str, unknown: str, read: Read) -> Iterator[Question]:
+def _facts(name: str, unknown: str, read: ParsedPassage) -> Iterator[ClauseQuestion]:
     """What can be asked of `name`: questions about it, and questions for what it belongs to."""
     yield from (one for one in read.questions if one.known and _bare(one.subject) == name)
     for one in read.clauses:
@@ -103,7 +105,7 @@ def _facts(name: str, unknown: str, read: Read) -> Iterator[Question]:
             yield made
     for sentence in read.sentences:
         if name in sentence:
-            asked = gaps(sentence.replace(name, unknown))
+            asked = make_gaps(sentence.replace(name, unknown))
             yield from (replace(one, sentence=sentence) for one in asked if one.answer != unknown)
 
 
@@ -157,7 +159,7 @@ _PERSON = regex.compile(
 )
 
 
-def _asks_for_subject(clause: Clause, name: str, unknown: str) -> Question | None:
+def _asks_for_subject(clause: Clause, name: str, unknown: str) -> ClauseQuestion | None:
     """`X was founded in Ohio` → `What was founded in Y?`, where `name` is Ohio and Y the unknown in its place."""
     said = _statement(clause, name, unknown, short=True)
     if said is None:
@@ -169,7 +171,7 @@ def _asks_for_subject(clause: Clause, name: str, unknown: str) -> Question | Non
     who = "Who" if clause.person or (is_a and _PERSON.search(is_a[2])) else "Which" if is_a else _what_kind(clause)
     text = f"{who} {is_a[1]} the {is_a[2]}?" if is_a else f"{who} {rest}?"
     form = IN_PLACE if who != "What" else LOOSE
-    made = Question(text, clause.subject.removeprefix("the ").strip("“”"), "name", form, "", clause.sentence)
+    made = ClauseQuestion(text, clause.subject.removeprefix("the ").strip("“”"), "name", form, "", clause.sentence)
     return made if fair(made, clause) else None
 
 
@@ -191,4 +193,7 @@ def _same_place(name: str, sentences: tuple[str, str]) -> bool:
 
 def _repeats(said: str, asked: str) -> bool:
     """Whether what is asked is what is said already: the first document would be an answer too."""
-    return set(words_of(asked)) - {"who", "which", "what", "is", "was", "the"} <= set(words_of(said)) | {"a", "an"}
+    return set(split_words(asked)) - {"who", "which", "what", "is", "was", "the"} <= set(split_words(said)) | {
+        "a",
+        "an",
+    }

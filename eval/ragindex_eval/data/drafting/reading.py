@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 import regex
 
 from ragindex.types import Passage
-from ragindex_eval.data.drafting.rules import GAP, MOST_WORDS, WORD, Question, questions
-from ragindex_eval.data.drafting.subjects import Clause, clause, topic
-from ragindex_eval.data.drafting.text import blocks, mentions, sentences
+from ragindex_eval.data.drafting.rules import GAP, MOST_WORDS, WORD, ClauseQuestion, draft_questions
+from ragindex_eval.data.drafting.subjects import Clause, find_topic, parse_clause
+from ragindex_eval.data.drafting.text import find_mentions, split_blocks, split_sentences
 
 _MOST_CHARACTERS = 4_000_000  # of all passages that are read closely
 _RARE = regex.compile(r"(?<![\p{L}\p{N}_./-])\p{Ll}{7,20}(?![\p{L}\p{N}_/'’-])")
@@ -27,56 +27,58 @@ class Draft:
     source: tuple[str, ...]
 
 
-Candidate: TypeAlias = tuple[int, str, Draft]
+DraftCandidate: TypeAlias = tuple[int, str, Draft]
 """Form of a question, kind of its answer, and the draft."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedPassage:
     """A passage that was read closely: its clauses where it is in English, else its sentences."""
 
     passage: Passage
     sentences: tuple[str, ...]
     clauses: tuple[Clause, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[ClauseQuestion, ...]
 
 
-def read(passages: Sequence[Passage], order: Sequence[int], most: int, english: bool) -> list[Read]:
+def parse_passages(passages: Sequence[Passage], order: Sequence[int], most: int, english: bool) -> list[ParsedPassage]:
     """At most `most` of the passages, in this order, as long as there are not too many characters in all."""
-    found: list[Read] = []
+    found: list[ParsedPassage] = []
     characters = 0
     for number in order[:most]:
         passage = passages[number]
         characters += len(passage.text)
         if characters > _MOST_CHARACTERS and found:
             break
-        found.append(read_closely(passage, english))
+        found.append(parse_passage(passage, english))
     return found
 
 
-def read_closely(passage: Passage, english: bool) -> Read:
+def parse_passage(passage: Passage, english: bool) -> ParsedPassage:
     """The sentences, clauses and questions of a passage."""
-    said = tuple(sentence for block in blocks(passage.text) for sentence in sentences(block))
+    said = tuple(sentence for block in split_blocks(passage.text) for sentence in split_sentences(block))
     if not english:
-        return Read(passage, said, (), tuple(question for sentence in said for question in gaps(sentence)))
+        return ParsedPassage(
+            passage, said, (), tuple(question for sentence in said for question in make_gaps(sentence))
+        )
     clauses = tuple(_clauses(passage.title, said))
-    asked = tuple(question for one in clauses for question in questions(one))
-    return Read(passage, (), clauses, asked or _rare_words(topic(passage.title, said).title, said))
+    asked = tuple(question for one in clauses for question in draft_questions(one))
+    return ParsedPassage(passage, (), clauses, asked or _rare_words(find_topic(passage.title, said).title, said))
 
 
 def _clauses(title: str, said: Sequence[str]) -> Iterator[Clause]:
-    about, previous = topic(title, said), ""
+    about, previous = find_topic(title, said), ""
     for sentence in said:
-        parsed = clause(sentence, about, previous)
+        parsed = parse_clause(sentence, about, previous)
         previous = parsed.subject if parsed else ""
         if parsed is not None:
             yield parsed
 
 
-def _rare_words(title: str, said: Sequence[str]) -> tuple[Question, ...]:
+def _rare_words(title: str, said: Sequence[str]) -> tuple[ClauseQuestion, ...]:
     """Where nothing else can be asked: two of the longer words that stand in the passage once."""
     counts = Counter(word for sentence in said for word in _RARE.findall(sentence))
-    found: list[Question] = []
+    found: list[ClauseQuestion] = []
     for sentence in said:
         words = [word for word in _RARE.findall(sentence) if counts[word] == 1]
         if words and len(found) < 2 and 6 <= len(sentence.split()) <= 25 and not regex.search(r"[;:=/]", sentence):
@@ -87,21 +89,21 @@ def _rare_words(title: str, said: Sequence[str]) -> tuple[Question, ...]:
 # ---------------------------------------------------------------- other languages, and texts without names
 
 
-def gaps(sentence: str) -> Iterator[Question]:
+def make_gaps(sentence: str) -> Iterator[ClauseQuestion]:
     """The sentence with a gap for each date, number, quoted title or name of several words, in any language.
 
     Not for what stands first: there a capital says nothing.
     """
-    for mention in mentions(sentence):
+    for mention in find_mentions(sentence):
         before, after = sentence[: mention.start], sentence[mention.end :]
         plain = mention.kind == "name" and not mention.quoted and (" " not in mention.text or not before)
         if not plain and mention.text not in before + after and len(sentence.split()) <= MOST_WORDS:
             text = f"{before}[{mention.kind}?]{after}"
-            yield Question(text, mention.text, mention.kind, GAP, "", sentence)
+            yield ClauseQuestion(text, mention.text, mention.kind, GAP, "", sentence)
 
 
-def missing_word(sentence: str, word: str, title: str) -> Question:
+def missing_word(sentence: str, word: str, title: str) -> ClauseQuestion:
     """The sentence with a gap for a word that stands in it once."""
     before, _, after = sentence.rstrip(".").partition(word)
     according = f", according to “{title}”" if title and word not in title else ""
-    return Question(f"Which word is missing in “{before}…{after}”{according}?", word, "name", WORD, "", sentence)
+    return ClauseQuestion(f"Which word is missing in “{before}…{after}”{according}?", word, "name", WORD, "", sentence)

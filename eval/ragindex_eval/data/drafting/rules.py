@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import regex
 
-from ragindex_eval.data.drafting.subjects import Clause, Topic, clause_end, runs_on
-from ragindex_eval.data.drafting.text import Mention, MentionKind, mentions
+from ragindex_eval.data.drafting.subjects import Clause, PassageTopic, clause_end, runs_on
+from ragindex_eval.data.drafting.text import Mention, MentionKind, find_mentions
 
 SLOT = "\x1f"
 """Stands for the subject in a question."""
@@ -20,7 +20,7 @@ REAL, IN_PLACE, LOOSE, GAP, WORD = range(5)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ClauseQuestion:
     """A question with SLOT for its subject, and the sentence it was made from. `subject` is "" where there is none.
 
     `known`: the subject is a name that can be understood alone.
@@ -118,35 +118,35 @@ _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 MOST_WORDS, _LONGEST_ANSWER = 36, 80
 
 
-def questions(clause: Clause) -> Iterator[Question]:
+def draft_questions(clause: Clause) -> Iterator[ClauseQuestion]:
     """What can be asked of one clause, each answer once, in the best form there is for it."""
     yield from _definition(clause)
     yield from _what(clause)
-    for mention in mentions(clause.rest):
+    for mention in find_mentions(clause.rest):
         before, after = clause.rest[: mention.start], clause.rest[mention.end :]
         made = _asked(clause, mention, before, after)
         if made is not None and fair(made, clause):
             yield made
 
 
-def _asked(clause: Clause, mention: Mention, before: str, after: str) -> Question | None:
+def _asked(clause: Clause, mention: Mention, before: str, after: str) -> ClauseQuestion | None:
     forms = {"date": _date, "year": _date, "number": _number, "name": _name}
     found = forms[mention.kind](clause, mention, before, after) or _gap(clause, mention, before, after)
     if found is None:
         return None
     text, form = found
-    return Question(text, mention.text, mention.kind, form, clause.subject, clause.sentence, clause.known)
+    return ClauseQuestion(text, mention.text, mention.kind, form, clause.subject, clause.sentence, clause.known)
 
 
-def fair(question: Question, clause: Clause) -> bool:
+def fair(question: ClauseQuestion, clause: Clause) -> bool:
     """Whether the question neither holds its answer nor runs on; each longer word of a name is its answer too."""
-    asked, answer = words_of(question.about(clause.subject)), words_of(question.answer)
+    asked, answer = split_words(question.about(clause.subject)), split_words(question.answer)
     held = [answer, *([word] for word in answer if question.kind == "name" and len(word) > 3)]
     told = any(f" {' '.join(one)} " in f" {' '.join(asked)} " for one in held)
     return not told and len(asked) <= MOST_WORDS and len(question.answer) <= _LONGEST_ANSWER
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text, their case folded."""
     return [word.casefold() for word in _WORD.findall(text)]
 
@@ -213,7 +213,7 @@ def _name(clause: Clause, mention: Mention, before: str, after: str) -> tuple[st
     return _in_place(clause, f"{before[: role.start()]} which {role[1]}", after) if role else None
 
 
-def _definition(clause: Clause) -> Iterator[Question]:
+def _definition(clause: Clause) -> Iterator[ClauseQuestion]:
     """`X was the first Y` → `Who was the first Y?`"""
     the = _THE.match(clause.rest)
     if the is None or not clause.known or not _ONLY.match(the[2]):
@@ -222,17 +222,17 @@ def _definition(clause: Clause) -> Iterator[Question]:
     if 4 <= len(predicate.split()) <= 20 and regex.search(r"\p{Lu}", predicate):
         asked = "Who" if clause.person else "What"
         text = f"{asked} {the[1]} {predicate.rstrip(' ,')}?"
-        made = Question(text, clause.subject.removeprefix("the "), "name", REAL, "", clause.sentence)
+        made = ClauseQuestion(text, clause.subject.removeprefix("the "), "name", REAL, "", clause.sentence)
         if fair(made, clause):
             yield made
 
 
-def _what(clause: Clause) -> Iterator[Question]:
+def _what(clause: Clause) -> Iterator[ClauseQuestion]:
     """`A fit is written first` → `What is written first, according to “Encoders”?`, where nothing better is known."""
     subject, rest = clause.subject, _one_clause(clause.rest)
     if clause.known or len(subject.split()) > 6 or not 4 <= len(rest.split()) <= 20 or not _SAYS.match(rest):
         return
-    made = Question(f"What {rest}{_according(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
+    made = ClauseQuestion(f"What {rest}{_according(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
     if fair(made, clause) and not tells(rest, subject):
         yield made
 
@@ -252,7 +252,7 @@ def _in_place(clause: Clause, until: str, after: str) -> tuple[str, int] | None:
     return (f"{asked}?", IN_PLACE) if clause.known else (f"{asked}{_according(clause.topic)}?", LOOSE)
 
 
-def _according(about: Topic) -> str:
+def _according(about: PassageTopic) -> str:
     return f", according to “{about.title}”" if about.title else ""
 
 
@@ -286,4 +286,4 @@ def tail_of(after: str) -> str:
 
 def tells(question: str, name: str) -> bool:
     """Whether a question holds one of the longer words of a name."""
-    return bool({word for word in words_of(name) if len(word) > 3} & set(words_of(question)))
+    return bool({word for word in split_words(name) if len(word) > 3} & set(split_words(question)))

@@ -9,7 +9,7 @@ from ragindex_eval.data.drafting.text import FUNCTION_WORDS, NAME, one_line, sho
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class PassageTopic:
     """What a passage is about: its title, whether a sentence begins with it, whether it is a person, words for it."""
 
     title: str
@@ -25,7 +25,7 @@ class Clause:
     subject: str
     rest: str
     known: bool
-    topic: Topic
+    topic: PassageTopic
     sentence: str
 
     @property
@@ -44,7 +44,7 @@ _NOUN_ENDS = regex.compile(
 )
 
 
-def topic(title: str, sentences: Sequence[str]) -> Topic:
+def find_topic(title: str, sentences: Sequence[str]) -> PassageTopic:
     """What a passage with this title and these sentences is about."""
     name = _BRACKETED.sub("", one_line(title[:_LONGEST_TITLE])).strip(" .")
     short = name.split(",")[0]
@@ -54,7 +54,7 @@ def topic(title: str, sentences: Sequence[str]) -> Topic:
     predicate = _IS_A.search(first[:300])
     nouns = _NOUN_ENDS.split(predicate[1])[0].split()[-2:] if predicate else []
     nouns = [noun for noun in nouns if regex.fullmatch(r"[a-z-]{3,}(?<!ed|ly)", noun) and noun not in _EMPTY]
-    return Topic(name, bool(first), _is_person(sentences) and not set(nouns) & _WORKS, tuple(nouns))
+    return PassageTopic(name, bool(first), _is_person(sentences) and not set(nouns) & _WORKS, tuple(nouns))
 
 
 _EMPTY = frozenset(
@@ -90,7 +90,7 @@ _WORD_GOES_ON = regex.compile(r"[\p{L}\p{N}’'-]")
 _OTHER_NAME = regex.compile(rf"(?:The )?({NAME})")
 
 
-def clause(sentence: str, about: Topic, previous: str) -> Clause | None:
+def parse_clause(sentence: str, about: PassageTopic, previous: str) -> Clause | None:
     """Subject and rest of a sentence, pronouns and definite descriptions replaced by the title.
 
     `previous` is the subject of the sentence before. None where the sentence leans on something that is not said.
@@ -111,7 +111,7 @@ def clause(sentence: str, about: Topic, previous: str) -> Clause | None:
     return Clause(subject, rest, known, about, sentence)
 
 
-def _subject(text: str, about: Topic, previous: str) -> tuple[str, int, bool] | None:
+def _subject(text: str, about: PassageTopic, previous: str) -> tuple[str, int, bool] | None:
     """(subject, where it ends, whether it can be understood alone)."""
     named = _titled(text, about)
     if named is not None:
@@ -125,7 +125,7 @@ def _subject(text: str, about: Topic, previous: str) -> tuple[str, int, bool] | 
     return _plain_subject(text)
 
 
-def _titled(text: str, about: Topic) -> tuple[str, int, bool] | None:
+def _titled(text: str, about: PassageTopic) -> tuple[str, int, bool] | None:
     """`Title`, `the title`, `"Title"`, or what stands before the comma of `Town, Country`."""
     lead = next((one for one in ("The ", "the ", '"', "“") if text.startswith(one)), "")
     for name in dict.fromkeys((about.title, about.title.split(",")[0])):
@@ -143,7 +143,7 @@ def _titled(text: str, about: Topic) -> tuple[str, int, bool] | None:
 _DEFINITE = regex.compile(rf"The ([a-z]+)(?= {_VERB})")
 
 
-def _stand_in(text: str, about: Topic, previous: str) -> int:
+def _stand_in(text: str, about: PassageTopic, previous: str) -> int:
     """Where a pronoun, a surname or "the river" ends that stands for the title; 0 where there is none."""
     first = text.split(" ", 1)[0]
     if first in ("He", "She") and about.person:

@@ -57,7 +57,7 @@ _INVISIBLE = regex.compile(r"[\p{Cc}\p{Cs}\u200b\u200e\u200f\u202a-\u202e\u2060\
 _PARENTHESES = regex.compile(r"\s*(?:\([^()]{0,400}\)|（[^（）]{0,400}）)")
 
 
-def blocks(text: str) -> Iterator[str]:
+def split_blocks(text: str) -> Iterator[str]:
     """The paragraphs and list items of a text as one line each, without code, tables, headings and markup."""
     lines: list[str] = []
     fence = ""
@@ -100,7 +100,7 @@ _NOT_A_SENTENCE = regex.compile(r"\p{Ll}{3}\. \p{Ll}|https?://|www\.|\||[{}<>\\^
 _BALANCED = (("(", ")"), ("“", "”"), ("«", "»"), ("《", "》"), ("「", "」"))
 
 
-def sentences(block: str) -> list[str]:
+def split_sentences(block: str) -> list[str]:
     """The sentences of a block that can stand alone on a line: whole, of a readable length, without remarks in
     brackets, links, or code."""
     found: list[str] = []
@@ -160,7 +160,7 @@ FUNCTION_WORDS = frozenset(_SMALL_WORDS.split())
 """Words that begin no name, though they may begin a sentence."""
 
 
-def mentions(sentence: str) -> list[Mention]:
+def find_mentions(sentence: str) -> list[Mention]:
     """What the sentence mentions, from left to right, none inside another: dates, years, numbers, names, titles."""
     taken: list[Mention] = []
     patterns: tuple[tuple[MentionKind, regex.Pattern[str]], ...] = (

@@ -10,33 +10,43 @@ import regex
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.types import Document, Triple
-from ragindex_eval.data.questions import Asked
-from ragindex_eval.data.worlds import questions as _questions
-from ragindex_eval.data.worlds.entities import Entity
+from ragindex_eval.data.questions import DatasetQuestion
+from ragindex_eval.data.worlds.entities import WorldEntity
 from ragindex_eval.data.worlds.facts import World
 from ragindex_eval.data.worlds.layout import Ref
-from ragindex_eval.data.worlds.prose import passage
+from ragindex_eval.data.worlds.prose import write_passage
+from ragindex_eval.data.worlds.questions import QUESTION_KINDS, draw_questions
 
-__all__ = ["KINDS", "LARGEST", "SMALLEST", "corpus", "documents", "name", "parse", "questions", "shortfall", "triples"]
+__all__ = [
+    "LARGEST",
+    "QUESTION_KINDS",
+    "SMALLEST",
+    "corpus",
+    "describe_shortfall",
+    "make_documents",
+    "make_questions",
+    "make_triples",
+    "parse_world",
+    "world_name",
+]
 
-KINDS = _questions.KINDS
 SMALLEST, LARGEST = 50, 1_000_000
 _WRITTEN = regex.compile(r"world:([0-9]+)([km]?)(?::([0-9]{1,18}))?", regex.IGNORECASE)
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
-def documents(size: int, seed: int = 0) -> Iterator[Document]:
+def make_documents(size: int, seed: int = 0) -> Iterator[Document]:
     """Exactly `size` passages, a region at a time. Raises UsageError for a size that cannot be."""
     world = World(*_checked(size, seed))
     for region in range(world.layout.regions):
         entities = world.region(region)
         refs, linking = [entity.ref for entity in entities], _linking(entities)
         for entity in entities:
-            text = passage(world, entity, refs, linking.get(entity.ref, ()))
+            text = write_passage(world, entity, refs, linking.get(entity.ref, ()))
             yield Document(world.layout.doc_id(entity.ref), world.names.name(entity.ref), text)
 
 
-def triples(size: int, seed: int = 0) -> Iterator[tuple[str, Triple]]:
+def make_triples(size: int, seed: int = 0) -> Iterator[tuple[str, Triple]]:
     """All that is true, each with the id of the document that states it; subjects are titles."""
     world = World(*_checked(size, seed))
     for region in range(world.layout.regions):
@@ -46,19 +56,19 @@ def triples(size: int, seed: int = 0) -> Iterator[tuple[str, Triple]]:
                 yield id, Triple(title, fact.predicate, world.written(fact.object))
 
 
-def questions(size: int, seed: int = 0, per_kind: int = 200) -> list[Asked]:
-    """Up to `per_kind` questions of each of KINDS with gold documents and all accepted forms of the answer."""
-    return _questions.asked(World(*_checked(size, seed)), per_kind)
+def make_questions(size: int, seed: int = 0, per_kind: int = 200) -> list[DatasetQuestion]:
+    """Up to `per_kind` questions of each of QUESTION_KINDS with gold documents and all accepted forms of the answer."""
+    return draw_questions(World(*_checked(size, seed)), per_kind)
 
 
-def shortfall(asked: Sequence[Asked], per_kind: int = 200) -> str | None:
+def describe_shortfall(asked: Sequence[DatasetQuestion], per_kind: int = 200) -> str | None:
     """A sentence where `asked` are fewer than `per_kind` of some kind; None where they are not."""
-    counts = {kind: sum(one.gold is not None and one.gold.kind == kind for one in asked) for kind in KINDS}
+    counts = {kind: sum(one.gold is not None and one.gold.kind == kind for one in asked) for kind in QUESTION_KINDS}
     fewer = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count < per_kind)
     return f"the world is too small for {per_kind} questions of each kind: it holds {fewer}" if fewer else None
 
 
-def parse(written: str) -> tuple[int, int]:
+def parse_world(written: str) -> tuple[int, int]:
     """Size and seed of `world:SIZE[:SEED]`, SIZE as 1000, 10k or 1m. Raises UsageError."""
     found = _WRITTEN.fullmatch(written)
     if found is None:
@@ -70,16 +80,16 @@ def parse(written: str) -> tuple[int, int]:
     return _checked(int(size) * _UNITS[unit.lower()] if len(size) < 8 else LARGEST + 1, int(seed or 0), written)
 
 
-def name(size: int, seed: int) -> str:
+def world_name(size: int, seed: int) -> str:
     """What the corpus is called, however it was written."""
     return f"world-{size}-seed{seed}"
 
 
 def corpus(written: str) -> Corpus:
     """The documents of `world:SIZE[:SEED]`, by id. Raises UsageError."""
-    size, seed = parse(written)
-    found = tuple(sorted(documents(size, seed), key=lambda document: document.id))
-    return Corpus(name(size, seed), "world", found, 0, (), True, root=f"world:{size}:{seed}")
+    size, seed = parse_world(written)
+    found = tuple(sorted(make_documents(size, seed), key=lambda document: document.id))
+    return Corpus(world_name(size, seed), "world", found, 0, (), True, root=f"world:{size}:{seed}")
 
 
 def _checked(size: int, seed: int, written: str | None = None) -> tuple[int, int]:
@@ -91,7 +101,7 @@ def _checked(size: int, seed: int, written: str | None = None) -> tuple[int, int
     return size, seed
 
 
-def _linking(entities: Sequence[Entity]) -> dict[Ref, list[Ref]]:
+def _linking(entities: Sequence[WorldEntity]) -> dict[Ref, list[Ref]]:
     """By entity, those of the region whose facts lead to it."""
     found: dict[Ref, list[Ref]] = {}
     for entity in entities:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def blocks(file: str) -> Iterator[tuple[str, list[str]]]:
+def read_blocks(file: str) -> Iterator[tuple[str, list[str]]]:
     """Heads with their lines; empty lines and lines that begin with # are passed over."""
     head, lines = "", list[str]()
     for line in (Path(__file__).parent / file).read_text(encoding="utf-8").splitlines():

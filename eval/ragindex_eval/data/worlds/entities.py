@@ -7,18 +7,18 @@ from ragindex_eval.data.worlds.layout import Ref
 Object: TypeAlias = Ref | str
 
 
-class Fact(NamedTuple):
+class WorldFact(NamedTuple):
     """What is said of an entity: each predicate at most once."""
 
     predicate: str
     object: Object
 
 
-class Entity(NamedTuple):
+class WorldEntity(NamedTuple):
     """An entity with all its facts."""
 
     ref: Ref
-    facts: tuple[Fact, ...]
+    facts: tuple[WorldFact, ...]
 
     def get(self, predicate: str) -> Object | None:
         """The object of a predicate."""

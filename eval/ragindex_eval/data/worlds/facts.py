@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from ragindex_eval.data.worlds import words
 from ragindex_eval.data.worlds.draws import Draws
-from ragindex_eval.data.worlds.entities import Entity, Fact, Object
-from ragindex_eval.data.worlds.layout import Kind, Layout, Ref
-from ragindex_eval.data.worlds.naming import Names
+from ragindex_eval.data.worlds.entities import Object, WorldEntity, WorldFact
+from ragindex_eval.data.worlds.layout import EntityKind, Layout, Ref
+from ragindex_eval.data.worlds.naming import WorldNames
 
 _REGIONS_HELD = 32
 _ENTITIES_HELD = 4096
@@ -22,17 +22,17 @@ class World:
 
     def __init__(self, size: int, seed: int) -> None:
         self.layout = Layout(size, seed)
-        self.names = Names(self.layout)
+        self.names = WorldNames(self.layout)
         self.region = lru_cache(_REGIONS_HELD)(self._region)
         self.entity = lru_cache(_ENTITIES_HELD)(self._entity)
         self.birth = lru_cache(_ENTITIES_HELD)(self._birth)
 
-    def _entity(self, ref: Ref) -> Entity:
+    def _entity(self, ref: Ref) -> WorldEntity:
         """The entity with its facts."""
         draws = self.layout.draws("facts", *ref)
-        return Entity(ref, tuple(fact for fact in _FACTS[ref.kind](self, ref, draws) if fact.object != ""))
+        return WorldEntity(ref, tuple(fact for fact in _FACTS[ref.kind](self, ref, draws) if fact.object != ""))
 
-    def _region(self, region: int) -> list[Entity]:
+    def _region(self, region: int) -> list[WorldEntity]:
         """All entities of a region; the last few are held."""
         return [self._entity(ref) for ref in self.layout.refs(region)]
 
@@ -97,7 +97,7 @@ class World:
         last = min(self.layout.regions, first + self.layout.regions_in_a_country)
         return first + draws.below(last - first)
 
-    def one(self, draws: Draws, kind: Kind, region: int) -> Ref:
+    def one(self, draws: Draws, kind: EntityKind, region: int) -> Ref:
         """Any entity of a kind in a region."""
         return Ref(kind, region, draws.below(self.layout.counts(region)[kind]))
 
@@ -117,42 +117,42 @@ class World:
 # ---------------------------------------------------------------- the facts of each kind
 
 
-def _country(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
-    yield Fact("currency", draws.pick(words.CURRENCIES))
-    yield Fact("capital", Ref("town", ref.region, 0))
-    yield Fact("person on its banknotes", world.person(draws, ref.region, (0, 1)))
-    yield Fact("largest company", world.one(draws, "company", world.in_country(draws, ref.region)))
+def _country(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
+    yield WorldFact("currency", draws.pick(words.CURRENCIES))
+    yield WorldFact("capital", Ref("town", ref.region, 0))
+    yield WorldFact("person on its banknotes", world.person(draws, ref.region, (0, 1)))
+    yield WorldFact("largest company", world.one(draws, "company", world.in_country(draws, ref.region)))
 
 
-def _region(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
-    yield Fact("area", f"{400 + draws.below(8000):,} square kilometres")
-    yield Fact("country", Ref("country", world.layout.capital_region(ref.region), 0))
-    yield Fact("administrative seat", Ref("town", ref.region, 0))
-    yield Fact("main river", Ref("river", ref.region, 0))
-    yield Fact("largest employer", world.one(draws, "company", ref.region))
+def _region(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
+    yield WorldFact("area", f"{400 + draws.below(8000):,} square kilometres")
+    yield WorldFact("country", Ref("country", world.layout.capital_region(ref.region), 0))
+    yield WorldFact("administrative seat", Ref("town", ref.region, 0))
+    yield WorldFact("main river", Ref("river", ref.region, 0))
+    yield WorldFact("largest employer", world.one(draws, "company", ref.region))
 
 
-def _town(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
+def _town(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     capital = ref.slot == 0 and ref.region == world.layout.capital_region(ref.region)
-    yield Fact("population", f"{200_000 + draws.below(700_000) if capital else 900 + draws.below(60_000):,}")
-    yield Fact("founded", str(world.settled(ref)))
-    yield Fact("region", Ref("region", ref.region, 0))
-    yield Fact("river", world.one(draws, "river", ref.region))
+    yield WorldFact("population", f"{200_000 + draws.below(700_000) if capital else 900 + draws.below(60_000):,}")
+    yield WorldFact("founded", str(world.settled(ref)))
+    yield WorldFact("region", Ref("region", ref.region, 0))
+    yield WorldFact("river", world.one(draws, "river", ref.region))
     if draws.chance(60):
-        yield Fact("architect of the town hall", world.person(draws, ref.region, (2,)))
+        yield WorldFact("architect of the town hall", world.person(draws, ref.region, (2,)))
     if draws.chance(50):
-        yield Fact("ruling family", world.one(draws, "family", ref.region))
+        yield WorldFact("ruling family", world.one(draws, "family", ref.region))
     older = [world.one(draws, "town", world.anywhere(draws, ref.region)) for _ in range(2)]
-    yield Fact("mother town", next((one for one in older if world.settled(one) + 20 < world.settled(ref)), ""))
+    yield WorldFact("mother town", next((one for one in older if world.settled(one) + 20 < world.settled(ref)), ""))
 
 
-def _river(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
-    yield Fact("length", f"{30 + draws.below(600)} km")
-    yield Fact("flows into", _mouth(world, ref, draws))
-    yield Fact("rises near", world.one(draws, "town", ref.region))
-    yield Fact("architect of the oldest bridge", world.person(draws, ref.region, (2,)))
+def _river(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
+    yield WorldFact("length", f"{30 + draws.below(600)} km")
+    yield WorldFact("flows into", _mouth(world, ref, draws))
+    yield WorldFact("rises near", world.one(draws, "town", ref.region))
+    yield WorldFact("architect of the oldest bridge", world.person(draws, ref.region, (2,)))
     if draws.chance(60):
-        yield Fact("navigation company", world.one(draws, "company", world.nearby(draws, ref.region)))
+        yield WorldFact("navigation company", world.one(draws, "company", world.nearby(draws, ref.region)))
 
 
 def _mouth(world: World, ref: Ref, draws: Draws) -> Object:
@@ -164,29 +164,29 @@ def _mouth(world: World, ref: Ref, draws: Draws) -> Object:
     return Ref("river", ref.region - 1, 0)
 
 
-def _person(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
-    yield Fact("year of birth", str(world.birth(ref)))
-    yield Fact("year of death", str(world.death(ref)))
-    yield Fact("occupation", world.occupation(ref))
-    yield Fact("place of birth", world.town(draws, ref.region))
+def _person(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
+    yield WorldFact("year of birth", str(world.birth(ref)))
+    yield WorldFact("year of death", str(world.death(ref)))
+    yield WorldFact("occupation", world.occupation(ref))
+    yield WorldFact("place of birth", world.town(draws, ref.region))
     if draws.chance(55):
-        yield Fact("place of death", world.town(draws, ref.region))
+        yield WorldFact("place of death", world.town(draws, ref.region))
     if draws.chance(50):
-        yield Fact("family", world.names.family_of(ref))
+        yield WorldFact("family", world.names.family_of(ref))
     yield from _relatives(world, ref, draws)
     yield from _career(world, ref, draws)
 
 
-def _relatives(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
+def _relatives(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     families = world.layout.counts(ref.region)["family"]
     member = ref.slot // families
     if member >= 2 and draws.chance(75):
         earlier = 2 * (member // 2 - 1) + draws.below(2)
         parent = Ref("person", ref.region, earlier * families + ref.slot % families)
-        yield Fact("mother" if world.names.is_woman(parent) else "father", parent)
+        yield WorldFact("mother" if world.names.is_woman(parent) else "father", parent)
     partner = _partner(world, ref)
     if partner is not None:
-        yield Fact("spouse", partner)
+        yield WorldFact("spouse", partner)
 
 
 def _partner(world: World, ref: Ref) -> Ref | None:
@@ -198,20 +198,20 @@ def _partner(world: World, ref: Ref) -> Ref | None:
     return other if fits and abs(world.birth(other) - world.birth(ref)) <= 14 else None
 
 
-def _career(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
+def _career(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     birth, death = world.birth(ref), world.death(ref)
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region
         teachers = [world.one(draws, "person", region) for _ in range(3)]
         found = [one for one in teachers if 15 <= birth - world.birth(one) <= 45]
-        yield Fact("teacher", found[0] if found else "")
+        yield WorldFact("teacher", found[0] if found else "")
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region
         company = world.one(draws, "company", region)
         fits = world.founded(company) + 1 < death - 10 and world.founder(company) != ref
-        yield Fact("employer", company if fits else "")
+        yield WorldFact("employer", company if fits else "")
     if ref.slot % 5 > 1 and draws.chance(45):
-        yield Fact("award", _award_given(world, draws, ref.region, 1, death - 4))
+        yield WorldFact("award", _award_given(world, draws, ref.region, 1, death - 4))
 
 
 def _award_given(world: World, draws: Draws, region: int, field: int, year: int) -> Object:
@@ -222,36 +222,36 @@ def _award_given(world: World, draws: Draws, region: int, field: int, year: int)
     return award if world.established(award) <= year else ""
 
 
-def _company(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
-    yield Fact("product", world.names.product(ref)[1])
-    yield Fact("founded", str(world.founded(ref)))
-    yield Fact("founder", world.founder(ref))
-    yield Fact("headquarters", world.one(draws, "town", ref.region))
+def _company(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
+    yield WorldFact("product", world.names.product(ref)[1])
+    yield WorldFact("founded", str(world.founded(ref)))
+    yield WorldFact("founder", world.founder(ref))
+    yield WorldFact("headquarters", world.one(draws, "town", ref.region))
     owner = world.one(draws, "company", world.anywhere(draws, ref.region))
     if draws.chance(50) and owner != ref:
-        yield Fact("owner", owner)
+        yield WorldFact("owner", owner)
     if draws.chance(40):
-        yield Fact("architect of its works", world.person(draws, ref.region, (2,)))
+        yield WorldFact("architect of its works", world.person(draws, ref.region, (2,)))
 
 
-def _work(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
+def _work(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     creator = world.creator(ref)
     occupation = world.occupation(creator)
     alive = world.death(creator) - world.birth(creator)
     year = world.birth(creator) + 24 + draws.below(alive - 24)
-    yield Fact("type", words.TYPES[occupation])
-    yield Fact("year", str(year))
-    yield Fact(_MAKING[occupation], creator)
+    yield WorldFact("type", words.TYPES[occupation])
+    yield WorldFact("year", str(year))
+    yield WorldFact(_MAKING[occupation], creator)
     yield from _published(world, ref, draws, occupation)
     if occupation != "poet":
-        yield Fact("scene" if occupation == "painter" else "setting", world.town(draws, ref.region))
+        yield WorldFact("scene" if occupation == "painter" else "setting", world.town(draws, ref.region))
     if draws.chance(60):
         award = _award_given(world, draws, ref.region, 0, year)
-        yield Fact("award", award)
-        yield Fact("year of the award", str(year + draws.below(2)) if award else "")
+        yield WorldFact("award", award)
+        yield WorldFact("year of the award", str(year + draws.below(2)) if award else "")
     friend = world.one(draws, "person", ref.region)
     if draws.chance(50) and friend != creator:
-        yield Fact("dedicated to", friend)
+        yield WorldFact("dedicated to", friend)
 
 
 _MAKING = {"film director": "director", "composer": "composer", "painter": "painter"} | dict.fromkeys(
@@ -259,34 +259,34 @@ _MAKING = {"film director": "director", "composer": "composer", "painter": "pain
 )
 
 
-def _published(world: World, ref: Ref, draws: Draws, occupation: str) -> Iterator[Fact]:
+def _published(world: World, ref: Ref, draws: Draws, occupation: str) -> Iterator[WorldFact]:
     region = ref.region if draws.chance(50) else world.anywhere(draws, ref.region)
     if occupation == "painter":
-        yield Fact("owner", world.one(draws, "family", world.nearby(draws, ref.region)))
+        yield WorldFact("owner", world.one(draws, "family", world.nearby(draws, ref.region)))
     elif occupation in ("novelist", "poet"):
-        yield Fact("publisher", Ref("company", region, 0))
+        yield WorldFact("publisher", Ref("company", region, 0))
     else:
-        yield Fact("producer", Ref("company", region, 1))
+        yield WorldFact("producer", Ref("company", region, 1))
 
 
-def _award(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
-    yield Fact("field", "the sciences" if ref.slot % 2 else "the arts")
-    yield Fact("established", str(world.established(ref)))
-    yield Fact("place of the ceremony", world.town(draws, ref.region))
-    yield Fact("endowed by", world.one(draws, "family", world.nearby(draws, ref.region)))
-    yield Fact("designer of the trophy", world.one(draws, "person", world.nearby(draws, ref.region)))
-    yield Fact("maker of the trophy", world.one(draws, "company", world.anywhere(draws, ref.region)))
+def _award(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
+    yield WorldFact("field", "the sciences" if ref.slot % 2 else "the arts")
+    yield WorldFact("established", str(world.established(ref)))
+    yield WorldFact("place of the ceremony", world.town(draws, ref.region))
+    yield WorldFact("endowed by", world.one(draws, "family", world.nearby(draws, ref.region)))
+    yield WorldFact("designer of the trophy", world.one(draws, "person", world.nearby(draws, ref.region)))
+    yield WorldFact("maker of the trophy", world.one(draws, "company", world.anywhere(draws, ref.region)))
 
 
-def _family(world: World, ref: Ref, draws: Draws) -> Iterator[Fact]:
-    yield Fact("trade", draws.pick(words.TRADES))
-    yield Fact("seat", world.names.family_seat(ref))
-    yield Fact("chronicler", world.one(draws, "person", world.nearby(draws, ref.region)))
-    yield Fact("architect of the house", world.person(draws, ref.region, (2,)))
-    yield Fact("company it controls", world.one(draws, "company", world.nearby(draws, ref.region)))
+def _family(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
+    yield WorldFact("trade", draws.pick(words.TRADES))
+    yield WorldFact("seat", world.names.family_seat(ref))
+    yield WorldFact("chronicler", world.one(draws, "person", world.nearby(draws, ref.region)))
+    yield WorldFact("architect of the house", world.person(draws, ref.region, (2,)))
+    yield WorldFact("company it controls", world.one(draws, "company", world.nearby(draws, ref.region)))
 
 
-_FACTS: Mapping[Kind, Callable[[World, Ref, Draws], Iterator[Fact]]] = {
+_FACTS: Mapping[EntityKind, Callable[[World, Ref, Draws], Iterator[WorldFact]]] = {
     "country": _country,
     "region": _region,
     "town": _town,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ragindex_eval.data.worlds.draws import Draws
-from ragindex_eval.data.worlds.entities import Entity
+from ragindex_eval.data.worlds.entities import WorldEntity
 from ragindex_eval.data.worlds.facts import World
 from ragindex_eval.data.worlds.layout import Ref
-from ragindex_eval.data.worlds.prose import called
-from ragindex_eval.data.worlds.wording import Question
+from ragindex_eval.data.worlds.prose import name_in_sentence
+from ragindex_eval.data.worlds.wording import WorldQuestion
 
 
 class Condition(NamedTuple):
@@ -67,7 +67,7 @@ _ANY: Mapping[str, tuple[Condition, ...]] = {
 }
 
 
-def intersection(world: World, region: int, draws: Draws) -> Question | None:
+def intersection(world: World, region: int, draws: Draws) -> WorldQuestion | None:
     """Which entity meets two conditions? None where not exactly one does."""
     entity = draws.pick([one for one in world.region(region) if one.ref.kind in _NEAR])
     near = [one for one in _NEAR[entity.ref.kind] if _follow(world, entity, one.path)]
@@ -79,12 +79,12 @@ def intersection(world: World, region: int, draws: Draws) -> Question | None:
     ends = trails[0][-1], trails[1][-1]
     if ends[0] == ends[1] or _is_capital(world, ends[0]) or _meeting(world, entity, (first, second)) != [entity.ref]:
         return None
-    asked = [one.text.format(o=called(world, end)) for one, end in zip((first, second), ends, strict=True)]
+    asked = [one.text.format(o=name_in_sentence(world, end)) for one, end in zip((first, second), ends, strict=True)]
     gold = (entity.ref, *trails[1][:-1])
-    return Question(f"which {_noun(entity)} {asked[0]} {asked[1]}?", gold, entity.ref, (entity.ref, first, second))
+    return WorldQuestion(f"which {_noun(entity)} {asked[0]} {asked[1]}?", gold, entity.ref, (entity.ref, first, second))
 
 
-def _meeting(world: World, entity: Entity, conditions: tuple[Condition, Condition]) -> list[Ref]:
+def _meeting(world: World, entity: WorldEntity, conditions: tuple[Condition, Condition]) -> list[Ref]:
     """All entities of the world that the question fits: whatever meets the first condition is near its object."""
     wanted = [_follow(world, entity, one.path)[-1] for one in conditions]
     return [
@@ -97,7 +97,7 @@ def _meeting(world: World, entity: Entity, conditions: tuple[Condition, Conditio
     ]
 
 
-def _follow(world: World, entity: Entity, path: tuple[str, ...]) -> list[Ref]:
+def _follow(world: World, entity: WorldEntity, path: tuple[str, ...]) -> list[Ref]:
     """The entities on the path; empty where it breaks off."""
     found: list[Ref] = []
     for predicate in path:
@@ -112,5 +112,5 @@ def _is_capital(world: World, ref: Ref) -> bool:
     return ref.kind == "town" and ref.slot == 0 and ref.region == world.layout.capital_region(ref.region)
 
 
-def _noun(entity: Entity) -> str:
+def _noun(entity: WorldEntity) -> str:
     return entity.text({"person": "occupation", "work": "type"}.get(entity.ref.kind, "")) or "company"

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ragindex_eval.data.worlds.draws import Draws, Permutation, permutation
 
-Kind: TypeAlias = Literal["country", "region", "town", "river", "company", "work", "award", "family", "person"]
+EntityKind: TypeAlias = Literal["country", "region", "town", "river", "company", "work", "award", "family", "person"]
 _TARGET = 64  # entities in a region
-_SHARES: tuple[tuple[Kind, int, int], ...] = (  # of 64, and the fewest
+_SHARES: tuple[tuple[EntityKind, int, int], ...] = (  # of 64, and the fewest
     ("town", 8, 5),
     ("river", 3, 2),
     ("company", 9, 5),
@@ -27,7 +27,7 @@ _REGIONS_IN_A_COUNTRY = 12
 class Ref(NamedTuple):
     """An entity: the `slot`-th of its kind in a region."""
 
-    kind: Kind
+    kind: EntityKind
     region: int
     slot: int
 
@@ -56,7 +56,7 @@ class Layout:
         """The numbers that belong to `key` in this world."""
         return Draws(self.seed, *key)
 
-    def counts(self, region: int) -> Mapping[Kind, int]:
+    def counts(self, region: int) -> Mapping[EntityKind, int]:
         """How many entities of each kind are in `region`."""
         n = self._base + (region < self._larger)
         return self._counts[n, region == self.capital_region(region)]
@@ -78,7 +78,7 @@ class Layout:
         """The entity's number among all of its kind, counted as if every region had as many as the largest."""
         return ref.region * self.most[ref.kind] + ref.slot
 
-    def numbered(self, kind: Kind, number: int) -> Ref:
+    def numbered(self, kind: EntityKind, number: int) -> Ref:
         """The entity with this number; it need not exist."""
         region, slot = divmod(number, self.most[kind])
         return Ref(kind, region, slot)
@@ -100,9 +100,9 @@ class Layout:
         return f"p{self._numbers(before + ref.slot):06d}"
 
 
-def _counts(n: int, capital: bool) -> dict[Kind, int]:
+def _counts(n: int, capital: bool) -> dict[EntityKind, int]:
     """The make-up of a region of `n` entities; whoever is left is a person."""
-    counts: dict[Kind, int] = {"country": int(capital), "region": 1}
+    counts: dict[EntityKind, int] = {"country": int(capital), "region": 1}
     counts |= {kind: max(fewest, (n * share + _TARGET // 2) // _TARGET) for kind, share, fewest in _SHARES}
     counts["person"] = n - sum(counts.values())
     return counts

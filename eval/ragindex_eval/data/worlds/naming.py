@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from ragindex_eval.data.worlds import words
 from ragindex_eval.data.worlds.draws import Permutation, permutation
-from ragindex_eval.data.worlds.layout import Kind, Layout, Ref
+from ragindex_eval.data.worlds.layout import EntityKind, Layout, Ref
 
 _SURNAMES = 8_000
 _REMEMBERED = 50_000
 _TITLES = (words.ADJECTIVES, words.NOUNS, words.FIRST_NAMES)
 
 
-class Names:
+class WorldNames:
     """The names of one world."""
 
     def __init__(self, layout: Layout) -> None:
@@ -27,7 +27,7 @@ class Names:
         self._surnames = max(1, min(_SURNAMES, self._orders["family"].n // 2))
         self._held: dict[Ref, str] = {}
 
-    def _order(self, kind: Kind) -> Permutation:
+    def _order(self, kind: EntityKind) -> Permutation:
         return permutation(self.layout.regions * self.layout.most[kind], self.layout.seed, "names", kind)
 
     def name(self, ref: Ref) -> str:
@@ -88,7 +88,7 @@ class Names:
             return found if found != ref and self.layout.exists(found) else None
         return None
 
-    def _other(self, family: Ref, step: int, kind: Kind) -> Ref | None:
+    def _other(self, family: Ref, step: int, kind: EntityKind) -> Ref | None:
         order = self._orders["family"]
         other = (order(self.layout.number(family)) + step) % order.n
         found = self.layout.numbered("family", order.inverse(other))
@@ -182,7 +182,7 @@ class Names:
 
     # ------------------------------------------------------------ invented words
 
-    def _root(self, kind: Kind, ref: Ref) -> str:
+    def _root(self, kind: EntityKind, ref: Ref) -> str:
         return self._stem(kind, self._orders[kind](self.layout.number(ref)))
 
     def _stem(self, kind: str, number: int) -> str:

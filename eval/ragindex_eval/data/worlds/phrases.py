@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import regex
 
-from ragindex_eval.data.worlds.blocks import blocks
+from ragindex_eval.data.worlds.blocks import read_blocks
 
 Template: TypeAlias = tuple[str, ...]
 """Text and names of fields in turn, text first."""
@@ -26,7 +26,7 @@ class Relation(NamedTuple):
 def relations() -> Mapping[tuple[str, str], Relation]:
     """By kind and predicate."""
     found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
-    for head, lines in blocks("phrases.txt"):
+    for head, lines in read_blocks("phrases.txt"):
         kind, _, predicate = head.partition(" | ")
         alternatives = (line.partition(": ") for line in lines)
         found[kind, predicate] = {use: tuple(text.split(" | ")) for use, _, text in alternatives}
@@ -40,7 +40,7 @@ def relations() -> Mapping[tuple[str, str], Relation]:
 def prose() -> Mapping[tuple[str, str], tuple[Template, ...]]:
     """By use (define, call, colour, aside, unlike) and kind."""
     found: dict[tuple[str, str], tuple[Template, ...]] = {}
-    for head, lines in blocks("prose.txt"):
+    for head, lines in read_blocks("prose.txt"):
         use, _, kind = head.partition(" ")
         kind, _, listed = kind.partition(": ")
         found[use, kind] = tuple(map(template, listed.split(" | ") if listed else lines))

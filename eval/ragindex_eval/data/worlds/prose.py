@@ -8,7 +8,7 @@ entities and state nothing about them: what shares words with a question is not 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ragindex_eval.data.worlds.entities import Entity, Fact
+from ragindex_eval.data.worlds.entities import WorldEntity, WorldFact
 from ragindex_eval.data.worlds.facts import World
 from ragindex_eval.data.worlds.layout import Ref
 from ragindex_eval.data.worlds.phrases import Template, prose, relations
@@ -21,23 +21,23 @@ _JOINED = ("he ", "she ", "it ", "his ", "her ", "its ")
 _WITH_ARTICLE = ("river", "region", "award", "family")
 
 
-def called(world: World, ref: Ref) -> str:
+def name_in_sentence(world: World, ref: Ref) -> str:
     """The entity's full name within a sentence."""
     name = world.names.name(ref)
     return f"the {name}" if ref.kind in _WITH_ARTICLE else name
 
 
-def passage(world: World, entity: Entity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
+def write_passage(world: World, entity: WorldEntity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
     """The text about `entity`. `others` are entities of the region, `linking` those of them whose facts lead here."""
     text = _passage(world, entity, others, linking)
     return text if len(text.split()) <= _MOST else _passage(world, entity, (), ())
 
 
-def _passage(world: World, entity: Entity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
+def _passage(world: World, entity: WorldEntity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
     """Without `others`, the facts alone."""
     voice = _Voice(world, entity)
     sentences = [voice.opening()]
-    parts: list[Fact | _Aside] = [*_said(entity), *(voice.asides(others, linking) if others else ())]
+    parts: list[WorldFact | _Aside] = [*_said(entity), *(voice.asides(others, linking) if others else ())]
     for part in voice.draws.shuffled(parts):
         sentences += voice.tell(part)
     words = sum(len(sentence.split()) for sentence in sentences)
@@ -50,7 +50,7 @@ def _passage(world: World, entity: Entity, others: Sequence[Ref], linking: Seque
     return _text(sentences, voice)
 
 
-def _said(entity: Entity) -> list[Fact]:
+def _said(entity: WorldEntity) -> list[WorldFact]:
     """The facts that have a sentence of their own; the year of an award goes with the award."""
     table, kind = relations(), entity.ref.kind
     return [f for f in entity.facts if table[kind, f.predicate].say and f.predicate != _AFTER_AWARD]
@@ -79,7 +79,7 @@ class _Aside(NamedTuple):
 class _Voice:
     """What one passage calls whom."""
 
-    def __init__(self, world: World, entity: Entity) -> None:
+    def __init__(self, world: World, entity: WorldEntity) -> None:
         self.world, self.entity = world, entity
         self.draws = world.layout.draws("prose", *entity.ref)
         self.mentioned: set[str] = set()
@@ -94,11 +94,11 @@ class _Voice:
             self.descriptions = [one[0] for one in prose()["call", entity.ref.kind]]
             self.descriptions += [f"the {entity.text('type')}"] if entity.ref.kind == "work" else []
             self.descriptions += [_acronym(world.names.name(entity.ref))] if entity.ref.kind == "company" else []
-        self.subjects = (*self.pronouns[:2], *self.descriptions, called(world, entity.ref))
+        self.subjects = (*self.pronouns[:2], *self.descriptions, name_in_sentence(world, entity.ref))
 
     def opening(self) -> str:
         """Who or what the passage is about."""
-        names = {"n": called(self.world, self.entity.ref), "p": self.pronouns[1]}
+        names = {"n": name_in_sentence(self.world, self.entity.ref), "p": self.pronouns[1]}
         if self.entity.ref.kind == "company":
             names["n"] += f" ({_acronym(names['n'])})"
         pieces = list(self.draws.pick(prose()["define", self.entity.ref.kind]))
@@ -111,15 +111,15 @@ class _Voice:
                 pieces[place] = _with_article(value) if article else value
         return "".join(pieces)
 
-    def tell(self, part: "Fact | _Aside") -> list[str]:
+    def tell(self, part: "WorldFact | _Aside") -> list[str]:
         """A fact or an aside: a sentence, or two where a year belongs to an award."""
         if isinstance(part, _Aside):
-            name = self.mention(part.other) if part.shorten else called(self.world, part.other)
+            name = self.mention(part.other) if part.shorten else name_in_sentence(self.world, part.other)
             return [self.fill(part.template, name)]
         later = self.entity.text(_AFTER_AWARD) if part.predicate == "award" else ""
-        return [self.say(part), *([self.say(Fact(_AFTER_AWARD, later))] if later else [])]
+        return [self.say(part), *([self.say(WorldFact(_AFTER_AWARD, later))] if later else [])]
 
-    def say(self, fact: Fact) -> str:
+    def say(self, fact: WorldFact) -> str:
         """A fact in one sentence."""
         ways = relations()[self.entity.ref.kind, fact.predicate].say
         if not isinstance(fact.object, Ref):
@@ -158,7 +158,7 @@ class _Voice:
 
     def mention(self, ref: Ref) -> str:
         """Another entity: in full, or by a shorter name that stands for no other."""
-        name = called(self.world, ref)
+        name = name_in_sentence(self.world, ref)
         if ref.kind == "person":
             return self._somebody(ref, name)
         shorter = self.world.names.aliases(ref) if name in self.mentioned or self.draws.chance(25) else ()

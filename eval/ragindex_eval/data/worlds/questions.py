@@ -10,35 +10,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.data.questions import Asked
+from ragindex_eval.data.questions import DatasetQuestion
 from ragindex_eval.data.worlds.draws import Draws, permutation
-from ragindex_eval.data.worlds.entities import Entity, Fact
+from ragindex_eval.data.worlds.entities import WorldEntity, WorldFact
 from ragindex_eval.data.worlds.facts import World
 from ragindex_eval.data.worlds.intersections import intersection
 from ragindex_eval.data.worlds.layout import Ref
 from ragindex_eval.data.worlds.phrases import relations
-from ragindex_eval.data.worlds.prose import called
-from ragindex_eval.data.worlds.wording import Question, answers
+from ragindex_eval.data.worlds.prose import name_in_sentence
+from ragindex_eval.data.worlds.wording import WorldQuestion, accepted_answers
 
-KINDS = ("2hop", "3hop", "4hop", "comparison", "intersection")
+QUESTION_KINDS = ("2hop", "3hop", "4hop", "comparison", "intersection")
 _TRIES, _TRIES_IN_SMALL_WORLDS = 30, 40  # for each question wanted; for each entity there is
 _SAME_START = 3  # questions of a kind
 _GUESSED = ("type", "field", "occupation")  # "What is the occupation of the architect of …?" needs no document
 
 
-def asked(world: World, per_kind: int) -> list[Asked]:
+def draw_questions(world: World, per_kind: int) -> list[DatasetQuestion]:
     """Up to `per_kind` questions of each kind, in an order that says nothing."""
-    found = [_asked(world, kind, one) for kind in KINDS for one in _some(world, kind, per_kind)]
+    found = [_asked(world, kind, one) for kind in QUESTION_KINDS for one in _some(world, kind, per_kind)]
     return world.layout.draws("order").shuffled(found)
 
 
-def _asked(world: World, kind: str, one: Question) -> Asked:
+def _asked(world: World, kind: str, one: WorldQuestion) -> DatasetQuestion:
     documents = frozenset(world.layout.doc_id(ref) for ref in one.gold)
     text = one.text[0].upper() + one.text[1:]
-    return Asked(text, Gold(documents, answers(world, one.answer), kind))
+    return DatasetQuestion(text, Gold(documents, accepted_answers(world, one.answer), kind))
 
 
-def _some(world: World, kind: str, wanted: int) -> Iterator[Question]:
+def _some(world: World, kind: str, wanted: int) -> Iterator[WorldQuestion]:
     """Questions from all over the world: each try in the next region, in an order of the seed's."""
     regions = permutation(world.layout.regions, world.layout.seed, "question", kind)
     starts: dict[Ref, int] = {}
@@ -58,8 +58,8 @@ def _some(world: World, kind: str, wanted: int) -> Iterator[Question]:
 # ---------------------------------------------------------------- chains
 
 
-def _chain(hops: int) -> Callable[[World, int, Draws], Question | None]:
-    def make(world: World, region: int, draws: Draws) -> Question | None:
+def _chain(hops: int) -> Callable[[World, int, Draws], WorldQuestion | None]:
+    def make(world: World, region: int, draws: Draws) -> WorldQuestion | None:
         """A walk of `hops` facts; None where it comes to an end early or its answer is known before."""
         path, facts = _walk(world, draws.pick(world.region(region)), hops, draws)
         if len(facts) < hops or any(fact.object == facts[-1].object for one in path[:-1] for fact in one.facts):
@@ -71,19 +71,19 @@ def _chain(hops: int) -> Callable[[World, int, Draws], Question | None]:
         if world.written(facts[-1].object) in text:
             return None  # a family is called after its seat, a company after a town
         gold = tuple(entity.ref for entity in path)
-        return Question(text, gold, facts[-1].object, (gold, facts[-1].predicate))
+        return WorldQuestion(text, gold, facts[-1].object, (gold, facts[-1].predicate))
 
     return make
 
 
-def _nouns(entity: Entity, fact: Fact, nested: bool) -> Sequence[str]:
+def _nouns(entity: WorldEntity, fact: WorldFact, nested: bool) -> Sequence[str]:
     """Ways to name what a fact leads to; nothing may follow what is long already."""
     ways = relations()[entity.ref.kind, fact.predicate].noun
     return [way for way in ways if way.endswith("{x}")] if nested else ways
 
 
-def _walk(world: World, start: Entity, hops: int, draws: Draws) -> tuple[list[Entity], list[Fact]]:
-    path, facts = [start], list[Fact]()
+def _walk(world: World, start: WorldEntity, hops: int, draws: Draws) -> tuple[list[WorldEntity], list[WorldFact]]:
+    path, facts = [start], list[WorldFact]()
     while len(facts) < hops:
         last = len(facts) == hops - 1
         seen = {entity.ref for entity in path}
@@ -99,17 +99,17 @@ def _walk(world: World, start: Entity, hops: int, draws: Draws) -> tuple[list[En
     return path, facts
 
 
-def _start(world: World, entity: Entity, draws: Draws) -> str:
+def _start(world: World, entity: WorldEntity, draws: Draws) -> str:
     """The entity's name, or, for some works, the prize and the year where no other work of the region has both."""
     award, year = entity.get("award"), entity.text("year of the award")
     if not year or not isinstance(award, Ref) or not draws.chance(40):
-        return called(world, entity.ref)
+        return name_in_sentence(world, entity.ref)
     if award.region == world.layout.capital_region(award.region) or award.region != entity.ref.region:
-        return called(world, entity.ref)  # others from the whole country may have it
+        return name_in_sentence(world, entity.ref)  # others from the whole country may have it
     rivals = [one for one in world.region(award.region) if one.get("award") == award]
     if sum(one.text("year of the award") == year for one in rivals) > 1:
-        return called(world, entity.ref)
-    return f"the {entity.text('type')} that was given {called(world, award)} in {year}"
+        return name_in_sentence(world, entity.ref)
+    return f"the {entity.text('type')} that was given {name_in_sentence(world, award)} in {year}"
 
 
 # ---------------------------------------------------------------- comparisons
@@ -140,7 +140,7 @@ _MEASURES = (
 )
 
 
-def _comparison(world: World, region: int, draws: Draws) -> Question | None:
+def _comparison(world: World, region: int, draws: Draws) -> WorldQuestion | None:
     """Two of a kind, named or, in half the cases, to be found by the same predicate of two others."""
     elsewhere = world.anywhere(draws, region) if draws.chance(50) else region
     one = draws.pick(world.region(region))
@@ -159,10 +159,10 @@ def _comparison(world: World, region: int, draws: Draws) -> Question | None:
 def _compared(
     world: World,
     draws: Draws,
-    pair: tuple[Entity, Entity],
+    pair: tuple[WorldEntity, WorldEntity],
     through: tuple[tuple[Ref, ...], tuple[Ref, ...]],
     predicate: str,
-) -> Question | None:
+) -> WorldQuestion | None:
     kinds = {entity.ref.kind for entity in pair}
     measures = [one for one in _MEASURES if kinds == {one.kind}]
     gold = tuple(dict.fromkeys((*through[0], pair[0].ref, *through[1], pair[1].ref)))
@@ -172,15 +172,15 @@ def _compared(
     values = [int("".join(filter(str.isdigit, entity.text(measure.predicate)))) for entity in pair]
     if values[0] == values[1]:
         return None
-    names = [called(world, (*step, entity.ref)[0]) for step, entity in zip(through, pair, strict=True)]
+    names = [name_in_sentence(world, (*step, entity.ref)[0]) for step, entity in zip(through, pair, strict=True)]
     if predicate:
         noun = draws.pick(relations()[through[0][0].kind, predicate].noun)
         names = [noun.format(x=name) for name in names]
     answer = pair[(values[1] > values[0]) == measure.highest].ref
-    return Question(measure.ask.format(a=names[0], b=names[1]), gold, answer, (frozenset(gold), measure.predicate))
+    return WorldQuestion(measure.ask.format(a=names[0], b=names[1]), gold, answer, (frozenset(gold), measure.predicate))
 
 
-_MAKERS: Mapping[str, Callable[[World, int, Draws], Question | None]] = {
+_MAKERS: Mapping[str, Callable[[World, int, Draws], WorldQuestion | None]] = {
     "2hop": _chain(2),
     "3hop": _chain(3),
     "4hop": _chain(4),

@@ -1,10 +1,10 @@
 """The words that names and facts are made of, read from words.txt."""
 
-from ragindex_eval.data.worlds.blocks import blocks
+from ragindex_eval.data.worlds.blocks import read_blocks
 
 _LISTS = {
     head: tuple(part.strip() for part in text.split("|" if "|" in text else None))
-    for head, lines in blocks("words.txt")
+    for head, lines in read_blocks("words.txt")
     for text in [" ".join(lines)]
 }
 

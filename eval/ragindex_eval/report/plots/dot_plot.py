@@ -24,14 +24,14 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DotGroup:
     """Dots under one heading, such as the questions of two hops; "" where there is but one group."""
 
     heading: str
     dots: tuple[Dot, ...]
 
 
-def dots(title: str, groups: Sequence[Group], axis: Axis) -> str:
+def draw_dots(title: str, groups: Sequence[DotGroup], axis: Axis) -> str:
     """A row a method, with intervals; one group below the other on the same axis.
 
     Labels stand beside their rows; above them, where more than a third would have to lose their middle.

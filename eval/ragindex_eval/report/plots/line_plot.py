@@ -29,7 +29,7 @@ class Curve:
         return {k: figure for k, figure in sorted(self.figures.items()) if figure.known}
 
 
-def curves(title: str, series: Sequence[Curve], x: Axis, y: Axis) -> str:
+def draw_curves(title: str, series: Sequence[Curve], x: Axis, y: Axis) -> str:
     """Up to seven methods in one plot, whiskers side by side and labels where lines end; more in a panel each."""
     drawn = [curve for curve in series if curve.known]
     missing = [curve.label for curve in series if not curve.known]

@@ -21,7 +21,7 @@ class Point:
     y: Figure
 
 
-def scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
+def draw_scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
     """One mark a method, with both intervals and its label beside it; the labels that find no room stand below."""
     drawn = [point for point in points if point.x.known and point.y.known]
     missing = [point.label for point in points if not (point.x.known and point.y.known)]

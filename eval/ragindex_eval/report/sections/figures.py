@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from ragindex_eval.format import many
 from ragindex_eval.report import plots
-from ragindex_eval.report.plots import Axis, Curve, Dot, Figure, Group, Point
+from ragindex_eval.report.plots import Axis, Curve, Dot, DotGroup, Figure, Point
 from ragindex_eval.results.model import LATENCY, Breakdown, Comparison, Interval, MethodResult
 
 _FEW = 10  # questions of a group: drawn again with replacement, fewer hardly vary, and look surer than they are
@@ -55,7 +55,7 @@ def _ranked(comparison: Comparison, metric: str) -> Plot:
         "Mean over the questions with its 95 % interval. Intervals that overlap may still differ: the tests below pair "
         "the questions, the intervals do not."
     )
-    return _plot(title, caption, plots.dots(title, [Group("", dots)], _percent(metric)))
+    return _plot(title, caption, plots.draw_dots(title, [DotGroup("", dots)], _percent(metric)))
 
 
 def _against_latency(comparison: Comparison, metric: str) -> Plot:
@@ -65,7 +65,7 @@ def _against_latency(comparison: Comparison, metric: str) -> Plot:
         for number, method in enumerate(comparison.methods)
     ]
     caption = "The better a method finds, the higher it stands; the faster it answers, the further left."
-    return _plot(title, caption, plots.scatter(title, points, _LATENCY, _percent(metric)))
+    return _plot(title, caption, plots.draw_scatter(title, points, _LATENCY, _percent(metric)))
 
 
 def _against_money(comparison: Comparison, metric: str) -> Plot:
@@ -81,7 +81,7 @@ def _against_money(comparison: Comparison, metric: str) -> Plot:
         for number, method in enumerate(comparison.methods)
     ]
     caption = "What finding costs a question, when its calls are first made; indexing is in the table."
-    return _plot(title, caption, plots.scatter(title, points, _MONEY, _percent(metric)))
+    return _plot(title, caption, plots.draw_scatter(title, points, _MONEY, _percent(metric)))
 
 
 def _over_k(comparison: Comparison) -> Plot:
@@ -95,31 +95,31 @@ def _over_k(comparison: Comparison) -> Plot:
         for number, method in enumerate(comparison.methods)
     ]
     caption = "What a reader sees who is given the first k documents, with 95 % intervals."
-    drawing = plots.curves(title, series, Axis("k, documents"), _percent("R@k"))
+    drawing = plots.draw_curves(title, series, Axis("k, documents"), _percent("R@k"))
     return _plot(title, caption, drawing)
 
 
-def _by_group(metric: str, words: str, groups: Sequence[Group]) -> Plot:
+def _by_group(metric: str, words: str, groups: Sequence[DotGroup]) -> Plot:
     title = f"{metric} by {words}"
     caption = "Small groups have wide intervals; no test is made within a group."
-    return _plot(title, caption, plots.dots(title, groups, _percent(metric)))
+    return _plot(title, caption, plots.draw_dots(title, groups, _percent(metric)))
 
 
-def _groups(comparison: Comparison, by: str, metric: str) -> list[Group]:
+def _groups(comparison: Comparison, by: str, metric: str) -> list[DotGroup]:
     """A group for every value, in the order in which the breakdown gives them."""
     methods = comparison.methods
     values = list(dict.fromkeys(one.value for method in methods for one in method.breakdown if one.by == by))
     return [_group(methods, by, value, metric) for value in values]
 
 
-def _group(methods: Sequence[MethodResult], by: str, value: str, metric: str) -> Group:
+def _group(methods: Sequence[MethodResult], by: str, value: str, metric: str) -> DotGroup:
     parts = [(number, method, _part(method, by, value)) for number, method in enumerate(methods)]
     known = [(number, method, part) for number, method, part in parts if part is not None]
     questions = max(part.questions for _, _, part in known)
     few = questions < _FEW
     dots = _dots(known, metric, intervals=not few)
     name = f"{value} hop{'' if value == '1' else 's'}" if by == "hops" and value.isdigit() else value
-    return Group(f"{name} · {many(questions, 'question')}{', too few for an interval' if few else ''}", dots)
+    return DotGroup(f"{name} · {many(questions, 'question')}{', too few for an interval' if few else ''}", dots)
 
 
 def _part(method: MethodResult, by: str, value: str) -> Breakdown | None:
@@ -154,5 +154,5 @@ def _without_gold(comparison: Comparison) -> tuple[Plot, ...]:
     """Latency alone."""
     title = "Latency of each method"
     dots = tuple(Dot(method.label, number, _p50(method)) for number, method in enumerate(comparison.methods))
-    drawing = plots.dots(title, [Group("", dots)], _LATENCY)
+    drawing = plots.draw_dots(title, [DotGroup("", dots)], _LATENCY)
     return (_plot(title, "Median over the timed questions with its 95 % interval.", drawing),)

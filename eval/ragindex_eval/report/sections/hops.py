@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ragindex_eval.format import many, percent
 from ragindex_eval.report import plots
-from ragindex_eval.report.plots import Axis, Dot, Figure, Group, svg
+from ragindex_eval.report.plots import Axis, Dot, DotGroup, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
 from ragindex_eval.report.sections.table import Column
 from ragindex_eval.results.model import Comparison, MethodResult
@@ -151,7 +151,7 @@ def _spread(number: int, method: MethodResult, value: str, by: str, values: Sequ
 def _plot(comparison: Comparison, metric: str, groups: Sequence[tuple[str, list[str]]]) -> Plot:
     title = f"{metric} by kind of question"
     drawn = [
-        Group(
+        DotGroup(
             _named(comparison, value, ids),
             tuple(
                 Dot(method.label, number, _box(_values(method, ids, metric)))
@@ -164,7 +164,7 @@ def _plot(comparison: Comparison, metric: str, groups: Sequence[tuple[str, list[
         "Marks are means; the lines go from the lower to the upper quartile of the questions. They are no intervals: "
         "they say how unlike the questions are, not how sure the mean is. A mean may lie outside."
     )
-    drawing = plots.dots(title, drawn, Axis(f"{metric}, percent", low=0.0, high=100.0))
+    drawing = plots.draw_dots(title, drawn, Axis(f"{metric}, percent", low=0.0, high=100.0))
     return Plot(title, caption, Markup(drawing))  # noqa: S704  # ragindex_eval.report.plots.svg escapes every text that it draws
 
 

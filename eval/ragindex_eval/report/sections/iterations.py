@@ -305,5 +305,5 @@ def _scaled(figure: Figure, times: float) -> Figure:
 
 
 def _plot(title: str, caption: str, series: Sequence[Curve], y: Axis) -> Plot:
-    drawing = plots.curves(title, series, _AXIS, y)
+    drawing = plots.draw_curves(title, series, _AXIS, y)
     return Plot(title, caption, Markup(drawing))  # noqa: S704  # ragindex_eval.report.plots.svg escapes every text that it draws

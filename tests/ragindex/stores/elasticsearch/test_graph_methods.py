@@ -26,7 +26,7 @@ METHODS = (
     "hipporag(mode=facts)",
     "hipporag(mode=facts, walk=power)",
 )
-QUESTIONS = [Query(str(n), one.text) for n, one in enumerate(worlds.questions(60, per_kind=3))]
+QUESTIONS = [Query(str(n), one.text) for n, one in enumerate(worlds.make_questions(60, per_kind=3))]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace
         for store in ("lancedb", written):
             folder = tmp_path_factory.mktemp("graphs")
             space = Workspace.open(folder / "w", store=store, chunking=None)
-            space.add(worlds.documents(60))
+            space.add(worlds.make_documents(60))
             space.sync([registry.scheme(method) for method in METHODS])
             made.append(space)
         yield made[0], made[1]
