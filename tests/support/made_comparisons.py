@@ -18,7 +18,7 @@ from ragindex_eval.results.model import (
     MethodAnswer,
     MethodResult,
     Percentiles,
-    RankedHit,
+    SavedHit,
 )
 from ragindex_eval.run.score import score_rankings
 from ragindex_eval.stats.tests import pairs, with_intervals
@@ -111,7 +111,7 @@ def _method(
     times = dict(zip(ids, (milliseconds or {}).get(label, ()), strict=False))
     lists = (found or {}).get(label, [["a"]] * len(ids))
     answers = tuple(
-        MethodAnswer(id, tuple(RankedHit(doc, (doc,), 1.0 / rank) for rank, doc in enumerate(documents, start=1)))
+        MethodAnswer(id, tuple(SavedHit(doc, (doc,), 1.0 / rank) for rank, doc in enumerate(documents, start=1)))
         for id, documents in zip(ids, lists, strict=True)
     )
     return _result(label, label, {}, {5: answers}, per_query, times)
@@ -155,6 +155,6 @@ def went(
     """An answer whose iterations gave `rankings`; `paid` are steps: iteration, tokens in, tokens out, of 10 ms each."""
     steps = [Step(n, "read", "?", ms=10.0, input_tokens=read, output_tokens=wrote) for n, read, wrote in paid]
     ends = [Step(n, IF_STOPPED, "?", tuple(ids), ms=1000.0) for n, ids in enumerate(rankings, start=1)]
-    hits = tuple(RankedHit(id, (id.partition("#")[0],), 1.0) for id in rankings[-1])
+    hits = tuple(SavedHit(id, (id.partition("#")[0],), 1.0) for id in rankings[-1])
     usage = Usage(0.0, sum(one[1] for one in paid), sum(one[2] for one in paid))
     return replace(MethodAnswer(id, hits, None, (*steps, *ends), usage=usage, calls=len(paid)), **given)

@@ -1,4 +1,4 @@
-"""Where answers meet gold."""
+"""Score the hits of one question against its gold documents."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,5 +19,5 @@ def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
 
 
 def score_question(hits: Sequence[Sequence[str]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
-    """All metrics of one question, as `metrics.measure`: twins of gold documents count as those."""
+    """Compute all metrics of one question with `score_hits`; twins of gold documents count as gold."""
     return retrieval.score_hits(hits, gains(gold.doc_ids, gold.grades), ks, gold.twins)

@@ -22,7 +22,7 @@ DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 
 @dataclass(frozen=True, slots=True)
-class RankedHit:
+class SavedHit:
     """What metrics need of a hit; of the first few also the title and how the text begins, for a person to read."""
 
     id: str
@@ -41,7 +41,7 @@ class MethodAnswer:
     """
 
     query_id: str
-    hits: tuple[RankedHit, ...]
+    hits: tuple[SavedHit, ...]
     error: str | None = None
     trace: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
@@ -309,7 +309,7 @@ def _usage(usage: Usage) -> dict[str, float | None]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What `compare` found.
+    """Holds the result of one comparison.
 
     `methods` are sorted by the first metric, the best first; `asked` are their labels in the order in which they were
     named. `failed` are methods that failed on every question: they have no metrics, no latency and no pairs. `pairs`

@@ -31,7 +31,7 @@ from ragindex.redaction import hide_secrets
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
-from ragindex_eval.results.model import MethodAnswer, RankedHit
+from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, load_answers
 
@@ -206,7 +206,7 @@ def _require_answers(answers: Iterable[MethodAnswer], texts: Mapping[str, str], 
 def _reduced(query: Query, retrieval: Retrieval) -> MethodAnswer:
     """What is kept of a retrieval: the ranking whole, the rest bounded."""
     ranked = tuple(
-        RankedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_read_by_a_person(hit, rank))
+        SavedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_read_by_a_person(hit, rank))
         for rank, hit in enumerate(retrieval.hits)
     )
     told = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]

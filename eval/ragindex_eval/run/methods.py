@@ -1,4 +1,4 @@
-"""Which methods are compared, and the labels that everything else refers to them by."""
+"""Choose the methods to compare, and give each a label."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

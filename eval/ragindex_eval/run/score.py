@@ -1,4 +1,4 @@
-"""Where answers meet gold: the metrics of each question's ranking, and of its answer where one was read."""
+"""Score rankings against gold documents, and answers against accepted answers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ Metrics = Mapping[str, Mapping[str, float]]
 def score_rankings(
     answers: Mapping[int, Sequence[MethodAnswer]], gold: Mapping[str, Gold] | None, ks: Sequence[int]
 ) -> Metrics:
-    """The retrieval metrics of every judged question; one that was not answered scores 0.
+    """Compute the retrieval metrics of every judged question; an unanswered question scores 0.
 
     Those at k come from the answers at k, where there are some, else from those at the largest k.
     """
@@ -31,7 +31,7 @@ def score_rankings(
 
 
 def score_answers(answers: Sequence[MethodAnswer], gold: Mapping[str, Gold] | None) -> Metrics:
-    """The answer metrics of each question that has accepted answers; one that was not answered scores 0."""
+    """Compute the answer metrics of each question with accepted answers; an unanswered question scores 0."""
     names, found = answer_metric_names(gold), {}
     for answer in answers:
         accepted = gold[answer.query_id].answers if gold and answer.query_id in gold else ()

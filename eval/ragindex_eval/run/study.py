@@ -19,7 +19,7 @@ from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 
 
 def run_study(settings: CompareSettings, command: str = "") -> Study:
-    """Every comparison that the settings ask for, one after the other, all of one budget.
+    """Run every comparison in the settings, one after the other, with one shared budget.
 
     Names, labels, grids, thresholds and corpora are checked before any work. Raises as `evaluate` does.
     """
@@ -43,7 +43,7 @@ def _over(corpus: CorpusSettings | None, settings: CompareSettings, budget: Budg
 
 
 def load_dataset(settings: CompareSettings) -> Dataset:
-    """The documents and questions that the settings of one comparison name."""
+    """Load the documents and questions that the settings of one comparison name."""
     return datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,

@@ -1,4 +1,4 @@
-"""What chance does: the same corpus, encoder and store under several seeds."""
+"""Group comparisons that differ only in their seed, and compute the spread of each metric."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, Study
 
 @dataclass(frozen=True, slots=True)
 class SeedSpread:
-    """What one figure of one method did over the seeds; `deviation` is the sample standard deviation."""
+    """Mean, sample standard deviation and range of one metric of one method over seeds."""
 
     label: str
     metric: str
@@ -37,7 +37,7 @@ class SeedGroup:
 
 
 def group_by_seed(study: Study) -> tuple[SeedGroup, ...]:
-    """What was asked with several seeds; empty where nothing was."""
+    """Group the comparisons of a study by dataset, encoder and store; keep groups with several seeds."""
     groups: dict[tuple[str, str, str], list[Comparison]] = {}
     for one in study.comparisons:
         groups.setdefault((one.dataset.fingerprint, one.encoder, one.store), []).append(one)
@@ -63,7 +63,7 @@ def _spreads(group: Sequence[Comparison]) -> Iterator[SeedSpread]:
 
 
 def study_to_json(study: Study) -> dict[str, Any]:
-    """What `--json` writes: the comparison where there is one, else all, with the spread over seeds."""
+    """Convert a study to the JSON of `--json`: one comparison, or all with their spread over seeds."""
     if len(study.comparisons) == 1:
         return study.comparisons[0].to_json()
     comparisons = [comparison.to_json() for comparison in study.comparisons]

@@ -16,7 +16,7 @@ from ragindex_eval.data.drafting import Draft, make_drafts
 from ragindex_eval.data.drafting.reading import make_gaps
 from ragindex_eval.data.drafting.rules import GAP, IN_PLACE, LOOSE, REAL, WORD, ClauseQuestion, draft_questions
 from ragindex_eval.data.drafting.subjects import find_topic, parse_clause
-from ragindex_eval.data.drafting.text import find_mentions, split_blocks, split_sentences
+from ragindex_eval.data.drafting.text import list_mentions, select_sentences, split_blocks
 
 
 def passage(id: str, title: str, text: str) -> Passage:
@@ -94,12 +94,12 @@ def test_blocks_are_prose_without_markup() -> None:
     ],
 )
 def test_sentences(block: str, expected: list[str]) -> None:
-    assert [sentence for one in split_blocks(block) for sentence in split_sentences(one)] == expected
+    assert [sentence for one in split_blocks(block) for sentence in select_sentences(one)] == expected
 
 
 def test_mentions() -> None:
     text = 'On 5 May 1871 Ada B. Miller of the Bank of Lindau read "Grey Anna" to 1,250 people in 1902, 12 km away.'
-    assert [(one.kind, one.text) for one in find_mentions(text)] == [
+    assert [(one.kind, one.text) for one in list_mentions(text)] == [
         ("date", "5 May 1871"),
         ("name", "Ada B. Miller of the Bank of Lindau"),
         ("name", "Grey Anna"),
@@ -107,7 +107,7 @@ def test_mentions() -> None:
         ("year", "1902"),
         ("number", "12"),
     ]
-    assert [one.kind for one in find_mentions("THE MILL OF LINDAU WAS BUILT IN 1856.")] == ["year"]
+    assert [one.kind for one in list_mentions("THE MILL OF LINDAU WAS BUILT IN 1856.")] == ["year"]
 
 
 # ---------------------------------------------------------------- questions

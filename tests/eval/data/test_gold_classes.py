@@ -27,7 +27,7 @@ from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.tree_coverage import count_coverage
 from ragindex_eval.report.sections import questions as questions_section
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Comparison, MethodAnswer, RankedHit
+from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
 from ragindex_eval.run.read_answers import GoldPassages
 from ragindex_eval.stats import by_iteration
 
@@ -281,7 +281,7 @@ def with_twin() -> Comparison:
     """Of two methods, one finds the copy after its first iteration."""
     gold = {"q1": Gold(frozenset({"a"}), twins={"t": "a", "u": "a"})}
     method = went("q1", [["x"], ["t#1", "a#0"]], [(1, 10, 1), (2, 10, 1)])
-    flat = MethodAnswer("q1", (RankedHit("u", ("u",), 2.0), RankedHit("a", ("a",), 1.0)), None)
+    flat = MethodAnswer("q1", (SavedHit("u", ("u",), 2.0), SavedHit("a", ("a",), 1.0)), None)
     return answered({"gear": [method], "flat": [flat]}, gold, (1, 2))
 
 

@@ -18,7 +18,7 @@ from made_comparisons import made
 
 from ragindex.types import Query, Step
 from ragindex_eval.report import page
-from ragindex_eval.results.model import Comparison, MethodAnswer, RankedHit, Study
+from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser", "chrome"))), None)
 pytestmark = [
@@ -119,7 +119,7 @@ def attacked() -> Study:
 
 def _with_text(comparison: Comparison) -> Comparison:
     step = Step(1, ATTACK, ATTACK, (ATTACK,))
-    answer = MethodAnswer("q1", (RankedHit(ATTACK, (ATTACK,), 0.5, ATTACK, ATTACK),), None, (step,), (ATTACK,))
+    answer = MethodAnswer("q1", (SavedHit(ATTACK, (ATTACK,), 0.5, ATTACK, ATTACK),), None, (step,), (ATTACK,))
     methods = tuple(
         replace(method, answers={k: (answer, *answers[1:]) for k, answers in method.answers.items()})
         for method in comparison.methods

@@ -24,7 +24,7 @@ from ragindex_eval.report import page
 from ragindex_eval.report.sections import hops, iterations
 from ragindex_eval.report.sections.table import MetricCell
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Comparison, MethodAnswer, RankedHit, Study
+from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 from ragindex_eval.results.save import save_results
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.stats import by_iteration as analysis
@@ -33,7 +33,7 @@ UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"
 
 
 def one_step(id: str, documents: Sequence[str], **given: Any) -> MethodAnswer:
-    return replace(MethodAnswer(id, tuple(RankedHit(doc, (doc,), 1.0) for doc in documents)), **given)
+    return replace(MethodAnswer(id, tuple(SavedHit(doc, (doc,), 1.0) for doc in documents)), **given)
 
 
 def four_questions() -> Comparison:
@@ -159,7 +159,7 @@ def test_the_iterations_of_a_base_are_not_those_of_its_reranker() -> None:
 )
 def test_a_question_whose_trace_is_not_whole_is_left_out_and_told(rankings: list[tuple[int, tuple[str]]]) -> None:
     steps = tuple(Step(n, IF_STOPPED, "?", ids) for n, ids in rankings)
-    cut_short = MethodAnswer("q2", (RankedHit("b", ("b",), 1.0),), None, steps)
+    cut_short = MethodAnswer("q2", (SavedHit("b", ("b",), 1.0),), None, steps)
     gold = {id: Gold(frozenset({"a"})) for id in ("q1", "q2")}
     found = shown(answered({"gear": [went("q1", [["a"]]), cut_short]}, gold, (1,)))
     assert [cells(line) for line in found.lines] == [["1", "100.0", "0.00"]]

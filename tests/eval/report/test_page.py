@@ -11,7 +11,7 @@ from made_comparisons import made
 from ragindex.types import Query, Step, Triple
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
-from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, RankedHit, Study
+from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit, Study
 from ragindex_eval.stats import conclusions
 
 FAR = {"best": [1.0] * 40, "near": [1.0] * 38 + [0.0] * 2, "far": [1.0] * 8 + [0.0] * 32}
@@ -195,8 +195,8 @@ def test_twenty_questions_are_shown_at_most() -> None:
 def test_what_was_found_stands_beside_what_is_right() -> None:
     step = Step(2, "triples", "who?", ("t1", "t2"), (Triple("Anna", "is", "a hill"),), ms=1.25)
     hits = (
-        RankedHit("b", ("b",), 0.75, "The letter B", "B follows A."),
-        RankedHit("a", ("a",), 0.5, "The letter A", "A is first."),
+        SavedHit("b", ("b",), 0.75, "The letter B", "B follows A."),
+        SavedHit("a", ("a",), 0.5, "The letter A", "A is first."),
     )
     comparison = answered(made({"x": [1.0], "y": [0.0]}), "x", MethodAnswer("q1", hits, None, (step,), ("a thought",)))
     gold = {"q1": Gold(frozenset({"a", "z"}), ("alpha", "first"), "2hop", "source-7")}
@@ -314,7 +314,7 @@ def test_the_same_study_makes_the_same_page() -> None:
 def hostile(text: str) -> Study:
     """A study with `text` wherever text comes from data."""
     comparison = made({text + "1": [1.0] * 3, text + "2": [0.0] * 3}, {text + "1": [1.0] * 3, text + "2": [2.0] * 3})
-    hits = (RankedHit(text, (text,), 1.0, text, text),) * 6
+    hits = (SavedHit(text, (text,), 1.0, text, text),) * 6
     step = Step(1, text, text, (text,) * 9, (Triple(text, text, text),) * 9, ((Triple(text, text, text),),))
     comparison = answered(comparison, text + "1", MethodAnswer("q1", hits, None, (step,) * 30, (text,) * 9))
     comparison = answered(comparison, text + "2", MethodAnswer("q2", (), text))

@@ -40,7 +40,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, MethodResult, Percentiles, RankedHit, Study
+from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, MethodResult, Percentiles, SavedHit, Study
 from ragindex_eval.results.save import method_file_name, save_results
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import append_answers, load_answers
@@ -364,7 +364,7 @@ def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: i
 
 
 def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
-    answer = MethodAnswer("q\n1", (RankedHit("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
+    answer = MethodAnswer("q\n1", (SavedHit("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
     append_answers(tmp_path / "runs" / "a.jsonl", [answer, MethodAnswer("q2", ())])
     assert load_answers(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": MethodAnswer("q2", ())}
 
@@ -513,7 +513,7 @@ def test_two_workspaces_give_the_same_result(tmp_path: Path) -> None:
     assert one.fingerprint == two.fingerprint
 
 
-def rankings(method: MethodResult) -> list[list[RankedHit]]:
+def rankings(method: MethodResult) -> list[list[SavedHit]]:
     return [list(answer.hits) for answers in method.answers.values() for answer in answers]
 
 

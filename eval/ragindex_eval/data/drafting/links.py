@@ -21,7 +21,7 @@ from ragindex_eval.data.drafting.rules import (
     tells,
 )
 from ragindex_eval.data.drafting.subjects import Clause, runs_on
-from ragindex_eval.data.drafting.text import NAME, find_mentions
+from ragindex_eval.data.drafting.text import NAME, list_mentions
 
 _SHARED = range(2, 6)  # how many documents may name what links two of them
 _MOST_NAMES, _OF_A_NAME = 5_000, 20  # names that are followed, and what one passage says of a name
@@ -62,7 +62,7 @@ def _names(read: Iterable[ParsedPassage]) -> list[str]:
         subjects = {_bare(one.subject): one.topic.title for one in each.clauses if one.known}
         found |= {name: None for name, title in subjects.items() if " " in name or name == title}
         texts = (*(one.rest for one in each.clauses), *each.sentences)
-        named = (mention for text in texts for mention in find_mentions(text) if mention.kind == "name")
+        named = (mention for text in texts for mention in list_mentions(text) if mention.kind == "name")
         found |= {one.text: None for one in named if one.quoted or (" " in one.text and one.start)}
     return [name for name in found if name != name.lower() or not name.isascii() if len(_words(name)) in range(1, 9)]
 

@@ -10,7 +10,7 @@ import regex
 from ragindex.types import Passage
 from ragindex_eval.data.drafting.rules import GAP, MOST_WORDS, WORD, ClauseQuestion, draft_questions
 from ragindex_eval.data.drafting.subjects import Clause, find_topic, parse_clause
-from ragindex_eval.data.drafting.text import find_mentions, split_blocks, split_sentences
+from ragindex_eval.data.drafting.text import list_mentions, select_sentences, split_blocks
 
 _MOST_CHARACTERS = 4_000_000  # of all passages that are read closely
 _RARE = regex.compile(r"(?<![\p{L}\p{N}_./-])\p{Ll}{7,20}(?![\p{L}\p{N}_/'’-])")
@@ -56,7 +56,7 @@ def parse_passages(passages: Sequence[Passage], order: Sequence[int], most: int,
 
 def parse_passage(passage: Passage, english: bool) -> ParsedPassage:
     """The sentences, clauses and questions of a passage."""
-    said = tuple(sentence for block in split_blocks(passage.text) for sentence in split_sentences(block))
+    said = tuple(sentence for block in split_blocks(passage.text) for sentence in select_sentences(block))
     if not english:
         return ParsedPassage(
             passage, said, (), tuple(question for sentence in said for question in make_gaps(sentence))
@@ -94,7 +94,7 @@ def make_gaps(sentence: str) -> Iterator[ClauseQuestion]:
 
     Not for what stands first: there a capital says nothing.
     """
-    for mention in find_mentions(sentence):
+    for mention in list_mentions(sentence):
         before, after = sentence[: mention.start], sentence[mention.end :]
         plain = mention.kind == "name" and not mention.quoted and (" " not in mention.text or not before)
         if not plain and mention.text not in before + after and len(sentence.split()) <= MOST_WORDS:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import regex
 
 from ragindex_eval.data.drafting.subjects import Clause, PassageTopic, clause_end, runs_on
-from ragindex_eval.data.drafting.text import Mention, MentionKind, find_mentions
+from ragindex_eval.data.drafting.text import Mention, MentionKind, list_mentions
 
 SLOT = "\x1f"
 """Stands for the subject in a question."""
@@ -122,7 +122,7 @@ def draft_questions(clause: Clause) -> Iterator[ClauseQuestion]:
     """What can be asked of one clause, each answer once, in the best form there is for it."""
     yield from _definition(clause)
     yield from _what(clause)
-    for mention in find_mentions(clause.rest):
+    for mention in list_mentions(clause.rest):
         before, after = clause.rest[: mention.start], clause.rest[mention.end :]
         made = _asked(clause, mention, before, after)
         if made is not None and fair(made, clause):

@@ -100,7 +100,7 @@ _NOT_A_SENTENCE = regex.compile(r"\p{Ll}{3}\. \p{Ll}|https?://|www\.|\||[{}<>\\^
 _BALANCED = (("(", ")"), ("“", "”"), ("«", "»"), ("《", "》"), ("「", "」"))
 
 
-def split_sentences(block: str) -> list[str]:
+def select_sentences(block: str) -> list[str]:
     """The sentences of a block that can stand alone on a line: whole, of a readable length, without remarks in
     brackets, links, or code."""
     found: list[str] = []
@@ -160,7 +160,7 @@ FUNCTION_WORDS = frozenset(_SMALL_WORDS.split())
 """Words that begin no name, though they may begin a sentence."""
 
 
-def find_mentions(sentence: str) -> list[Mention]:
+def list_mentions(sentence: str) -> list[Mention]:
     """What the sentence mentions, from left to right, none inside another: dates, years, numbers, names, titles."""
     taken: list[Mention] = []
     patterns: tuple[tuple[MentionKind, regex.Pattern[str]], ...] = (

@@ -13,7 +13,7 @@ from ragindex_eval.format import many, percent, short, shown, without_folders
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.report.plots import svg
-from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, RankedHit
+from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
 
 _MOST, _MOST_WITHOUT_GOLD = 20, 50
 _HITS = 5
@@ -213,7 +213,7 @@ def _ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, 
     return "; ".join([*there, *absent])
 
 
-def _hit(rank: int, hit: RankedHit, gold: Set[str], counts: Mapping[str, int]) -> HitRow:
+def _hit(rank: int, hit: SavedHit, gold: Set[str], counts: Mapping[str, int]) -> HitRow:
     only = bool(counts) and bool(hit.doc_ids) and all(counts.get(id) == 1 for id in hit.doc_ids)
     mark = "gold" if any(id in gold for id in hit.doc_ids) else "only here" if only else ""
     title = shown(hit.title, _TITLE) or _joined(hit.doc_ids or (hit.id,), 3)

@@ -1,4 +1,4 @@
-"""What chance does: the same corpus and encoder under several seeds."""
+"""Show the spread of each metric over seeds."""
 
 from dataclasses import dataclass
 
