@@ -14,7 +14,7 @@ from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult
-from ragindex_eval.stats.resampling import Doubles
+from ragindex_eval.stats.resampling import SampleArray
 
 TOKENS_READ, TOKENS_WRITTEN, ASKED, MS = range(4)
 """The columns of `spent`."""
@@ -87,14 +87,14 @@ def document(passage_id: str, documents: Container[str]) -> str:
     return whole if was_cut else passage_id
 
 
-def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[Doubles, dict[int, int]]:
+def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[SampleArray, dict[int, int]]:
     """Recall of every judged question, (questions, iterations, ks); and by k of how many too few ids were kept for it.
 
     A question that was not answered scores 0, as everywhere; one that is left out has no row.
     """
     known = {id for answer in course.answers.values() for hit in answer.hits for id in hit.doc_ids}
     failed = {answer.query_id for answer in course.method.final if answer.error is not None}
-    rows, short = list[Doubles](), dict.fromkeys(ks, 0)
+    rows, short = list[SampleArray](), dict.fromkeys(ks, 0)
     for query in comparison.queries:
         gold = judgements(comparison.gold, query.id)
         if gold and query.id in failed:
@@ -123,7 +123,7 @@ def _recall(
 # ---------------------------------------------------------------- costs
 
 
-def spent(course: Course) -> Doubles:
+def spent(course: Course) -> SampleArray:
     """What every answered question had spent after an iteration: (questions, iterations, 4).
 
     Tokens in, tokens out, steps in which a language model wrote, milliseconds. What is done after the last iteration

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ragindex_eval.results.model import Interval
 
-Doubles: TypeAlias = NDArray[np.float64]
+SampleArray: TypeAlias = NDArray[np.float64]
 
 RESAMPLES = 10_000
 LEVEL = 0.05
@@ -22,7 +22,7 @@ _CHUNK = 1_000  # resamples at a time: the memory is that of _CHUNK x questions
 _ROUNDING = 1e-9  # two sums of the same differences in another order count as equal
 
 
-def resampled_means(values: Doubles, seed: int, resamples: int = RESAMPLES) -> Doubles:
+def resampled_means(values: SampleArray, seed: int, resamples: int = RESAMPLES) -> SampleArray:
     """Means over questions drawn with replacement: (resamples, columns) for `values` of (questions, columns)."""
     questions = len(values)
     generator = np.random.default_rng(seed)
@@ -30,13 +30,13 @@ def resampled_means(values: Doubles, seed: int, resamples: int = RESAMPLES) -> D
     return np.concatenate([counts @ values / questions for counts in drawn])
 
 
-def interval(resampled: Doubles) -> Interval:
+def interval(resampled: SampleArray) -> Interval:
     """The middle 95 % of resampled statistics."""
     low, high = np.quantile(resampled, (LEVEL / 2, 1 - LEVEL / 2))
     return float(low), float(high)
 
 
-def percentile_intervals(values: Doubles, percents: Sequence[float], seed: int) -> list[Interval]:
+def percentile_intervals(values: SampleArray, percents: Sequence[float], seed: int) -> list[Interval]:
     """The interval of each percentile of `values`, of shape (questions,)."""
     generator = np.random.default_rng(seed)
     drawn = [values[generator.integers(len(values), size=(size, len(values)))] for size in _sizes(RESAMPLES)]
@@ -45,8 +45,8 @@ def percentile_intervals(values: Doubles, percents: Sequence[float], seed: int) 
 
 
 def permutation_tests(
-    values: Doubles, pairs: Sequence[tuple[int, int]], seed: int, resamples: int = RESAMPLES
-) -> Doubles:
+    values: SampleArray, pairs: Sequence[tuple[int, int]], seed: int, resamples: int = RESAMPLES
+) -> SampleArray:
     """p-values of shape (pairs, metrics): for `values` of shape (questions, methods, metrics), pairs by method number.
 
     Every sign pattern is tried where there are at most `resamples` of them; else `resamples` drawn ones, the
@@ -81,14 +81,14 @@ def _sizes(resamples: int) -> Iterator[int]:
         yield min(_CHUNK, resamples - start)
 
 
-def _all_signs(questions: int) -> Iterator[Doubles]:
+def _all_signs(questions: int) -> Iterator[SampleArray]:
     numbers = np.arange(2**questions)
     for start in range(0, len(numbers), _CHUNK):
         bits = numbers[start : start + _CHUNK, None] >> np.arange(questions)
         yield np.where(bits & 1, -1.0, 1.0)
 
 
-def _drawn_signs(questions: int, seed: int, resamples: int) -> Iterator[Doubles]:
+def _drawn_signs(questions: int, seed: int, resamples: int) -> Iterator[SampleArray]:
     generator = np.random.default_rng(seed)
     for size in _sizes(resamples):
         yield np.where(generator.integers(2, size=(size, questions)), -1.0, 1.0)

@@ -17,7 +17,7 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
 from ragindex_eval.results.model import COSTS, LATENCY, Breakdown, Interval, MethodPair, MethodResult
 from ragindex_eval.stats import resampling
-from ragindex_eval.stats.resampling import Doubles
+from ragindex_eval.stats.resampling import SampleArray
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MOST_GROUPS = 20  # more kinds than a person can look at are no breakdown
@@ -98,7 +98,7 @@ def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
     }
 
 
-def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> Doubles:
+def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> SampleArray:
     """(questions, metrics)."""
     return np.array([[method.per_query[id][name] for name in names] for id in ids], dtype=np.float64)
 
@@ -189,9 +189,9 @@ def _pair(
     one: int,
     other: int,
     metric: str,
-    differences: Doubles,
+    differences: SampleArray,
     p: float,
-    resampled: Doubles,
+    resampled: SampleArray,
 ) -> MethodPair:
     """`resampled` are means by draw and method; of latency all values are logarithms, and their difference a ratio.
 

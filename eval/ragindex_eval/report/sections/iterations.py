@@ -15,7 +15,7 @@ from ragindex_eval.report.sections.table import Column, MetricCell, meaning
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.stats import by_iteration, resampling
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, Course
-from ragindex_eval.stats.resampling import Doubles
+from ragindex_eval.stats.resampling import SampleArray
 
 _MOST_CURVES = 7  # what one plot holds
 _THOUSANDS = 10_000  # from here on a tick of a plot is too wide
@@ -95,7 +95,7 @@ def _measured(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Mea
     return _Measured(course, by_k, too_short, tuple(costs), tuple(ms), (float(read), float(written)))
 
 
-def _figures(values: Doubles, seed: int) -> list[tuple[Figure, ...]]:
+def _figures(values: SampleArray, seed: int) -> list[tuple[Figure, ...]]:
     """Means over the questions with 95 % intervals, a row an iteration, for `values` of (questions, iterations, …).
 
     [] where there are no questions; no intervals where there is but one.
