@@ -60,7 +60,7 @@ class ColBERT(Scheme):
     @model_validator(mode="after")
     def _of_what_is_searched(self) -> "ColBERT":
         if self.vectors is not None and getattr(self.vectors, "of", None) not in (Passages(), self.over):
-            raise ValueError("made with `vectors` of the part `over`, as vectors=token_vectors")
+            raise ValueError("`vectors` must be of the part `over`, as vectors=token_vectors")
         return self
 
     def depends_on_k(self, k: int) -> bool:

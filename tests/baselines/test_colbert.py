@@ -135,7 +135,7 @@ def test_candidates_of_another_part(workspace: Workspace) -> None:
 
 
 def test_vectors_of_another_part() -> None:
-    with pytest.raises(UsageError, match="must be made with `vectors` of the part `over`"):
+    with pytest.raises(UsageError, match="colbert: `vectors` must be of the part `over`"):
         registry.scheme("colbert(vectors=token_vectors(of=triples))")
     follows, said = (f"colbert(over=triples, vectors=token_vectors{of})" for of in ("", "(of=triples)"))
     assert registry.scheme(follows).parts() == registry.scheme(said).parts()

@@ -227,7 +227,7 @@ def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_pa
     paid = sum(count * 0.001 for count in read_tokens(server)[:1])
     server.requests.clear()
     thinks(server, *turns)
-    with opened(tmp_path / "poor", server, budget=1.3) as workspace, pytest.raises(BudgetError, match="are spent"):
+    with opened(tmp_path / "poor", server, budget=1.3) as workspace, pytest.raises(BudgetError, match="is exhausted"):
         asked(workspace, "ircot")
     assert len(server.requests) == 1
     with opened(tmp_path / "poor", server, budget=10.0) as workspace, ledger.record_calls() as tally:

@@ -369,7 +369,7 @@ def test_the_list_of_prices_and_a_budget(server: OpenAIServer, tmp_path: Path) -
     prices = Prices({"ranker": Price(input=1000.0, output=0.0)})  # a thousandth a token
     _, tally = asked(made(tmp_path / "a", asking=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
     assert tally.first.money == pytest.approx(tally.first.input_tokens / 1000)
-    with pytest.raises(BudgetError, match="used up"):
+    with pytest.raises(BudgetError, match="is exhausted"):
         asked(made(tmp_path / "b", asking=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
     with pytest.raises(UsageError, match="A budget needs the price of ranker"):
         asked(made(tmp_path / "c", asking=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)

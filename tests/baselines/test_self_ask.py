@@ -185,7 +185,7 @@ def test_blank_repeated_and_surplus_follow_ups_go() -> None:
 def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_path: Path) -> None:
     long = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow " * 200}  # more than half of the budget
     script(server, {"follow_ups": [long]})
-    with opened(tmp_path, server, budget=2.4) as workspace, pytest.raises(BudgetError, match="are spent"):
+    with opened(tmp_path, server, budget=2.4) as workspace, pytest.raises(BudgetError, match="is exhausted"):
         asked(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 1
     script(server, SAID)

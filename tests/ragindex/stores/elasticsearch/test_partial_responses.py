@@ -165,7 +165,7 @@ def test_no_other_answer_is(kind: tuple[str, str], body: Any, says: tuple[Server
 def test_what_is_said_of_it(says: tuple[Server, dict[str, Any]]) -> None:
     server, told = says
     told["body"] = {"_shards": {"total": 3, "successful": 1, "failed": 1, "failures": [{"reason": REASON}]}}
-    with pytest.raises(StoreError, match=r"could not refresh: 1 of 3 shards have answered: the disk is gone\. Look at"):
+    with pytest.raises(StoreError, match=r"could not refresh: 1 of 3 shards have answered: the disk is gone\. Check GET _cluster/health"):
         server.ask("refresh", GOOD["POST", "_refresh"][0])
     told["body"] = copy.deepcopy(FOUND) | {"aggregations": {"fields": {"buckets": [], "sum_other_doc_count": 7}}}
     with pytest.raises(StoreError, match="there are more fields than it lists"):
@@ -204,7 +204,7 @@ def test_clients_are_made_in_one_place() -> None:
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in CLIENTS
     }
-    assert makers == {("ragindex/stores/elasticsearch/client.py", "client_of")} | PLUGINS
+    assert makers == {("ragindex/stores/elasticsearch/client.py", "create_client")} | PLUGINS
 
 
 CLIENTS = {"Elasticsearch", "AsyncElasticsearch", "Transport"}

@@ -75,5 +75,5 @@ def test_a_request_that_is_too_large_is_sent_in_halves(store: Any, monkeypatch: 
     collection = store.create("large", schema)
     collection.upsert(texts({f"{n}": f"{n}" * 3_000_000 for n in range(5)}))
     assert finished(store, collection, "large").count() == 5
-    with pytest.raises(StoreError, match="could not write the record 'whale' .* larger than the server takes"):
+    with pytest.raises(StoreError, match="could not write the record 'whale' .* it exceeds the server's limit"):
         collection.upsert(texts({"whale": "x" * 9_000_000}))
