@@ -71,7 +71,7 @@ def test_ranges_hold_numbers_or_strings_and_compare_alike_everywhere(store: Stor
     assert passing(reader, Range("size", low=0)) == ["2", "3", "5", "6", "7", "8"]
     assert passing(reader, Range("size", high=2)) == ["2", "3"]
     assert passing(reader, Range("text", "1", "2")) == ["0", "5"]
-    with pytest.raises((UsageError, StoreError), match="must have numbers"):
+    with pytest.raises((UsageError, StoreError), match="the ends of its Range must be numbers"):
         passing(reader, Range("size", low="a"))
     for low, high in ((1, "2"), (True, None), (float("nan"), None), (None, float("inf")), (10**400, None)):
         with pytest.raises(UsageError, match="must both be finite numbers or both be strings"):

@@ -476,7 +476,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         compare(methods=["bm25"])
     run(tmp_path / "w", "bm25")
     other = Dataset("other", replace(dataset().corpus, name="other"), dataset().queries, GOLD, "f")
-    with pytest.raises(WorkspaceError, match="'anna' of the documents .* as 'other' is taken by"):
+    with pytest.raises(WorkspaceError, match="'anna' of the documents .* as 'other' is already used by"):
         run(tmp_path / "w", "bm25", data=other)
 
 

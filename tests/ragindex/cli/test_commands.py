@@ -412,8 +412,12 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         ),
         (["notes", "--store", "lancdb"], 2, "No store is called 'lancdb'. Did you mean lancedb?"),
         (["notes", "--language", "klingon"], 2, "Unknown text analysis 'klingon'"),
-        (["notes", "--k", "5,0"], 2, "--k must be whole numbers separated by commas, as 5,10,20, each in the range [1"),
-        (["notes", "--k", "five"], 2, "--k must be whole numbers"),
+        (
+            ["notes", "--k", "5,0"],
+            2,
+            "'k': Input should be one or more whole numbers in the range [1, inf), as 5,10,20",
+        ),
+        (["notes", "--k", "five"], 2, "'k': Input should be a valid integer"),
         (["notes", "--out", "questions.csv"], 5, "Cannot write to questions.csv: "),
         (["notes", "--out", "questions.csv/deep"], 5, "Cannot write to questions.csv/deep: "),
         (["notes", "--json", "nodir/x.json"], 5, "Cannot write JSON to nodir/x.json: the folder"),
@@ -452,7 +456,7 @@ def test_a_read_only_folder(desk: Path) -> None:
     (desk / "sealed").mkdir(mode=0o500)
     arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
     assert failed(5, *arguments, "--out", "sealed/o") == (
-        f"Cannot write to sealed/o: you may not write in {desk / 'sealed'}. Name another place."
+        f"Cannot write to sealed/o: no permission to write in {desk / 'sealed'}. Choose another path."
     )
     assert failed(5, *arguments, "--index", "sealed/w") == "The index sealed/w cannot be created: Permission denied."
 

@@ -455,7 +455,10 @@ SPOILT: dict[str, tuple[Callable[[tuple[Hit, ...]], tuple[Hit, ...]], str]] = {
     "turned": (lambda hits: hits[::-1], "hits must be sorted best first"),
     "unknown": (last(doc_ids=("nobody",)), "names the document 'nobody', which is not in the corpus"),
     "none": (last(doc_ids=()), "has no doc_ids"),
-    "many": (lambda hits: (*hits, *(replace(hits[-1], id=f"{n}") for n in range(100))), r"it returned 10\d hits for k = "),
+    "many": (
+        lambda hits: (*hits, *(replace(hits[-1], id=f"{n}") for n in range(100))),
+        r"it returned 10\d hits for k = ",
+    ),
 }
 
 

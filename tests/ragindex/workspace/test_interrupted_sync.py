@@ -379,7 +379,7 @@ def test_the_copy_of_the_manifest_is_as_new_before_anything_is_removed(
         opened(tmp_path, store=small).sync(ALL)
     assert manifest.read_bytes() == copy.read_bytes()
     manifest.write_bytes(b"")
-    with pytest.warns(durable_files.RepairWarning, match="read from its copy"):
+    with pytest.warns(durable_files.RepairWarning, match="its copy was read"):
         found = [method.open(opened(tmp_path, store=small)).retrieve(ASKED, 10) for method in METHODS]
     for method, one, wanted in zip(METHODS, found, expected, strict=True):
         assert_same(one, wanted, repr(method))

@@ -114,7 +114,9 @@ def test_a_server_that_is_away(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        expected = rf"The store at {url} could not be opened: .*See that the server runs .*run the same command to resume"
+        expected = (
+            rf"The store at {url} could not be opened: .*See that the server runs .*run the same command to resume"
+        )
         with pytest.raises(StoreError, match=f"(?s){expected}"):
             opened(url, tmp_path)
 

@@ -165,7 +165,10 @@ def test_no_other_answer_is(kind: tuple[str, str], body: Any, says: tuple[Server
 def test_what_is_said_of_it(says: tuple[Server, dict[str, Any]]) -> None:
     server, told = says
     told["body"] = {"_shards": {"total": 3, "successful": 1, "failed": 1, "failures": [{"reason": REASON}]}}
-    with pytest.raises(StoreError, match=r"could not refresh: 1 of 3 shards have answered: the disk is gone\. Check GET _cluster/health"):
+    with pytest.raises(
+        StoreError,
+        match=r"could not refresh: 1 of 3 shards have answered: the disk is gone\. Check GET _cluster/health",
+    ):
         server.ask("refresh", GOOD["POST", "_refresh"][0])
     told["body"] = copy.deepcopy(FOUND) | {"aggregations": {"fields": {"buckets": [], "sum_other_doc_count": 7}}}
     with pytest.raises(StoreError, match="there are more fields than it lists"):
