@@ -55,7 +55,7 @@ class SearchTable:
         return sorted(self.columns.names - {"vector"})
 
     @cached_property
-    def words(self) -> CollectionStatistics | None:
+    def statistics(self) -> CollectionStatistics | None:
         """What its text is searched by; None where it has no index of it."""
         return bm25_statistics.open_statistics(self.table, self.earlier, self.folder, self.schema, self.texts)
 
@@ -141,7 +141,7 @@ def _named(requests: Sequence[SearchRequest]) -> list[int]:
 def _unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> list[int]:
     """The places of searches for text where it is in no index: it is then read whole, once for all of them."""
     texts = [n for n, one in enumerate(requests) if isinstance(one, TextQuery)]
-    return texts if texts and table.words is None else []
+    return texts if texts and table.statistics is None else []
 
 
 def _whole(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
@@ -221,16 +221,16 @@ def _matching(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.T
     could be better: the index's own scores, of older statistics, bound the true ones.
     """
     assert isinstance(request, TextQuery)  # noqa: S101  # without its vectors
-    tokens, words = analyse(request.text, table.schema.language), table.words
-    if not tokens or words is None:
+    tokens, statistics = analyse(request.text, table.schema.language), table.statistics
+    if not tokens or statistics is None:
         return (yield from _nothing(table, request))
-    [found] = words.lacking.search([request])
+    [found] = statistics.lacking.search([request])
     size = min(request.k, table.count) + _SPARE
-    while words.finds(tokens):
+    while statistics.finds(tokens):
         indexed = table.table.query().nearest_to_text(MatchQuery(" ".join(tokens), "tokens")).fast_search()
         rows = yield _query(table, indexed, request, "tokens", "_score").limit(size)
-        both = _both(found, rows, bm25.build_text_index(_texts(rows), words.statistics).scores(tokens), request)
-        if len(rows) < size or _proven(both, rows, words.looseness(tokens), request.k):
+        both = _both(found, rows, bm25.build_text_index(_texts(rows), statistics.statistics).scores(tokens), request)
+        if len(rows) < size or _proven(both, rows, statistics.looseness(tokens), request.k):
             return both
         size *= 4
     return found

@@ -91,7 +91,7 @@ def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> 
 
 
 def count_tokens(columns: Iterable[pa.Array]) -> TextCounts:
-    """The statistics of rows as `build` takes them, that come in pieces."""
+    """Count the statistics of rows that come in pieces, as `build_text_index` takes them."""
     frequencies, filled, whole = Counter[str](), 0, 0
     for tokens in columns:
         by_term, vocabulary, lengths = _postings(tokens)

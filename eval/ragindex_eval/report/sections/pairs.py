@@ -70,7 +70,7 @@ def _cell(comparison: Comparison, pair: MethodPair | None, *, same: bool) -> Pai
 
 
 def _words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
-    """The tone and the word: a difference is one only where `verdict.better` tells it, of either side."""
+    """The tone and the word: a difference is stated only if `conclusions` finds one of the two significantly better."""
     less = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
     good, bad = less if pair.metric in _COSTS else ("better", "worse")
     if better(comparison, pair.a, pair.b, pair.metric):
