@@ -32,7 +32,7 @@ from ragindex_eval.run.study import run_study
 from ragindex_eval.stats.seeds import study_to_json
 
 _DEMO, _DEMO_QUESTIONS = "world:1k", 200
-_DEMO_METHODS = "bm25,dense,hybrid,composed,ircot,hipporag"
+_DEMO_METHODS = "bm25,dense,hybrid,composed,ircot"
 
 
 def _flag(field: str, metavar: str | None = None, minimum: int | None = None) -> Any:
