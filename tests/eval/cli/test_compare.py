@@ -221,7 +221,7 @@ def test_the_demo_compares_quick_methods_and_says_where_things_are(run: Run, wor
     assert result.exit_code == 0
     value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
     labels = [method["label"] for method in value["methods"]]
-    assert set(labels) == {"bm25", "dense", "hybrid", "composed", "ircot", "hipporag"}
+    assert set(labels) == {"bm25", "dense", "hybrid", "composed", "ircot"}
     assert all(method["unanswered"] == 0 for method in value["methods"])
     assert (value["dataset"]["documents"], value["dataset"]["questions"]) == (1000, 200)
     assert (working_folder / "ragindex-demo" / "results" / "report.html").is_file()
