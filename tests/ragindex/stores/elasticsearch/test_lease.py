@@ -21,12 +21,14 @@ import sys, time
 from pathlib import Path
 from ragindex.plugins import registry
 
-pytestmark = pytest.mark.slow
 store = registry.store(sys.argv[1]).open(Path(sys.argv[2]))
 with store.lease("the child"):
     print("held", flush=True)
     time.sleep(600)
 """
+
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -59,7 +61,9 @@ def test_a_holder_that_lives_keeps_it_beyond_its_time(pair: tuple[Any, Any]) -> 
         begun = first.held.seen
         while first.held.seen == begun:  # renewed at least once
             time.sleep(0.05)
-        with pytest.raises(WriterBusyError, match=r"written by the first \(process \d+ on .*wait for it, or stop it"):
+        with pytest.raises(
+            WriterBusyError, match=r"writing to the index: the first \(process \d+ on .*Wait for it or stop it"
+        ):
             second.lease("the second").__enter__()
     with second.lease("the second"):
         assert first.held is None
