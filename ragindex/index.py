@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ragindex.corpus import Chunking, Corpus
+from ragindex.distribution import require_module
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.filters import Filter, from_mapping
 from ragindex.interfaces import Retriever
@@ -25,7 +26,7 @@ from ragindex.workspace.sync import Synced
 from ragindex.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
 
 Where = Filter | Mapping[str, object]
 """A filter, or a mapping of fields to values (ragindex.filters.from_mapping)."""
@@ -54,7 +55,8 @@ def open_index(
     `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
     default: those last used. `store`, `language` and `chunking` (None: whole documents) are fixed when the index is
     made. `budget` is in dollars, for everything that is asked of paid services. With `read_only=True` nothing is ever
-    written into the folder, as an application needs that serves an index from a read-only disk.
+    written into the folder, as an application needs that serves an index from a read-only disk. The index's cache of
+    LLM responses is then not used: methods that ask an LLM pay for every question.
 
     Raises WorkspaceError where there is no index, UsageError for what an index cannot change, and NewerFormatError.
     """
@@ -269,15 +271,17 @@ class Hits(Sequence[Hit]):
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
-    def to_frame(self) -> "pd.DataFrame":
-        """The hits as a pandas DataFrame: score, id, title, text, doc_ids, metadata. Needs pandas.
+    def to_frame(self) -> "DataFrame":
+        """The hits as a pandas DataFrame: score, id, title, text, doc_ids, metadata.
 
         Example:
             hits.to_frame().to_csv("hits.csv")
-        """
-        import pandas as pd
 
-        return pd.DataFrame([_as_row(hit) for hit in self.hits], columns=list(_COLUMNS))
+        Raises MissingExtraError without pandas.
+        """
+        pandas = require_module("pandas", "pandas", "to_frame")
+        frame: DataFrame = pandas.DataFrame([_as_row(hit) for hit in self.hits], columns=list(_COLUMNS))
+        return frame
 
     def __repr__(self) -> str:
         lines = [f"{place:>3}. {hit!r}" for place, hit in enumerate(self.hits, start=1)]

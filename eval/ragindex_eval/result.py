@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from ragindex.errors import MissingExtraError, UnknownNameError
-from ragindex_eval.report.page import render_report, save_report
+from ragindex.distribution import require_module
+from ragindex.errors import UnknownNameError
+from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.model import Comparison, MethodResult, Study
 from ragindex_eval.results.save import save_results
@@ -71,24 +72,24 @@ class Result:
         return f"<comparison of {', '.join(labels)} on {data.name}: {data.questions} questions>"
 
     def __str__(self) -> str:
-        console = Console(file=StringIO(), width=_WIDTH, record=True, highlight=False, emoji=False)
-        console.print(render_comparison(self.comparison))
-        return "\n".join(line.rstrip() for line in console.export_text().splitlines())
+        return "\n".join(line.rstrip() for line in self._printed().export_text().splitlines())
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
+        return self._printed().export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+    def _printed(self) -> Console:
+        """A console that has recorded the table."""
         console = Console(file=StringIO(), width=_WIDTH, record=True, highlight=False, emoji=False)
         console.print(render_comparison(self.comparison))
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        return console
 
     def to_frame(self) -> "DataFrame":
         """One row a method, one column a figure, indexed by label. Raises MissingExtraError without pandas."""
-        try:
-            from pandas import DataFrame
-        except ImportError as error:
-            raise MissingExtraError("to_frame needs pandas. Run: pip install pandas") from error
+        pandas = require_module("pandas", "pandas", "to_frame")
         rows = {figures.label: dict(figures) for figures in self}
-        return DataFrame.from_dict(rows, orient="index")
+        frame: DataFrame = pandas.DataFrame.from_dict(rows, orient="index")
+        return frame
 
     def save(self, folder: Path | str) -> None:
         """Write rankings, figures and report into a folder, as the command `compare --out`. Raises StoreError."""
@@ -98,10 +99,6 @@ class Result:
     def report(self, path: Path | str) -> None:
         """Write the report as one HTML file. Raises StoreError."""
         save_report(self.study, Path(path))
-
-    def html(self) -> str:
-        """The report as HTML."""
-        return render_report(self.study)
 
     @property
     def study(self) -> Study:

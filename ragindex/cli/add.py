@@ -6,7 +6,7 @@ import typer
 
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
-from ragindex.cli.console import print_note, print_spending, quote_argument, resolve_seed, stdout, write_result
+from ragindex.cli.console import print_note, print_spending, quote_argument, stdout, write_result
 from ragindex.cli.documents import format_changes, read_corpus
 from ragindex.cli.options import (
     AsOption,
@@ -48,7 +48,6 @@ def add(
             encoder=encoder,
             store=store,
             chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
-            seed=resolve_seed(folder, None),
             asking=LLMSettings(budget=parse_budget(budget)),
         ) as workspace,
         ledger.record_calls() as paid,

@@ -9,9 +9,7 @@ from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import (
     print_spending,
-    require_index,
     require_question,
-    resolve_seed,
     stdout,
     strip_controls,
     write_result,
@@ -71,11 +69,12 @@ def ask(
     scheme = registry.scheme(method)
     with (
         Workspace.open(
-            require_index(folder),
+            folder,
+            create=False,
             llm=llm,
             encoder=encoder,
             store=store,
-            seed=resolve_seed(folder, seed),
+            seed=seed,
             asking=LLMSettings(budget=parse_budget(budget)),
             keep_calls=not no_cache,
         ) as workspace,

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import format_dollars, require_index, stdout, text_table, write_result
+from ragindex.cli.console import format_dollars, stdout, text_table, write_result
 from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.errors import UsageError
 from ragindex.llm.cache import SQLiteCache, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
+from ragindex.workspace import manifest
 from ragindex.workspace.llm import CALLS
 
 _DAY = 86_400.0
@@ -40,7 +41,8 @@ def cache(
     """
     if (older_than is not None or task is not None) and not remove:
         raise UsageError("--older-than and --task need --prune.")
-    calls = SQLiteCache(require_index(folder) / CALLS)
+    manifest.require_manifest(folder)
+    calls = SQLiteCache(folder / CALLS)
     messages = []
     if import_from is not None:
         messages.append(f"{import_calls(calls, import_from):,} responses added from {import_from}.")

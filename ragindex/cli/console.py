@@ -23,10 +23,9 @@ from rich.text import Text
 
 from ragindex.accounting.ledger import Tally
 from ragindex.accounting.spending import format_spending
-from ragindex.errors import RagindexError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import RagindexError, StoreError, UsageError
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hide_secrets
-from ragindex.workspace import manifest
 
 _WIDE = 1000  # columns where the output is not a terminal: programs and files get whole lines
 _CONTROL = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
@@ -125,21 +124,6 @@ def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
             raise UsageError(f"--filter must be KEY=VALUE. Got {text!r} instead.")
         values[key] = (*values.get(key, ()), value)
     return values
-
-
-def require_index(folder: Path) -> Path:
-    """Return `folder` if it holds an index, since reading must not create one. Raises WorkspaceError."""
-    if manifest.read_manifest(folder) is None:
-        raise WorkspaceError(f"No index in {folder}. Run: ragindex index DATA --index {quote_argument(folder)}")
-    return folder
-
-
-def resolve_seed(folder: Path, seed: int | None) -> int:
-    """Return the given seed, else the seed of the index in `folder`, else 0."""
-    if seed is not None:
-        return seed
-    built = manifest.read_manifest(folder)
-    return 0 if built is None else built.seed
 
 
 def require_question(question: str) -> None:

@@ -11,8 +11,6 @@ from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.cli.console import (
     escape_markup,
     quote_argument,
-    require_index,
-    resolve_seed,
     stdout,
     text_table,
     write_result,
@@ -83,13 +81,14 @@ def index(
         imported_files.require_reader(schemes)
     corpus = _read(data, folder, format, skip_bad, rebuild)
     with Workspace.open(
-        folder if corpus is not None else require_index(folder),
+        folder,
+        create=corpus is not None,
         encoder=encoder,
         llm=llm,
         store=store,
         language=language,
         chunking="default" if corpus is None else sources.choose_chunking(manifest.read_manifest(folder), corpus),
-        seed=resolve_seed(folder, seed),
+        seed=seed,
         asking=LLMSettings(budget=parse_budget(budget)),
         keep_calls=not no_cache,
     ) as workspace:

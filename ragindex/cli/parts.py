@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import quote_argument, require_index, stdout, text_table, write_result
+from ragindex.cli.console import quote_argument, stdout, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
 from ragindex.cli.part_views import VIEWS, PartView, Sample
 from ragindex.errors import MissingPartError, RagindexError, UnknownNameError, UsageError
@@ -46,7 +46,7 @@ def parts(
     view = _view(name, {"audit": audit, "show": show})
     if view is None and (limit, sample, seed) != (None, None, None):
         raise UsageError("--limit, --sample and --seed need a view. Add --audit or --show.")
-    with Workspace.open(require_index(folder), encoder=encoder) as workspace:
+    with Workspace.open(folder, create=False, encoder=encoder) as workspace:
         if view is None or name is None:
             _list(workspace, name, json)
             return

@@ -9,7 +9,7 @@ from typer import BadParameter
 
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
-from ragindex.cli.console import print_note, print_spending, require_index, resolve_seed, stdout, write_result
+from ragindex.cli.console import print_note, print_spending, stdout, write_result
 from ragindex.cli.documents import MAX_NAMED
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption
 from ragindex.llm.budget import parse_budget
@@ -37,10 +37,10 @@ def remove(
         raise BadParameter("Missing argument 'IDS...' or --source NAME. Give exactly one of them.")
     with (
         Workspace.open(
-            require_index(folder),
+            folder,
+            create=False,
             encoder=encoder,
             store=store,
-            seed=resolve_seed(folder, None),
             asking=LLMSettings(budget=parse_budget(budget)),
         ) as workspace,
         ledger.record_calls() as paid,

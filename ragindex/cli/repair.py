@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import escape_markup, print_note, require_index, resolve_seed, stdout, write_result
+from ragindex.cli.console import escape_markup, print_note, stdout, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption, LlmOption, SeedOption
 from ragindex.errors import DamagedError
 from ragindex.workspace import imported_files
@@ -28,7 +28,7 @@ def repair(
 
     Example: ragindex repair --index my-index
     """
-    with Workspace.open(require_index(folder), encoder=encoder, llm=llm, seed=resolve_seed(folder, seed)) as workspace:
+    with Workspace.open(folder, create=False, encoder=encoder, llm=llm, seed=seed) as workspace:
         if triples is not None:
             workspace.import_part(imported_files.TRIPLES, triples)
         result = workspace.repair()

@@ -12,9 +12,7 @@ from ragindex.cli.console import (
     parse_filters,
     print_note,
     print_spending,
-    require_index,
     require_question,
-    resolve_seed,
     write_result,
 )
 from ragindex.cli.open_retriever import open_retriever
@@ -65,11 +63,12 @@ def search(
     require_question(question)
     with (
         Workspace.open(
-            require_index(folder),
+            folder,
+            create=False,
             encoder=encoder,
             llm=llm,
             store=store,
-            seed=resolve_seed(folder, seed),
+            seed=seed,
             asking=LLMSettings(budget=parse_budget(budget)),
         ) as workspace,
         ledger.record_calls() as paid,

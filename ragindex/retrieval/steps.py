@@ -1,6 +1,6 @@
 """Steps of a retrieval as JSON, and paths of triples as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,11 +14,6 @@ def step_to_json(step: Step) -> dict[str, Any]:
     """Return the step's fields as JSON values; a triple is an object."""
     value: dict[str, Any] = _STEP.dump_python(step, mode="json")
     return value
-
-
-def step_from_json(value: Mapping[str, Any]) -> Step:
-    """Read what `step_to_json` returned. Raises ValueError for anything else."""
-    return _STEP.validate_python(value)
 
 
 def format_path(path: Sequence[Triple]) -> str:

@@ -133,6 +133,14 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise WorkspaceError(f"{folder} is not a valid index: {_FILE}: {error.errors()[0]['msg']}") from error
 
 
+def require_manifest(folder: Path) -> Manifest:
+    """The manifest of `folder`. Raises WorkspaceError, with the command that makes an index, where there is none."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise WorkspaceError(f"No index in {folder}. Run: ragindex index DATA --index {shlex.quote(str(folder))}")
+    return manifest
+
+
 def _content(path: Path) -> bytes | None:
     try:
         return path.read_bytes()

@@ -31,12 +31,19 @@ def require_prices(session: Session, plugins: Iterable[Scheme | Part[Any]], *, r
             raise UsageError(missing)
 
 
+def asks_llm(session: Session, plugins: Iterable[Scheme | Part[Any]]) -> bool:
+    """Whether one of `plugins` or of their parts asks an LLM, or the rules in its place; imported parts do not."""
+    return any(
+        (isinstance(plugin, Scheme) and tasks_of(plugin))
+        or any("model" in part.uses and session.imported(part) is None for part in topological_order(parts_of(plugin)))
+        for plugin in plugins
+    )
+
+
 def _paid_plugins(session: Session, plugins: Sequence[Scheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
     parts = topological_order(part for plugin in plugins for part in parts_of(plugin))
     yield from (one for plugin in (*plugins, *parts) for one in paid_by(plugin))
-    asking = any("model" in part.uses and session.imported(part) is None for part in parts)
-    asks = reads or asking or any(isinstance(one, Scheme) and tasks_of(one) for one in plugins)
-    if asks and isinstance(session.model.plugin, PaidPlugin):
+    if isinstance(session.model.plugin, PaidPlugin) and (reads or asks_llm(session, plugins)):
         yield session.model.plugin
     if any("encoder" in part.uses for part in parts) and isinstance(session.encoders.plugin, PaidPlugin):
         yield session.encoders.plugin

@@ -3,7 +3,6 @@
 `sync` builds, `corpus_changes` changes the documents, `session` holds the state they share.
 """
 
-import shlex
 import time
 import warnings
 from collections import Counter
@@ -19,7 +18,6 @@ from ragindex.errors import (
     StaleWarning,
     StoreError,
     UsageError,
-    WorkspaceError,
 )
 from ragindex.interfaces import Part, Retriever, Scheme, Store
 from ragindex.llm.cache import ResponseCache
@@ -94,11 +92,8 @@ class Workspace(Session):
         """
         folder = Path(folder)
         require_seed(seed or 0)
-        held = manifests.read_manifest(folder)
-        if held is None and (read_only or not create):
-            raise WorkspaceError(
-                f"There is no index in {folder}. Run: ragindex index DATA --index {shlex.quote(str(folder))}"
-            )
+        may_create = create and not read_only
+        held = manifests.read_manifest(folder) if may_create else manifests.require_manifest(folder)
         plugin = registry.store(store or (held.settings.store if held else "lancedb"))
         settings = resolve_settings(folder, held, language, chunking, plugin)
         if held is None:
@@ -106,9 +101,8 @@ class Workspace(Session):
         opened = plugin.open(folder / "store")
         if held is None:
             held = _first(folder, opened, settings, seed or 0)
-            settings = resolve_settings(
-                folder, held, language, chunking, plugin
-            )  # somebody else may have made it meanwhile
+            # somebody else may have made it meanwhile
+            settings = resolve_settings(folder, held, language, chunking, plugin)
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
         asked = replace(asking or LLMSettings(), seed=seed)
@@ -285,9 +279,8 @@ class Workspace(Session):
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
 
     def asks(self, scheme: Scheme) -> bool:
-        """Whether the scheme or one of its parts asks a language model, or the rules in its place; no imported one."""
-        asking = [part for part in self.all_parts(scheme) if "model" in part.uses and self.imported(part) is None]
-        return bool(tasks_of(scheme) or asking)
+        """Whether the scheme or one of its parts asks an LLM, or the rules in its place; imported parts do not."""
+        return payments.asks_llm(self, [scheme])
 
     def failures(self, scheme: Scheme) -> dict[str, dict[str, str]]:
         """The passages that a scheme's parts could not be made for, with the reason, by the part's name."""

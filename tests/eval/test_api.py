@@ -58,7 +58,7 @@ def test_a_frame_has_a_row_a_method(result: Result, monkeypatch: pytest.MonkeyPa
     assert frame.loc["bm25", "R@1"] == 0.75
     assert frame.shape == (2, len(result["bm25"]))
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match="Run: pip install pandas"):
+    with pytest.raises(MissingExtraError, match="Run: pip install 'pandas'"):
         result.to_frame()
 
 

@@ -57,11 +57,9 @@ def test_what_is_added_is_found_after_the_next_build(folder: Path) -> None:
 
 
 def test_an_index_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(
-        WorkspaceError, match=r"There is no index in .*nowhere. Run: ragindex index DATA --index .*nowhere"
-    ):
+    with pytest.raises(WorkspaceError, match=r"No index in .*nowhere. Run: ragindex index DATA --index .*nowhere"):
         ragindex.open(tmp_path / "nowhere")
-    with pytest.raises(WorkspaceError, match="There is no index"):
+    with pytest.raises(WorkspaceError, match="No index"):
         ragindex.open(tmp_path / "nowhere", read_only=True)
     with pytest.raises(UsageError, match="cannot be made with read_only=True"):
         ragindex.open(tmp_path / "nowhere", create=True, read_only=True)

@@ -12,13 +12,13 @@ import typer
 from ragindex.cli.console import (
     escape_markup,
     json_destination,
-    require_index,
     require_writable,
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.redaction import bare_address
+from ragindex.workspace.manifest import require_manifest
 from ragindex_eval.mlflow_tracking import trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
@@ -160,7 +160,7 @@ def _check(settings: CompareSettings) -> None:
     json_destination(settings.json_file)
     require_writable(settings.out or Path("ragindex-results"))
     if settings.all_corpora() == [None] and settings.index is not None:
-        require_index(settings.index)
+        require_manifest(settings.index)
 
 
 def _record(study: Study, settings: CompareSettings) -> None:
