@@ -1,5 +1,7 @@
 """The order of the tests, and a real server for those that want one."""
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,8 @@ import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
 from ragindex.plugins import registry
+
+os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,25 +1,35 @@
 """Sentence Transformers models: by their name on the Hugging Face hub or by the path of a model's folder."""
 
 import hashlib
+import importlib.util
 import logging
 import os
+import platform
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ragindex.canonical import digest, encodable
+from ragindex.cores import available_cores
 from ragindex.distribution import require_module
+from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.engines import EngineName, installed_engines, open_engine
+from ragindex.encoders.onnx_export import ExportedModel
+from ragindex.encoders.transformer_model import TransformerEncoder, UnsupportedModelError, read_model_settings
 from ragindex.errors import UsageError
 from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
 
+_log = logging.getLogger(__name__)
 _READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
 _OTHER_ENGINES = frozenset({"onnx", "openvino"})
 
@@ -28,15 +38,21 @@ class SentenceTransformers(EncoderPlugin):
     """`sentence-transformers:NAME_OR_PATH`. Texts are cut at the model's longest input.
 
     The prompts are put before each text; without them the model's own are used, where it has any. HF_HOME and
-    HF_HUB_OFFLINE are honoured.
+    HF_HUB_OFFLINE are honoured. On a CPU the model runs on the fastest engine that is installed, with the same vectors.
     """
 
     argument: ClassVar[str] = "model"
     version: ClassVar[int] = 1
 
     model: str = Field(description="Folder of a model, or its name on the Hugging Face hub.")
-    batch_size: int = Field(default=64, ge=1, description="Texts encoded at once.")
-    device: str = Field(default="cpu", description="Device that the model runs on, as cpu or cuda.")
+    batch_size: int = Field(default=64, ge=1, description="Texts encoded at once, at most.")
+    device: str = Field(default="auto", description="auto (a GPU where there is one), cpu, cuda or mps.")
+    engine: Literal["auto", "openvino", "onnxruntime", "torch"] = Field(
+        default="auto", description="What runs the model on a CPU; auto: the first of these that is installed."
+    )
+    precision: onnx_export.Precision = Field(
+        default="float32", description="int8: faster on CPUs, with other vectors; needs onnxruntime."
+    )
     query_prompt: str | None = Field(
         default=None, description="Text put before each query. null: the model's own prompt."
     )
@@ -44,22 +60,132 @@ class SentenceTransformers(EncoderPlugin):
         default=None, description="Text put before each document. null: the model's own prompt."
     )
 
-    def open(self, setting: LLMSettings | None = None) -> "SentenceTransformerEncoder":
-        """The model, loaded. Raises MissingExtraError without the extra, UsageError where there is no such model."""
+    def open(self, setting: LLMSettings | None = None) -> "SentenceTransformerEncoder | TransformerEncoder":
+        """Load the model.
+
+        Raises MissingExtraError if no engine is installed, and UsageError if there is no such model or the engine
+        asked for cannot run it.
+        """
+        device = choose_device(self.device)
+        if device == "cpu" and self.engine != "torch":
+            try:
+                return self._open_compiled()
+            except UnsupportedModelError as reason:
+                if self.engine != "auto" or self.precision != "float32":
+                    asked = f"engine={self.engine}, precision={self.precision}"
+                    raise UsageError(
+                        f"{self.model!r} does not run with {asked}: {reason}. "
+                        "Leave both out to use the fastest engine that can run it."
+                    ) from reason
+                _log.info("%s runs on torch: %s", self.model, reason)
+        elif self.precision != "float32":
+            raise UsageError(f"precision={self.precision} needs device=cpu and another engine than torch.")
+        return self._open_torch(device)
+
+    def _open_torch(self, device: str) -> "SentenceTransformerEncoder":
+        model = self._load(device)
+        return SentenceTransformerEncoder(self, model, _content(self._folder() or _require_snapshot(self.model)))
+
+    def _open_compiled(self) -> TransformerEncoder:
+        """Raises UnsupportedModelError with the reason if only torch can run the model here."""
+        engine: EngineName
+        if self.engine == "openvino" or self.engine == "onnxruntime":
+            engine = self.engine
+        elif self.precision == "int8":
+            engine = "onnxruntime"  # OpenVINO runs these integer operators slower than 32 bits
+        elif installed_engines():
+            engine = installed_engines()[0]
+        else:
+            raise UnsupportedModelError("neither openvino nor onnxruntime is installed")
+        exported = self._exported()
+        threads = available_cores()
+        try:
+            run = open_engine(engine, exported.file, threads)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UnsupportedModelError(f"{engine} cannot load it ({str(error).partition(chr(10))[0]})") from error
+        return TransformerEncoder(
+            self._id(exported.content),
+            exported.folder,
+            exported.settings,
+            run,
+            threads=threads,
+            batch_size=self.batch_size,
+            query_prompt=self.query_prompt,
+            document_prompt=self.document_prompt,
+        )
+
+    def _exported(self) -> ExportedModel:
+        """Return the model in ONNX form: the folder given, the one in the cache, or one exported now."""
+        folder = self._folder()
+        given = onnx_export.read_export(folder) if folder else None
+        if given is not None:
+            return given
+        model = None
+        if folder is None:  # not downloaded yet
+            model = self._load("cpu")
+            folder = _require_snapshot(self.model)
+        content = _content(folder)
+        found = onnx_export.find_export(content, self.precision)
+        if found is not None:
+            return found
+        if not onnx_export.can_export():
+            raise UnsupportedModelError("exporting it needs sentence-transformers, onnx and onnxruntime")
+        settings = read_model_settings(folder)
+        model = model or self._load("cpu")
+        plain = self.model_copy(update={"query_prompt": None, "document_prompt": None})
+        reference = SentenceTransformerEncoder(plain, model, content)
+        try:
+            return onnx_export.export(folder, content, settings, self.precision, model, reference)
+        except OSError as error:
+            raise UnsupportedModelError(f"the cache of exported models cannot be written ({error})") from error
+
+    def _folder(self) -> Path | None:
+        """Return the model's folder: the one given, or the one in the hub's cache; None if it is not there yet."""
+        folder = Path(self.model).expanduser()
+        return folder if folder.is_dir() else _snapshot(self.model)
+
+    def _id(self, content: str) -> str:
+        return f"sentence-transformers-{digest([content, self.query_prompt, self.document_prompt])}"
+
+    def _load(self, device: str) -> Any:
+        """Load the model with sentence-transformers. Raises MissingExtraError and UsageError."""
         module = require_module(
             "sentence_transformers", "sentence-transformers", f"The encoder sentence-transformers:{self.model}"
         )
         folder = Path(self.model).expanduser()
         try:
             with _no_progress_bars(), _quiet("sentence_transformers"):
-                model = module.SentenceTransformer(str(folder) if folder.is_dir() else self.model, device=self.device)
+                return module.SentenceTransformer(str(folder) if folder.is_dir() else self.model, device=device)
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(
                 f"sentence-transformers cannot load the model {self.model!r} ({str(error).partition(chr(10))[0]}). "
                 "Give the name of a model on the Hugging Face hub or the path of a model's folder; with "
                 "HF_HUB_OFFLINE=1 a named model must be in HF_HOME already."
             ) from error
-        return SentenceTransformerEncoder(self, model, _content(folder if folder.is_dir() else _snapshot(self.model)))
+
+
+def choose_device(asked: str) -> str:
+    """Return the device to run a model on: the one asked for, or for "auto" a GPU where torch has one, else "cpu".
+
+    torch is not imported on machines that have no sign of a GPU: that takes seconds.
+    """
+    if asked != "auto":
+        return asked
+    if importlib.util.find_spec("torch") is None or not _may_have_gpu():
+        return "cpu"
+    torch: Any = import_module("torch")
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _may_have_gpu() -> bool:
+    """Whether the system looks as if torch could have a GPU: a driver's device or library, or Apple silicon."""
+    if sys.platform == "darwin":
+        return platform.machine() == "arm64"
+    if sys.platform == "win32":
+        return shutil.which("nvidia-smi") is not None
+    return any(Path("/dev", name).exists() for name in ("nvidiactl", "kfd", "dxg"))
 
 
 class SentenceTransformerEncoder:
@@ -67,7 +193,7 @@ class SentenceTransformerEncoder:
 
     def __init__(self, plugin: SentenceTransformers, model: Any, content: str) -> None:
         self._plugin, self._model, self._lock = plugin, model, Lock()
-        self._id = f"sentence-transformers-{digest([content, plugin.query_prompt, plugin.document_prompt])}"
+        self._id = plugin._id(content)
         self._dimensions = model.encode(["."], show_progress_bar=False).shape[1]
 
     @property
@@ -199,8 +325,10 @@ def _no_progress_bars() -> Iterator[None]:
 # ---------------------------------------------------------------- which model it is
 
 
-def _snapshot(model: str) -> Path:
-    """The folder that the hub's cache keeps a loaded model in."""
+def _snapshot(model: str) -> Path | None:
+    """Return the folder of a model in the hub's cache, or None."""
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return None
     from huggingface_hub import try_to_load_from_cache
 
     cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
@@ -209,10 +337,18 @@ def _snapshot(model: str) -> Path:
             found = try_to_load_from_cache(name, file, cache_dir=cache) if name.count("/") <= 1 else None
             if isinstance(found, str):
                 return Path(found).parent
-    raise UsageError(
-        f"The files of the model {model!r} are not in the Hugging Face cache, so its revision is unknown. "
-        "Download the model and give the path of its folder."
-    )
+    return None
+
+
+def _require_snapshot(model: str) -> Path:
+    """Return the folder that the hub's cache keeps a loaded model in. Raises UsageError."""
+    folder = _snapshot(model)
+    if folder is None:
+        raise UsageError(
+            f"The files of the model {model!r} are not in the Hugging Face cache, so its revision is unknown. "
+            "Download the model and give the path of its folder."
+        )
+    return folder
 
 
 def _content(folder: Path) -> str:

@@ -1,0 +1,81 @@
+"""Engines that run a model in ONNX form on CPUs: OpenVINO and ONNX Runtime. Both compute in 32 bits."""
+
+import importlib.util
+from pathlib import Path
+from queue import SimpleQueue
+from threading import BoundedSemaphore
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ragindex.distribution import require_module
+from ragindex.encoders.transformer_model import Integers, RunModel
+from ragindex.interfaces import Floats
+
+EngineName: TypeAlias = Literal["openvino", "onnxruntime"]
+ENGINES: tuple[EngineName, ...] = ("openvino", "onnxruntime")
+"""In the order of preference; measured in benchmarks/encoders.py."""
+
+
+def installed_engines() -> list[EngineName]:
+    """Return the engines that are installed, the preferred one first. Nothing is imported."""
+    return [name for name in ENGINES if importlib.util.find_spec(name) is not None]
+
+
+def open_engine(name: EngineName, file: Path, threads: int) -> RunModel:
+    """Load an ONNX file; the function returned is thread-safe and uses at most `threads` threads, one per call.
+
+    Raises MissingExtraError if the engine is not installed, and OSError or RuntimeError if it cannot load the file.
+    """
+    return _open_openvino(file, threads) if name == "openvino" else _open_onnxruntime(file, threads)
+
+
+def _open_openvino(file: Path, threads: int) -> RunModel:
+    openvino = require_module("openvino", "openvino", "The engine openvino")
+    model = openvino.Core().compile_model(
+        str(file),
+        "CPU",
+        {
+            "INFERENCE_PRECISION_HINT": "f32",  # by default it uses bfloat16 where the processor has it: other vectors
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": threads,
+            "ENABLE_CPU_PINNING": False,  # other work shares the cores
+        },
+    )
+    names = {name for port in model.inputs for name in port.get_names()}
+    requests: SimpleQueue[Any] = SimpleQueue()
+    for _ in range(threads):
+        requests.put(model.create_infer_request())
+
+    def run(ids: Integers, mask: Integers) -> Floats:
+        request = requests.get()
+        try:
+            states: Floats = request.infer(_inputs(names, ids, mask), share_inputs=True)[0]
+        finally:
+            requests.put(request)
+        return states
+
+    return run
+
+
+def _open_onnxruntime(file: Path, threads: int) -> RunModel:
+    onnxruntime = require_module("onnxruntime", "onnxruntime", "The engine onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # batches run in parallel, not operators
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    names = {port.name for port in session.get_inputs()}
+    free = BoundedSemaphore(threads)
+
+    def run(ids: Integers, mask: Integers) -> Floats:
+        with free:
+            states: Floats = session.run(None, _inputs(names, ids, mask))[0]
+        return states
+
+    return run
+
+
+def _inputs(names: set[str], ids: Integers, mask: Integers) -> dict[str, Integers]:
+    """Return the inputs that the model declares. Every token is of the first segment."""
+    given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    return {name: given[name] for name in names}

@@ -1,0 +1,248 @@
+"""Models of sentence-transformers without that library: their configuration, tokenizer, pooling, in ONNX form.
+
+Covered are models that consist of a transformer with a `tokenizer.json`, mean or first-token pooling, and an optional
+normalization: nearly all English and multilingual text encoders. Others run on torch.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ragindex.canonical import encodable
+from ragindex.distribution import require_module
+from ragindex.encoders.common import normalize_rows
+from ragindex.interfaces import Floats, TokenEmbeddings
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+RunModel: TypeAlias = Callable[[Integers, Integers], Floats]
+"""Token ids and attention mask, both (texts, length), to the last hidden states (texts, length, dimensions)."""
+
+_KNOWN_SETTINGS = frozenset({"max_seq_length", "do_lower_case"})
+_BATCH_TOKENS = 1024
+"""Padded tokens of one batch: its activations stay in a core's cache. Larger batches were slower."""
+
+
+class UnsupportedModelError(Exception):
+    """The model has a part that only sentence-transformers runs; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What a model's folder says about how its texts become vectors."""
+
+    max_length: int
+    """Tokens of the longest input, special ones included."""
+    pooling: str
+    """"mean" or "cls"."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
+
+    def query_prompt(self, given: str | None) -> str:
+        """Return the text put before a query: the one given, or else the model's own."""
+        return self.prompts.get("query", self.default_prompt) if given is None else given
+
+    def document_prompt(self, given: str | None) -> str:
+        """Return the text put before a document: the one given, or else the model's own."""
+        names = (name for name in ("document", "passage", "corpus") if name in self.prompts)
+        return self.prompts.get(next(names, ""), self.default_prompt) if given is None else given
+
+
+def read_model_settings(folder: Path) -> ModelSettings:
+    """Read the settings of the model in `folder`. Raises UnsupportedModelError if only torch can run it."""
+    modules = _read_json(folder / "modules.json")
+    if not isinstance(modules, list):
+        raise UnsupportedModelError("it has no modules.json")
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise UnsupportedModelError(f"its modules are {', '.join(kinds)}")
+    if not (folder / "tokenizer.json").is_file():
+        raise UnsupportedModelError("it has no tokenizer.json")
+    transformer = _read_json(folder / "sentence_bert_config.json") or {}
+    other = sorted(set(transformer) - _KNOWN_SETTINGS)
+    if other or transformer.get("do_lower_case"):
+        raise UnsupportedModelError(f"it sets {', '.join(other) or 'do_lower_case'}")
+    if not isinstance(transformer.get("max_seq_length"), int):
+        raise UnsupportedModelError("it sets no max_seq_length")
+    written = _read_json(folder / "config_sentence_transformers.json") or {}
+    prompts = {str(name): str(text) for name, text in (written.get("prompts") or {}).items()}
+    default = prompts.get(written.get("default_prompt_name") or "", "")
+    pooling = _read_pooling(_read_json(folder / str(modules[1].get("path", "")) / "config.json") or {})
+    return ModelSettings(transformer["max_seq_length"], pooling, prompts, default)
+
+
+def _read_pooling(config: Mapping[str, Any]) -> str:
+    """Return the pooling mode. Both the flags of older configurations and the name of newer ones are read."""
+    flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+    modes = [flags.get(key, key) for key, value in config.items() if key.startswith("pooling_mode_") and value]
+    modes = [str(config["pooling_mode"])] if "pooling_mode" in config else modes
+    if len(modes) != 1 or modes[0] not in ("mean", "cls") or config.get("include_prompt") is False:
+        raise UnsupportedModelError(f"its pooling is {', '.join(modes) or 'not set'}")
+    return modes[0]
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UnsupportedModelError(f"{path.name} cannot be read ({error})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """One text as the model reads it."""
+
+    ids: Sequence[int]
+    spans: Sequence[tuple[int, int]]
+    special: Sequence[int]
+
+
+class TransformerEncoder:
+    """A model in ONNX form at work. Thread-safe: each batch runs on one thread, batches run in parallel."""
+
+    def __init__(
+        self,
+        id: str,
+        folder: Path,
+        settings: ModelSettings,
+        run: RunModel,
+        *,
+        threads: int,
+        batch_size: int = 64,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+    ) -> None:
+        self._id, self._settings, self._run = id, settings, run
+        self._threads, self._batch_size = threads, batch_size
+        self._query_prompt = settings.query_prompt(query_prompt)
+        self._document_prompt = settings.document_prompt(document_prompt)
+        tokenizers = require_module("tokenizers", "tokenizers", f"The model {folder}")
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.enable_truncation(settings.max_length)
+        self._tokenizer.no_padding()
+        self._dimensions = self._embed(["."], "").shape[1]
+
+    @property
+    def id(self) -> str:
+        """The hash of the model's files and the prompts: the same wherever the model lies."""
+        return self._id
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors."""
+        return int(self._dimensions)
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        """Encode texts of the index: (len(texts), dimensions), rows of length one."""
+        return self._embed(texts, self._document_prompt) if texts else np.zeros((0, self.dimensions), np.float32)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Encode questions: (len(texts), dimensions), rows of length one."""
+        return self._embed(texts, self._query_prompt) if texts else np.zeros((0, self.dimensions), np.float32)
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
+        """Return one vector per word piece, without prompts and special tokens.
+
+        Each text runs alone, so that its vectors do not depend on the texts beside it.
+        """
+        found: list[TokenEmbeddings] = [_NO_TOKENS] * len(texts)
+        for number, encoded, states in self._states(texts, "", batch_size=1):
+            found[number] = _token_embeddings(texts[number], encoded, states, 0)
+        return found
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
+        """Return what `encode_queries` returns, and the token vectors of the same pass."""
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        found: list[TokenEmbeddings] = [_NO_TOKENS] * len(texts)
+        prompt = self._query_prompt
+        for number, encoded, states in self._states(texts, prompt, self._batch_size):
+            vectors[number] = self._pool(states)
+            found[number] = _token_embeddings(texts[number], encoded, states, len(prompt))
+        return normalize_rows(vectors), found
+
+    def _embed(self, texts: Sequence[str], prompt: str) -> Floats:
+        pooled: list[Floats] = [_NO_TOKENS.vectors] * len(texts)
+        for number, _, states in self._states(texts, prompt, self._batch_size):
+            pooled[number] = self._pool(states)
+        return normalize_rows(np.stack(pooled))
+
+    def _pool(self, states: Floats) -> Floats:
+        """Return the vector of one text from its states (tokens, dimensions)."""
+        pooled: Floats = states[0] if self._settings.pooling == "cls" else states.mean(axis=0)
+        return pooled
+
+    def _states(self, texts: Sequence[str], prompt: str, batch_size: int) -> Iterator[tuple[int, _Encoded, Floats]]:
+        """Yield the number of each text, its tokens and their states (tokens, dimensions), shortest texts first."""
+        encoded = [
+            _Encoded(one.ids, one.offsets, one.special_tokens_mask)
+            for one in self._tokenizer.encode_batch([prompt + encodable(text).strip() for text in texts])
+        ]
+        batches = _batches([len(one.ids) for one in encoded], batch_size)
+
+        def run(numbers: Sequence[int]) -> Floats:
+            length = len(encoded[numbers[-1]].ids)
+            ids, mask = np.zeros((len(numbers), length), np.int64), np.zeros((len(numbers), length), np.int64)
+            for row, number in enumerate(numbers):
+                tokens = encoded[number].ids
+                ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, 1
+            return self._run(ids, mask)
+
+        for numbers, states in _in_parallel(run, batches, self._threads):
+            for row, number in enumerate(numbers):
+                yield number, encoded[number], states[row, : len(encoded[number].ids)]
+
+
+def _batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Group texts of similar length, shortest first: at most `batch_size` texts and about _BATCH_TOKENS tokens each."""
+    batches: list[list[int]] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
+        last = batches[-1] if batches else []
+        if last and len(last) < batch_size and (len(last) + 1) * lengths[number] <= _BATCH_TOKENS:
+            last.append(number)
+        else:
+            batches.append([number])
+    return batches
+
+
+def _in_parallel(
+    run: Callable[[Sequence[int]], Floats], batches: Sequence[list[int]], threads: int
+) -> Iterator[tuple[list[int], Floats]]:
+    """Yield each batch with its result, in order. At most two batches per thread are under way."""
+    if threads == 1 or len(batches) == 1:
+        yield from ((batch, run(batch)) for batch in batches)
+        return
+    waiting: deque[tuple[list[int], Future[Floats]]] = deque()
+    with ThreadPoolExecutor(threads, "ragindex-encoder") as pool:
+        try:
+            for batch in batches:
+                waiting.append((batch, pool.submit(run, batch)))
+                if len(waiting) > 2 * threads:
+                    first, result = waiting.popleft()
+                    yield first, result.result()
+            while waiting:
+                first, result = waiting.popleft()
+                yield first, result.result()
+        finally:
+            for _, result in waiting:  # an interrupt does not wait for batches that have not begun
+                result.cancel()
+
+
+_NO_TOKENS = TokenEmbeddings((), np.zeros((0, 0), np.float32))
+
+
+def _token_embeddings(text: str, encoded: _Encoded, states: Floats, prompt: int) -> TokenEmbeddings:
+    """Return the tokens of `text` that stand for characters after a prompt of that length."""
+    rows = [
+        row for row, (start, end) in enumerate(encoded.spans) if not encoded.special[row] and max(start, prompt) < end
+    ]
+    moved = len(text) - len(text.lstrip()) - prompt
+    spans = tuple((max(encoded.spans[row][0], prompt) + moved, encoded.spans[row][1] + moved) for row in rows)
+    return TokenEmbeddings(spans, normalize_rows(states[rows]))
