@@ -59,8 +59,8 @@ def compare(data: Any, methods: Any, *, questions: Any = None, **options: Any) -
         result.save("results")  # JSON, JSON Lines, TREC run files
         result.report("report.html")
 
-    `ragindex_eval.compare` says what `data`, `questions` and the options may be, and what is raised. The evaluation is
-    found by its entry point, because the framework imports no evaluation.
+    `ragindex_eval.compare` documents `data`, `questions`, the options and the errors. It is loaded through its entry
+    point, because the framework does not import the evaluation.
     """
     from importlib.metadata import entry_points
 
@@ -71,7 +71,7 @@ def compare(data: Any, methods: Any, *, questions: Any = None, **options: Any) -
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used: the command line must catch Ctrl-C before anything is."""
+        """Import a public name on first use, so that the command line can handle Ctrl-C before the slow imports."""
         source = {"open": "open_index"}.get(name, name)
         if source not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

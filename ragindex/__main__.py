@@ -14,7 +14,7 @@ def main() -> None:
 
 
 def _stop(*signal: object) -> NoReturn:
-    """Exit at once: nothing is open yet."""
+    """Exit immediately; nothing is open yet that needs closing."""
     os.write(2, b"Stopped.\n")
     os._exit(130)
 

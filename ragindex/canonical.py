@@ -1,4 +1,4 @@
-"""Texts and JSON values in one canonical form: what UTF-8 can hold, and hashes of values."""
+"""Canonical forms of texts and JSON values: text that UTF-8 can encode, and hashes of values."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from ragindex.types import Metadata
 
 
 def encodable(text: str) -> str:
-    """Replace each half of a surrogate pair, which UTF-8 cannot hold, by a question mark; the length stays."""
+    """Replace each lone surrogate, which UTF-8 cannot encode, with a question mark; the length stays the same."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -21,18 +21,18 @@ def digest(value: Any) -> str:
 
 
 def metadata_json(metadata: Metadata) -> str:
-    """Metadata as canonical JSON; dates become ISO strings. Raises DataError for what JSON cannot hold."""
+    """Return metadata as canonical JSON, with dates as ISO strings. Raises DataError if JSON cannot represent it."""
     if not metadata:
         return "{}"
     try:
-        text = json.dumps(dict(metadata), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(dict(metadata), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_encode_value)
         text.encode()
         return text
     except (TypeError, ValueError) as error:
         raise DataError("metadata that JSON can hold", f"{error}") from error
 
 
-def _plain(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, tuple | set | frozenset):

@@ -1,6 +1,6 @@
-"""The installed distribution that this package belongs to: its name, version and optional packages, from its metadata.
+"""The installed distribution of this package: its name, version and optional packages, read from its metadata.
 
-Messages that say what to install take it from here, so that they are right under whatever name it is published.
+Messages that say what to install use these functions, so they stay correct under whatever name it is published.
 """
 
 import re
@@ -14,7 +14,7 @@ from ragindex.errors import MissingExtraError
 
 @cache
 def find_distribution() -> Distribution:
-    """The distribution that installs the command `ragindex`. Raises LookupError where none is installed."""
+    """Return the distribution that installs the command `ragindex`. Raises LookupError if none is installed."""
     for point in entry_points(group="console_scripts", name="ragindex"):
         if point.value == "ragindex.__main__:main" and point.dist is not None:
             return point.dist
@@ -23,7 +23,7 @@ def find_distribution() -> Distribution:
 
 @cache
 def read_extras() -> dict[str, tuple[str, ...]]:
-    """The requirements that each extra adds, as `{"pdf": ("pypdf>=5",)}`."""
+    """Return the requirements of each extra, for example `{"pdf": ("pypdf>=5",)}`."""
     found: dict[str, tuple[str, ...]] = {}
     for line in find_distribution().requires or ():
         requirement, _, marker = line.partition(";")
@@ -34,23 +34,23 @@ def read_extras() -> dict[str, tuple[str, ...]]:
 
 
 def package_of(requirement: str) -> str:
-    """The package that a requirement names: `pypdf` of `pypdf>=5`."""
+    """Return the package name of a requirement: `pypdf` for `pypdf>=5`."""
     return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
 
 
 def install_line(*packages: str) -> str:
-    """The command that installs optional packages in versions that work here: `pip install 'pypdf>=5'`."""
+    """Return the command that installs optional packages in supported versions: `pip install 'pypdf>=5'`."""
     requirements = {package_of(line): line for lines in read_extras().values() for line in lines}
     return " ".join(["pip install", *(f"'{requirements.get(package, package)}'" for package in packages)])
 
 
 def upgrade_line() -> str:
-    """The command that installs the newest version of this distribution."""
+    """Return the command that installs the newest version of this distribution."""
     return f"pip install --upgrade {find_distribution().name}"
 
 
 def require_module(module: str, package: str, wanted_by: str) -> ModuleType:
-    """Import a module of an optional package. Raises MissingExtraError with the install line where it is absent."""
+    """Import a module of an optional package. Raises MissingExtraError with the install command if it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Files that are whole or not there, and that tell when they are damaged: the one place where that is done.
+"""Atomic, durable file writes, and hashes that detect damaged files.
 
-A file is written beside its place, brought to the disk, renamed, and its folder brought to the disk: so after a crash
-there is the old one or the new one. What was written carries its hash: a folder in the file `hashes.json`, JSON in its
-key `sha256`, a line of JSON Lines in front of it, any other file in its name.
+A file is written under a temporary name, fsynced and renamed, and its folder is fsynced. So after a crash either the
+old file or the new one is there. The hash of the content is stored in the file `hashes.json` of a folder, under the key
+`sha256` of a JSON object, in front of a line of JSON Lines, and in the name of any other file.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ from typing import IO, Any, TypeAlias
 
 HASHES_FILE = "hashes.json"
 HASH_DIGITS = 16
-"""Hexadecimal digits of a SHA-256 that are kept: enough to tell damage, and content apart."""
-_HASH = "sha256"
+"""Number of hexadecimal digits kept of a SHA-256: enough to detect damage and to tell contents apart."""
+_HASH_KEY = "sha256"
 _Stamp: TypeAlias = tuple[int, int, int, int]
-_seen: dict[Path, tuple[_Stamp, str]] = {}
-"""What was hashed in this process: an open costs a pass over the file once, as long as nobody touches it."""
+_hash_cache: dict[Path, tuple[_Stamp, str]] = {}
+"""Cache of the hashes computed in this process: an unchanged file is read only once."""
 
 
 class RepairWarning(UserWarning):
-    """A file of the index was damaged; it was rebuilt, or is read from a copy."""
+    """A file of the index was damaged and was rebuilt, or is read from a copy."""
 
 
 def repair_hint(workspace: Path | str) -> str:
@@ -34,13 +34,13 @@ def repair_hint(workspace: Path | str) -> str:
     return f"Run: ragindex repair --index {shlex.quote(str(workspace))}"
 
 
-# ---------------------------------------------------------------- bringing files to the disk
+# ---------------------------------------------------------------- durable writes
 
 
 def fsync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk. Raises OSError."""
+    """Flush a file, or the entries of a folder, to the disk. Raises OSError."""
     if path.is_dir() and os.name != "posix":
-        return  # no other system opens a folder
+        return  # only POSIX systems can open a folder
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -49,7 +49,7 @@ def fsync(path: Path) -> None:
 
 
 def move_durably(partial: Path, path: Path) -> None:
-    """Give what was written to `partial`, a file or a folder, its name, durably. Raises OSError."""
+    """Rename the file or folder `partial` to `path` durably, replacing what is there. Raises OSError."""
     fsync(partial)
     if path.is_dir():
         shutil.rmtree(path)
@@ -59,7 +59,7 @@ def move_durably(partial: Path, path: Path) -> None:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of `path` in one step when it was written whole. Raises OSError."""
+    """Open a temporary file that atomically replaces `path` when the block ends without an error. Raises OSError."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
@@ -71,7 +71,7 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step, durably. Raises OSError."""
+    """Replace the content of a file atomically and durably. Raises OSError."""
     with replace_file(path) as file:
         file.write(content)
 
@@ -80,19 +80,19 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """The first digits of the hash of a file's bytes. Raises OSError."""
+    """Return the first HASH_DIGITS digits of a file's SHA-256, cached while the file is unchanged. Raises OSError."""
     status = path.stat()
     stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    known = _seen.get(path)
+    known = _hash_cache.get(path)
     if known is None or known[0] != stamp:
         with path.open("rb") as file:
             known = stamp, hashlib.file_digest(file, "sha256").hexdigest()[:HASH_DIGITS]
-        _seen[path] = known
+        _hash_cache[path] = known
     return known[1]
 
 
 def write_hashes(folder: Path) -> str:
-    """Bring the files of a folder to the disk, with a file of their hashes; the hash of that file. Raises OSError."""
+    """Flush the files of a folder to disk, write their hashes to HASHES_FILE, and return its hash. Raises OSError."""
     files = sorted(path for path in folder.iterdir() if path.name != HASHES_FILE)
     for path in files:
         fsync(path)
@@ -101,7 +101,7 @@ def write_hashes(folder: Path) -> str:
 
 
 def find_folder_damage(folder: Path) -> str | None:
-    """What is wrong with a folder that was sealed, with the name of the file; None where it is as it was written."""
+    """Describe the first damaged file of a folder with HASHES_FILE; return None if all are as they were written."""
     try:
         wanted = load_hashed_json((folder / HASHES_FILE).read_bytes())
     except OSError as error:
@@ -112,12 +112,12 @@ def find_folder_damage(folder: Path) -> str | None:
 
 
 def find_named_folder_damage(folder: Path) -> str | None:
-    """As `find_folder_damage`, for a sealed folder that is named by the hash of what it holds."""
+    """Like `find_folder_damage`, for a folder whose name is the hash of its HASHES_FILE."""
     return find_folder_damage(folder) or find_file_damage(folder / HASHES_FILE, folder.name)
 
 
 def find_file_damage(path: Path, hashed: str) -> str | None:
-    """What is wrong with a file whose hash begins so; None where it is as it was written."""
+    """Describe what is wrong with a file whose hash should be `hashed`; return None if it is as it was written."""
     try:
         return None if hash_file(path) == hashed else f"{path} is not as it was written"
     except OSError as error:
@@ -125,7 +125,7 @@ def find_file_damage(path: Path, hashed: str) -> str | None:
 
 
 def require_sqlite_log(database: Path) -> None:
-    """Raises DatabaseError for an SQLite file that is empty though its log is not: SQLite would remove the log."""
+    """Raise DatabaseError if an SQLite file is empty but its write-ahead log is not: SQLite would delete the log."""
     log = Path(f"{database}-wal")
     if database.exists() and not database.stat().st_size and log.exists() and log.stat().st_size:
         raise sqlite3.DatabaseError("it is empty, and its log is not")
@@ -135,34 +135,34 @@ def require_sqlite_log(database: Path) -> None:
 
 
 def dump_hashed_json(value: Mapping[str, Any]) -> bytes:
-    """A JSON object with its own hash under the key `sha256`."""
-    held = {**value, _HASH: _of_json(value)}
+    """Serialize a JSON object together with its hash under the key `sha256`."""
+    held = {**value, _HASH_KEY: _hash_json(value)}
     return json.dumps(held, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
 
 
 def load_hashed_json(content: bytes) -> dict[str, Any] | None:
-    """The object again, None where it is not as it was written."""
+    """Parse the output of `dump_hashed_json`; return None if the content does not match its hash."""
     try:
         value = json.loads(content)
-        hashed = value.pop(_HASH)
-        return value if isinstance(value, dict) and hashed == _of_json(value) else None
+        hashed = value.pop(_HASH_KEY)
+        return value if isinstance(value, dict) and hashed == _hash_json(value) else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def hash_line(text: str) -> bytes:
-    """A line of text with its hash in front of it."""
+    """Return a line of text with its hash in front of it."""
     content = text.encode("utf-8", "surrogatepass")
     return hashlib.sha256(content).hexdigest()[:HASH_DIGITS].encode() + b" " + content + b"\n"
 
 
 def verify_line(content: bytes) -> str | None:
-    """The text of a line without its newline, None where it is not as it was written."""
+    """Return the text of a `hash_line` line, given without its newline. Return None if it does not match its hash."""
     hashed, _, text = content.partition(b" ")
     whole = hashlib.sha256(text).hexdigest()[:HASH_DIGITS].encode() == hashed
     return text.decode("utf-8", "surrogatepass") if whole else None
 
 
-def _of_json(value: Mapping[str, Any]) -> str:
+def _hash_json(value: Mapping[str, Any]) -> str:
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]

@@ -1,7 +1,7 @@
-"""Every error that ragindex raises on purpose.
+"""The errors that ragindex raises on purpose.
 
-A message says who complains, what was allowed, what was got, and what to do next. No message holds a secret: what
-looks like one is left out, whoever quotes it.
+A message names the part at fault, what was allowed, what was given, and what to do next. Messages never contain
+secrets: anything that looks like one is removed, also from quoted texts.
 
     RagindexError                 exit code 1
     ├── UsageError                2   a parameter, a name or a flag is wrong
@@ -13,17 +13,17 @@ looks like one is left out, whoever quotes it.
     ├── WorkspaceError            4   the index cannot do what was requested
     │   ├── MissingPartError          a scheme is opened before its parts are made
     │   ├── NewerFormatError          made by a later version of ragindex
-    │   └── WriterBusyError           somebody else is writing
-    ├── StoreError                5   the engine or the disk failed
+    │   └── WriterBusyError           another process is writing
+    ├── StoreError                5   the store's engine or the disk failed
     │   ├── DamagedError              a file of the index is damaged
-    │   └── EngineError               the engine failed over its own files
-    ├── ServiceError              6   a remote endpoint cannot be used: every request would fail alike
-    │   └── RequestError              one request failed, and others may not
+    │   └── EngineError               the engine failed on its own files
+    ├── ServiceError              6   a remote endpoint cannot be used: every request would fail
+    │   └── RequestError              one request failed; others may succeed
     │       └── LLMError              an LLM gave no usable answer to one input
-    ├── QuestionError             7   a method failed on every question, or on one where that was to stop everything
-    ├── BelowThresholdError       8   a comparison is complete, and a figure is lower than it was asked to be
+    ├── QuestionError             7   a method failed on every question, or on one question in strict mode
+    ├── BelowThresholdError       8   a comparison is complete, and a metric is below the required minimum
     ├── BudgetError               9   the next call could cost more than is left of the budget
-    └── ContractError            10   a method gave an answer that no retriever may give
+    └── ContractError            10   a retriever returned an answer that breaks its contract
 """
 
 from pathlib import Path
@@ -55,7 +55,7 @@ class UsageError(RagindexError):
 
 
 class UnknownNameError(UsageError):
-    """No plugin of that name is installed; the message lists near names."""
+    """No plugin of that name is installed; the message lists similar names."""
 
 
 class NameTakenError(UsageError):
@@ -63,15 +63,15 @@ class NameTakenError(UsageError):
 
 
 class MissingExtraError(UsageError):
-    """An optional package is missing; the message is the exact install line."""
+    """An optional package is missing; the message contains the install command."""
 
 
 class BrokenPluginError(UsageError):
-    """An installed plugin cannot be loaded, made or asked for its parts, or is not what its group takes."""
+    """An installed plugin cannot be loaded or created, cannot list its parts, or has the wrong type for its group."""
 
 
 class DataError(RagindexError):
-    """Input that cannot be read: names file, line, what was expected and what was found."""
+    """Input that cannot be read: the message names the file, the line, what was expected and what was found."""
 
     exit_code = 3
 
@@ -100,7 +100,7 @@ class WriterBusyError(WorkspaceError):
 
 
 class StoreError(RagindexError):
-    """The engine or the disk under it failed."""
+    """The store's engine or the disk failed."""
 
     exit_code = 5
 
@@ -126,7 +126,7 @@ class RequestError(ServiceError):
 class LLMError(RequestError):
     """An LLM gave no usable answer to one input; others may succeed.
 
-    `kind` is refusal, empty, truncated, malformed, rejected (the endpoint took offence at the input) or unreachable.
+    `kind` is refusal, empty, truncated, malformed, rejected (the endpoint refused the input) or unreachable.
     """
 
     def __init__(self, message: str, kind: str = "malformed") -> None:
@@ -135,13 +135,13 @@ class LLMError(RequestError):
 
 
 class QuestionError(RagindexError):
-    """A method failed on every question, or on one and `strict` was asked for."""
+    """A method failed on every question, or on one question in `strict` mode."""
 
     exit_code = 7
 
 
 class BelowThresholdError(RagindexError):
-    """A comparison is complete and a figure is lower than `--fail-below` allows."""
+    """A comparison is complete, and a metric is lower than `--fail-below` allows."""
 
     exit_code = 8
 
@@ -153,7 +153,7 @@ class BudgetError(RagindexError):
 
 
 class ContractError(RagindexError):
-    """A retriever broke its contract: its answer has no score, and the comparison ends."""
+    """A retriever broke its contract: its answer cannot be scored, and the comparison stops."""
 
     exit_code = 10
 
@@ -162,12 +162,12 @@ class ContractError(RagindexError):
 
 
 class StaleWarning(UserWarning):
-    """A part or an answer is older than the corpus: results are right for the corpus of the last finished sync."""
+    """A part or an answer is older than the corpus: results reflect the corpus of the last finished sync."""
 
 
 class LeftoverWarning(UserWarning):
-    """A sync finished, but files or versions that no reader needs could not be removed."""
+    """A sync finished, but files or versions that no reader needs any more could not be removed."""
 
 
 class LanguageWarning(UserWarning):
-    """The documents look like another language than the index's."""
+    """The documents seem to be in another language than the index is set to."""

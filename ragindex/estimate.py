@@ -1,9 +1,10 @@
-"""What asking a language model would cost, before anything is spent.
+"""Estimates of what LLM calls would cost, before any money is spent.
 
-The parts are built in a folder of their own by the rules, and every call that a model would get is counted with the
-model's tokenizer: exact where a prompt is made from the corpus alone. What rules cannot know is measured on a sample of
-documents, asked in earnest and kept: how much longer the model's answers are, and the prompts made from them. Both are
-scaled up by the ratio of sample and rules, so a prompt that no answer reaches keeps its exact count.
+The parts are built in a temporary folder with the offline rules, and every call that the LLM would receive is counted
+with its tokenizer. The count is exact for prompts made from the corpus alone. Rules cannot know how long the LLM's
+answers are, nor the prompts made from those answers. These are measured on a sample of documents that is sent to the
+LLM; the responses are cached. The counts are scaled by the ratio of the LLM's tokens to the rules' tokens on the
+sample, so a prompt that depends on no answer keeps its exact count.
 """
 
 import tempfile
@@ -32,9 +33,10 @@ from ragindex.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What one task would take. `output_tokens` are those of the rules' answers, until `sampled`.
+    """The estimated calls, tokens and cost (in dollars) of one task.
 
-    `counted` says whether the tokenizer is the model's own; else tokens are a guess. `money` is None without a price.
+    Unless `sampled`, `output_tokens` counts the answers of the offline rules. `counted` says whether the model's own
+    tokenizer was used; otherwise token counts are approximate. `money` is None if the model has no known price.
     """
 
     task: str
@@ -63,24 +65,25 @@ def estimate(
     seed: int = 0,
     language: str | None = None,
 ) -> list[Estimate]:
-    """One estimate a task of indexing `corpus` for `schemes` with `llm`, shared parts once.
+    """Estimate the cost of indexing `corpus` for `schemes` with `llm`: one Estimate per task; shared parts count once.
 
-    With `sample`, that many documents are paid for, and their answers kept in the cache of `setting`. Raises UsageError
-    for a task that no rule can do and for a model whose calls nobody would pay (`offline`).
+    With `sample`, that many documents are sent to the LLM and paid for; the responses are kept in the cache of
+    `setting`. Raises UsageError if `llm` names no model (`offline`) or a task has no rule, and ServiceError if every
+    request for the sample failed.
     """
-    name, parts = _named(llm), _asking(schemes)
+    name, parts = _get_model_name(llm), _find_llm_parts(schemes)
     counting = Counting(model=name)
-    whole = _asked(corpus.documents, corpus, parts, counting, LLMSettings(), language)
+    whole = _count_indexing(corpus.documents, corpus, parts, counting, LLMSettings(), language)
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
-    by_rules = _asked(chosen, corpus, parts, counting, LLMSettings(), language) if chosen else {}
-    in_earnest = _asked(chosen, corpus, parts, llm, setting, language) if chosen else {}
+    by_rules = _count_indexing(chosen, corpus, parts, counting, LLMSettings(), language) if chosen else {}
+    in_earnest = _count_indexing(chosen, corpus, parts, llm, setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
     own = tokens.count_text_tokens("word", name).estimated is False
     return [
-        _scaled(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, own)
+        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, own)
         for task, counts in whole.items()
     ]
 
@@ -98,13 +101,14 @@ def estimate_reading(
     seed: int = 0,
     language: str | None = None,
 ) -> list[Estimate]:
-    """One estimate a method, by label: of answering `queries` from what it finds, read by `llm`.
+    """Estimate the cost of answering `queries` with `llm` from the top `k` hits of each method in `schemes`, by label.
 
-    The method is built by the rules, with `lsa` where it needs an encoder, so nothing is paid for it; what it finds for
-    a question is about as long as what it would find. A task that the method asks itself is estimated by the rules'
-    answers alone. With `sample`, that many questions are answered in earnest, and the answers kept.
+    Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing; the
+    passages it finds have about the same length as the real ones. The method's own LLM tasks are estimated from the
+    rules alone. With `sample`, that many questions are sent to the LLM, and the responses are cached. Raises UsageError
+    if `llm` names no model (`offline`) or a task has no rule.
     """
-    name = _named(llm)
+    name = _get_model_name(llm)
     own = tokens.count_text_tokens("word", name).estimated is False
     chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
     found: list[Estimate] = []
@@ -120,43 +124,49 @@ def estimate_reading(
         for label, scheme in schemes.items():
             with ledger.record_calls() as tally:
                 retrievals = scheme.open(workspace).retrieve(queries, k)
-            found += [_scaled(task, counts, None, None, setting.prices, name, own) for task, counts in _by_task(tally)]
+            found += [
+                _scale_counts(task, counts, None, None, setting.prices, name, own)
+                for task, counts in _count_by_task(tally)
+            ]
             contexts = [answer_question.build_context(one.hits, one.notes, reader_tokens, name) for one in retrievals]
             asked = [
                 answer_question.answer_inputs(q.text, one, workspace.language)
                 for q, one in zip(queries, contexts, strict=True)
             ]
-            whole, by_rules = _answered(workspace.llm, asked), _answered(workspace.llm, [asked[n] for n in chosen])
-            real = _answered(model, [asked[n] for n in chosen])
+            whole, by_rules = (
+                _count_answering(workspace.llm, asked),
+                _count_answering(workspace.llm, [asked[n] for n in chosen]),
+            )
+            real = _count_answering(model, [asked[n] for n in chosen])
             read = (
                 whole[answer_question.ANSWER.name],
                 by_rules.get(answer_question.ANSWER.name),
                 real.get(answer_question.ANSWER.name),
             )
-            found.append(_scaled(f"{answer_question.ANSWER.name}, {label}", *read, setting.prices, name, own))
+            found.append(_scale_counts(f"{answer_question.ANSWER.name}, {label}", *read, setting.prices, name, own))
     return found
 
 
-def _answered(llm: LLM, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
+def _count_answering(llm: LLM, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
     with ledger.record_calls() as tally:
         llm.map(answer_question.ANSWER, asked)
-    return dict(_by_task(tally))
+    return dict(_count_by_task(tally))
 
 
-def _named(llm: LLMPlugin) -> str:
+def _get_model_name(llm: LLMPlugin) -> str:
     name = getattr(llm, "model", None)
     if not isinstance(name, str):
         raise UsageError("An estimate needs an LLM, as --llm openai:MODEL. Rules cost nothing.")
     return name
 
 
-def _asking(schemes: Sequence[Scheme]) -> list[Part[Any]]:
-    """The parts that ask a language model, with what they are made from; nothing that is made of them."""
+def _find_llm_parts(schemes: Sequence[Scheme]) -> list[Part[Any]]:
+    """Return the parts that call an LLM, among the parts of `schemes` and their inputs."""
     parts = topological_order([part for scheme in schemes for part in scheme.parts()])
     return [part for part in parts if "model" in part.uses]
 
 
-def _asked(
+def _count_indexing(
     documents: Sequence[Document],
     corpus: Corpus,
     parts: Sequence[Part[Any]],
@@ -164,7 +174,7 @@ def _asked(
     setting: LLMSettings,
     language: str | None,
 ) -> dict[str, _Counts]:
-    """What every task was asked while the parts were built in a folder of their own."""
+    """Build the parts in a temporary folder, and return calls and tokens by task."""
     with (
         tempfile.TemporaryDirectory() as folder,
         ledger.record_calls() as tally,
@@ -173,10 +183,10 @@ def _asked(
         workspace.add(documents)
         if parts:
             workspace.sync(parts)
-    return dict(_by_task(tally))
+    return dict(_count_by_task(tally))
 
 
-def _by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
+def _count_by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
     counts: dict[str, _Counts] = {}
     for entry in (one for one in tally.entries if one.task != ledger.EMBEDDING):
         held = counts.get(entry.task, _Counts())
@@ -185,7 +195,7 @@ def _by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
     yield from counts.items()
 
 
-def _scaled(
+def _scale_counts(
     task: str, whole: _Counts, rules: _Counts | None, real: _Counts | None, prices: Prices, name: str, own: bool
 ) -> Estimate:
     sampled = rules is not None and real is not None and rules.read > 0 and rules.written > 0
@@ -196,29 +206,29 @@ def _scaled(
     return Estimate(task, calls, read, written, prices.money(name, read, 0, written), sampled, own)
 
 
-# ---------------------------------------------------------------- a language that only counts
+# ---------------------------------------------------------------- an LLM that only counts
 
 
 class Counting(LLMPlugin):
-    """Answers by rule and books the tokens that a model would have been sent and have answered."""
+    """An LLM plugin that answers with the offline rules and records the tokens a model would read and write."""
 
     version: ClassVar[int] = 1
     model: str = Field(description="Model whose tokenizer counts the tokens.")
 
     def open(self, setting: LLMSettings | None = None) -> "CountingRules":
-        """Send no request."""
+        """Open the counting rules; no request is sent."""
         return CountingRules(self.model)
 
 
 class CountingRules(OfflineRules):
-    """See Counting."""
+    """The LLM that `Counting` opens: offline rules that record token counts in the ledger."""
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self.id = f"counting for {model}"  # never of an index that anybody keeps
+        self.id = f"counting for {model}"  # only used for temporary indexes
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """The rule's answer. Raises UsageError for a task without a rule."""
+        """Return the rule's answer and record its tokens. Raises UsageError if the task has no rule."""
         if task.rule is None:
             raise UsageError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
         output = task.rule(inputs)
@@ -228,5 +238,5 @@ class CountingRules(OfflineRules):
         )
         written = tokens.count_text_tokens(answered, self.model)
         entry = ledger.CallRecord(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
-        ledger.record_call(replace(entry, replayed=True), 0.0)  # nobody is paid
+        ledger.record_call(replace(entry, replayed=True), 0.0)  # the call costs nothing
         return output

@@ -1,6 +1,6 @@
 """Filters: conditions on the records of a collection, as plain values that every store understands.
 
-`All`, `Any` and `Not` combine `Ids`, `Terms` and `Range`. Document metadata is filtered as the field `meta.KEY`.
+`All`, `Any` and `Not` combine `Ids`, `Terms` and `Range`. Document metadata has the field names `meta.KEY`.
 """
 
 import sys
@@ -14,7 +14,7 @@ from ragindex.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Records whose own id is one of `ids`."""
+    """Records whose id is one of `ids`."""
 
     ids: tuple[str, ...]
 
@@ -23,8 +23,8 @@ class Ids:
 class Terms:
     """Records whose `field` holds one of `values`, compared as exact strings (see `term`).
 
-    A keyword field holds a list: one shared element is enough. A `meta.KEY` field of a record made from several
-    documents passes only when the value of every one of them is among `values`.
+    A keyword field holds a list; it matches if it shares an element with `values`. A `meta.KEY` field of a record made
+    from several documents matches only if the values of all these documents are among `values`.
     """
 
     field: str
@@ -35,7 +35,8 @@ class Terms:
 class Range:
     """Records whose `field` lies between `low` and `high`, both included; None leaves an end open.
 
-    Numbers compare as numbers; strings, and so ISO dates, compare by code point.
+    Numbers compare as numbers. Strings, including ISO dates, compare by code point.
+    Raises UsageError unless the ends are both finite numbers or both strings.
     """
 
     field: str
@@ -43,7 +44,7 @@ class Range:
     high: float | str | None = None
 
     def __post_init__(self) -> None:
-        kinds = {_kind(end) for end in (self.low, self.high) if end is not None}
+        kinds = {_end_kind(end) for end in (self.low, self.high) if end is not None}
         if len(kinds) > 1 or None in kinds:
             raise UsageError(
                 f"The ends of a Range on {self.field!r} must both be finite numbers or both be strings. "
@@ -52,27 +53,27 @@ class Range:
 
     @property
     def numeric(self) -> bool:
-        """Whether it compares as numbers."""
-        return any(_kind(end) == "number" for end in (self.low, self.high))
+        """Whether the ends are compared as numbers."""
+        return any(_end_kind(end) == "number" for end in (self.low, self.high))
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Records that pass every one of `filters`; with none, all records pass."""
+    """Records that match every one of `filters`; without filters, all records match."""
 
     filters: tuple["Filter", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """Records that pass at least one of `filters`; with none, no record passes."""
+    """Records that match at least one of `filters`; without filters, no record matches."""
 
     filters: tuple["Filter", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Records that do not pass `filter`."""
+    """Records that do not match `filter`."""
 
     filter: "Filter"
 
@@ -80,7 +81,7 @@ class Not:
 Filter: TypeAlias = Ids | Terms | Range | All | Any | Not
 
 
-def _kind(end: object) -> str | None:
+def _end_kind(end: object) -> str | None:
     if isinstance(end, str):
         return "string"
     if isinstance(end, bool) or not isinstance(end, int | float) or not -_LARGEST <= end <= _LARGEST:
@@ -92,7 +93,7 @@ _LARGEST = sys.float_info.max
 
 
 def term(value: str | float | date | bool) -> str:
-    """The one string under which a metadata value is stored and compared: 12, 12.0 and "12" are the same term."""
+    """Return the string under which a metadata value is stored and compared: 12, 12.0 and "12" are the same term."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, date):  # a datetime is a date
@@ -103,20 +104,21 @@ def term(value: str | float | date | bool) -> str:
 
 
 def meta(key: str, *values: str | float | date | bool) -> Terms:
-    """The filter on the metadata key `key` of documents: one of `values`."""
+    """Return a filter for documents whose metadata key `key` has one of `values`."""
     return Terms(f"meta.{key}", tuple(term(value) for value in values))
 
 
 def from_mapping(where: Mapping[str, object]) -> Filter:
-    """The filter that a mapping of fields to values stands for: all of its entries must pass.
+    """Convert a mapping of fields to values into a filter; a record must match all entries.
 
-    A value (or any of a list, tuple or set of values) must be equal; `{"gte": LOW, "lte": HIGH}` is a range with its
-    ends, either of which may be left out. Fields: `meta.KEY`, `doc_ids`, `passage_ids`. Raises UsageError.
+    A field must equal the value, or one of a list, tuple or set of values. `{"gte": LOW, "lte": HIGH}` is a range that
+    includes its ends; either may be left out. Fields: `meta.KEY`, `doc_ids`, `passage_ids`.
+    Raises UsageError for an unknown field or an unsupported value.
     """
-    return All(tuple(_condition(field, value) for field, value in where.items()))
+    return All(tuple(_build_condition(field, value) for field, value in where.items()))
 
 
-def _condition(field: str, value: object) -> Filter:
+def _build_condition(field: str, value: object) -> Filter:
     if not field.startswith("meta.") and field not in _FIELDS:
         raise UsageError(f"A filter's field must be meta.KEY or one of {', '.join(_FIELDS)}. Got {field!r} instead.")
     if isinstance(value, Mapping):
@@ -134,13 +136,13 @@ _FIELDS = ("doc_ids", "passage_ids")
 
 
 def combine_filters(first: Filter | None, second: Filter | None) -> Filter | None:
-    """The conjunction of two filters, either of which may be absent."""
+    """Return the conjunction of two filters, either of which may be None."""
     given = tuple(f for f in (first, second) if f is not None)
     return All(given) if len(given) == 2 else given[0] if given else None
 
 
 def fields(where: Filter | None) -> Iterable[str]:
-    """The names of the fields that `where` looks at."""
+    """Yield the names of the fields that `where` uses."""
     if isinstance(where, Terms | Range):
         yield where.field
     elif isinstance(where, Not):

@@ -1,4 +1,4 @@
-"""What clients of remote services share: keys, addresses, what went wrong, and when to try again."""
+"""Helpers for clients of remote services: API keys, addresses, failed requests, and retries."""
 
 import base64
 import os
@@ -18,38 +18,39 @@ from ragindex.errors import UsageError
 if TYPE_CHECKING:
     from openai import OpenAI
 
-_Given = TypeVar("_Given")
+_Result = TypeVar("_Result")
 DEFAULT_URL = "https://api.openai.com/v1"
 LONGEST_WAIT = 120.0  # seconds; a longer Retry-After is an error
 _FIRST_WAIT = 0.5
 _LONGEST_BACKOFF = 30.0
 _LONGEST_MESSAGE = 500
-_PASSING = frozenset({408, 409, 429})
-_NEVER_PASSING = frozenset({501, 505})
-# Errors of the HTTP client before anything was sent; by name, for openai has changed its client once.
-_AWAY = ("ConnectError", "ConnectTimeout", "UnsupportedProtocol")
-_KEY = (401, 403)
-_NO_SUCH = (404, 405)
-_NO_SUCH_CODES = ("model_not_found", "deployment_not_found")
-_UNPAID = 402
-_QUOTA = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing hard limit")
+_TEMPORARY_STATUSES = frozenset({408, 409, 429})
+_PERMANENT_STATUSES = frozenset({501, 505})
+# Errors of the HTTP client before anything was sent; by name, because openai has changed its client once.
+_CONNECT_ERRORS = ("ConnectError", "ConnectTimeout", "UnsupportedProtocol")
+_KEY_STATUSES = (401, 403)
+_NOT_FOUND_STATUSES = (404, 405)
+_NOT_FOUND_CODES = ("model_not_found", "deployment_not_found")
+_PAYMENT_STATUS = 402
+_QUOTA_PHRASES = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing hard limit")
 
 
 # ---------------------------------------------------------------- settings
 
 
 def read_variable(names: Sequence[str]) -> str | None:
-    """The first of the environment variables `names` that is set to something."""
+    """Return the value of the first of the environment variables `names` that is not blank; None if there is none."""
     return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
 
 
 def read_secret(names: Sequence[str], workspace: Path | None = None) -> str | None:
-    """A key from the first variable set among NAME and NAME_FILE, which names a file outside `workspace`.
+    """Return the API key of the first variable set: NAME, or NAME_FILE with the path of a file outside `workspace`.
 
-    Raises UsageError where the file cannot be read or lies inside, and where no header can hold the key.
+    Returns None if no variable is set. Raises UsageError if the file cannot be read or lies inside `workspace`, or if
+    the key does not fit into an HTTP header.
     """
     for name in names:
-        key = read_variable([name]) or _from_file(f"{name}_FILE", workspace)
+        key = read_variable([name]) or _read_secret_file(f"{name}_FILE", workspace)
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise UsageError(f"{name} must be one word of printable ASCII characters, as a header can hold it.")
         if key is not None:
@@ -57,7 +58,7 @@ def read_secret(names: Sequence[str], workspace: Path | None = None) -> str | No
     return None
 
 
-def _from_file(name: str, workspace: Path | None) -> str | None:
+def _read_secret_file(name: str, workspace: Path | None) -> str | None:
     written = read_variable([name])
     if written is None:
         return None
@@ -72,9 +73,9 @@ def _from_file(name: str, workspace: Path | None) -> str | None:
 
 
 def read_address(names: Sequence[str], given: str | None = None) -> str:
-    """`given`, the first variable that is set, or OpenAI's address. Raises UsageError where it is none.
+    """Return `given`, else the first variable that is set, else OpenAI's address. Raises UsageError if it is invalid.
 
-    Which does not repeat it: a user and password may be in it.
+    The message does not repeat the address, because it may contain a user and password.
     """
     base_url = given or read_variable(names) or DEFAULT_URL
     who = " or ".join(names)
@@ -88,7 +89,7 @@ def read_address(names: Sequence[str], given: str | None = None) -> str:
 
 
 def require_bare(base_url: str, who: str, keys_from: str) -> None:
-    """Raises UsageError, which does not repeat it, where a parameter is no address, or one that holds more."""
+    """Raise UsageError unless an address is a URL without user, password and query. The error never repeats it."""
     if not base_url.startswith(("http://", "https://")):
         raise UsageError(f"The address that {who} is given must begin with http:// or https://.")
     if any(sign in base_url for sign in "@?#"):
@@ -99,16 +100,16 @@ def require_bare(base_url: str, who: str, keys_from: str) -> None:
 
 
 def strip_credentials(base_url: str) -> str:
-    """The address without user, password, query and a slash at the end."""
+    """Return the address without user, password, query, fragment and trailing slash; the host is in lower case."""
     parts = urlsplit(base_url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2].lower(), parts.path.rstrip("/"), "", ""))
 
 
 def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
-    """A client that sends every request once. A user and password in the address go into a header, not into logs.
+    """Create a client that sends each request once. A user and password in the address go into a header, not into logs.
 
-    Its connections are closed when nobody has it any more: it is part of reference cycles, and where the collector of
-    garbage finds one it may finalise the sockets before the client that would have closed them.
+    A finalizer closes the connections when the client is no longer referenced: the client is part of reference cycles,
+    and the garbage collector may otherwise finalize the sockets before the client that would close them.
     """
     from openai import DefaultHttpxClient, OpenAI
 
@@ -126,22 +127,22 @@ def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
 
 
 def redact(text: str, *keys: str) -> str:
-    """The text of a service without the keys, and without what UTF-8 cannot hold: it goes into files."""
+    """Remove keys and characters that UTF-8 cannot encode from a service's text, because it is written to files."""
     text = encodable(text)
     for key in keys:
         text = text.replace(key, "…") if key else text
     return text
 
 
-# ---------------------------------------------------------------- what went wrong
+# ---------------------------------------------------------------- failed requests
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why there is no answer. `status` is None where nothing came back; `retry_after` in seconds, as the server says.
+    """The failure of a request. `status` is None without a response; `retry_after` is the server's value in seconds.
 
-    `code` and `param` are the service's own words for the kind of error and the parameter it blames, or empty. `away`
-    says that no connection could be made.
+    `code` and `param` are the service's names for the error and for the parameter at fault, or empty. `away` says that
+    no connection could be made.
     """
 
     message: str
@@ -153,18 +154,20 @@ class Trouble:
 
     @property
     def out_of_quota(self) -> bool:
-        """Whether the account has no credit."""
-        return self.status == _UNPAID or any(words in f"{self.code} {self.message}".lower() for words in _QUOTA)
+        """Whether the account has no credit left."""
+        return self.status == _PAYMENT_STATUS or any(
+            words in f"{self.code} {self.message}".lower() for words in _QUOTA_PHRASES
+        )
 
     @property
     def refuses_key(self) -> bool:
-        """Whether the key is wrong, or may not do this."""
-        return self.status in _KEY
+        """Whether the key is wrong or lacks permission."""
+        return self.status in _KEY_STATUSES
 
     @property
     def knows_no_such(self) -> bool:
         """Whether the model or address does not exist."""
-        return self.status in _NO_SUCH or self.code in _NO_SUCH_CODES
+        return self.status in _NOT_FOUND_STATUSES or self.code in _NOT_FOUND_CODES
 
     @property
     def asks_to_wait(self) -> bool:
@@ -173,7 +176,7 @@ class Trouble:
 
     @property
     def stops(self) -> bool:
-        """Whether every other request would fail alike: what is wrong are settings, or the service as a whole."""
+        """Whether every other request would fail too, because the settings or the service as a whole are at fault."""
         return self.refuses_key or self.knows_no_such or self.out_of_quota or self.away or self.asks_to_wait
 
     @property
@@ -181,9 +184,9 @@ class Trouble:
         """Whether the same request may succeed later: a lost connection, 408, 409, 429, 5xx, except `out_of_quota`."""
         if self.out_of_quota or self.asks_to_wait:
             return False
-        if self.status is None or self.status in _PASSING:
+        if self.status is None or self.status in _TEMPORARY_STATUSES:
             return True
-        return self.status >= 500 and self.status not in _NEVER_PASSING
+        return self.status >= 500 and self.status not in _PERMANENT_STATUSES
 
     def __str__(self) -> str:
         return self.message if self.status is None else f"status {self.status}: {self.message}"
@@ -191,7 +194,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """What a service counted for one answer, whether or not the answer can be used."""
+    """The tokens that a service billed for one answer, whether or not the answer is usable."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -199,9 +202,9 @@ class Billed:
 
 
 class TroubleError(Exception):
-    """Carries a Trouble from a request to the caller that writes the message for the user.
+    """An error that carries a Trouble to the caller, which writes the message for the user.
 
-    `billed` is what the service counted, where it answered all the same.
+    `billed` is the token count of a response that was billed although it failed.
     """
 
     def __init__(self, trouble: Trouble, billed: Billed | None = None) -> None:
@@ -209,23 +212,23 @@ class TroubleError(Exception):
         self.trouble, self.billed = trouble, billed
 
 
-def send_request(call: Callable[[], _Given], key: str) -> _Given:
-    """What `call`, a request through the openai package, gives. Raises TroubleError, which never holds the key."""
+def send_request(call: Callable[[], _Result], key: str) -> _Result:
+    """Run `call`, a request through the openai package. Raises TroubleError, which never contains the key."""
     from openai import APIConnectionError, APIStatusError
 
     try:
         return call()
     except APIStatusError as error:
         headers: Mapping[str, str] = error.response.headers
-        trouble = _refused(error.message, error.body, error.status_code, headers, key)
+        trouble = _parse_error(error.message, error.body, error.status_code, headers, key)
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
-        away = type(error.__cause__).__name__ in _AWAY
+        away = type(error.__cause__).__name__ in _CONNECT_ERRORS
         trouble = Trouble(redact(cause, key)[:_LONGEST_MESSAGE], away=away)
-    raise TroubleError(trouble)  # out here, so that no request with its headers hangs on the error
+    raise TroubleError(trouble)  # outside of `except`, so that the error does not reference the request's headers
 
 
-def _refused(message: str, body: Any, status: int, headers: Mapping[str, str], key: str) -> Trouble:
+def _parse_error(message: str, body: Any, status: int, headers: Mapping[str, str], key: str) -> Trouble:
     body = body if isinstance(body, Mapping) else {}
     said = body.get("message")
     said = said if isinstance(said, str) and said else message
@@ -235,7 +238,7 @@ def _refused(message: str, body: Any, status: int, headers: Mapping[str, str], k
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
-    """Seconds that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) asks for; None where it says nothing."""
+    """Return the wait in seconds that `retry-after-ms` or `Retry-After` (seconds or HTTP date) asks for, or None."""
     for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if not value:
@@ -243,26 +246,27 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
         try:
             seconds = float(value) * scale
         except ValueError:
-            seconds = _until(value, now())
+            seconds = _seconds_until(value, now())
         if seconds == seconds:  # not NaN
             return max(0.0, seconds)
     return None
 
 
-def _until(date: str, now: float) -> float:
+def _seconds_until(date: str, now: float) -> float:
     try:
         return parsedate_to_datetime(date).timestamp() - now
     except (ValueError, OverflowError):
         return float("nan")
 
 
-# ---------------------------------------------------------------- trying again
+# ---------------------------------------------------------------- retries
 
 
 def retry_delay(trouble: Trouble, attempt: int, rng: Random) -> float:
-    """Seconds to wait after the failed attempt `attempt` (from 0): what the server asked for, or growing ones.
+    """Return the seconds to wait after failed attempt number `attempt` (from 0).
 
-    Both with some chance in them, so that those who failed together do not come back together.
+    The wait is what the server asked for, else exponential backoff. Both have random jitter, so that clients that
+    failed together do not retry together.
     """
     if trouble.retry_after is not None:
         return trouble.retry_after + _FIRST_WAIT / 2 * rng.random()
@@ -271,12 +275,15 @@ def retry_delay(trouble: Trouble, attempt: int, rng: Random) -> float:
 
 
 def retry(
-    ask: Callable[[], _Given],
+    ask: Callable[[], _Result],
     retries: int,
     rng: Random,
     wait: Callable[[Trouble, float], None] = lambda _, seconds: time.sleep(seconds),
-) -> _Given:
-    """What `ask` gives, asked again up to `retries` times while its TroubleError passes; else that error."""
+) -> _Result:
+    """Call `ask`, and retry up to `retries` times while its TroubleError is temporary (`Trouble.passes`).
+
+    Raises the last TroubleError.
+    """
     for attempt in range(retries):
         try:
             return ask()

@@ -45,7 +45,7 @@ def open_index(
     seed: int | None = None,
     budget: float | None = None,
 ) -> "Index":
-    """Open the index in `folder`; with `create=True`, make one where there is none.
+    """Open the index in `folder`; with `create=True`, create it if it does not exist.
 
     Example:
         with ragindex.open("my-index", encoder="lsa", create=True) as index:
@@ -53,12 +53,12 @@ def open_index(
             index.build("hybrid")
 
     `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
-    default: those last used. `store`, `language` and `chunking` (None: whole documents) are fixed when the index is
-    made. `budget` is in dollars, for everything that is asked of paid services. With `read_only=True` nothing is ever
-    written into the folder, as an application needs that serves an index from a read-only disk. The index's cache of
-    LLM responses is then not used: methods that ask an LLM pay for every question.
+    the default is what the index last used. `store`, `language` and `chunking` (None: whole documents) are fixed when
+    the index is created. `budget` limits the spending on paid services, in dollars. With `read_only=True` nothing is
+    written to the folder, so an application can serve the index from a read-only disk. The index's cache of LLM
+    responses is then not used: methods that call an LLM pay for every question.
 
-    Raises WorkspaceError where there is no index, UsageError for what an index cannot change, and NewerFormatError.
+    Raises WorkspaceError if there is no index, UsageError if a fixed setting is changed, and NewerFormatError.
     """
     if create and read_only:
         raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
@@ -78,13 +78,13 @@ def open_index(
 
 
 class Index:
-    """Documents, and the methods built over them, in one folder. Made by `ragindex.open`; a context manager.
+    """A folder with documents and the methods built over them. Opened by `ragindex.open`; a context manager.
 
     Example:
         with ragindex.open("my-index") as index:
             print(index, len(index))
 
-    Only one process at a time writes; readers keep the state that they have opened.
+    Only one process can write at a time; readers keep the state that they opened.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -92,7 +92,7 @@ class Index:
 
     @property
     def folder(self) -> Path:
-        """The folder that the index lies in."""
+        """The folder of the index."""
         return self.workspace.folder
 
     def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
@@ -101,51 +101,52 @@ class Index:
         Example:
             index.add([ragindex.Document("report-7", "Annual report", "The harbour was rebuilt in 1931.")])
 
-        `source` names where they come from, which a second folder needs. Methods that are built do not see them until
-        the next `build`. Raises UsageError, WorkspaceError for ids of another source, WriterBusyError.
+        `source` names the origin of the documents; it is required for a second folder. Built methods do not find the
+        documents until the next `build`. Raises UsageError for a path, WorkspaceError if an id belongs to another
+        source, and WriterBusyError.
         """
         return self.workspace.add(_as_documents(documents), source=source)
 
     def replace(self, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
-        """Make a source hold exactly these documents: what is new is added, what is gone is removed.
+        """Make a source hold exactly these documents: add new ones, update changed ones, remove the rest.
 
         Example:
             index.replace(ragindex.read("my-documents"))  # after files were changed, added or deleted
 
-        Documents of other sources stay. Raises as `add`.
+        Documents of other sources stay. Raises the same errors as `add`.
         """
         return self.workspace.replace(_as_documents(documents), source=source)
 
     def remove(self, ids: Sequence[str]) -> Changed:
-        """Remove documents by id. Methods that are built still find them until the next `build`.
+        """Remove documents by id. Built methods still find them until the next `build`.
 
         Example:
             index.remove(["notes/old.md"])
 
-        Raises UsageError if one of `ids` is not there; nothing is removed then.
+        Raises UsageError, and removes nothing, if one of `ids` is not in the index.
         """
         if isinstance(ids, str):
             raise UsageError(f"'ids' must be a list of ids. Got the string {ids!r}: write [{ids!r}].")
         return self.workspace.remove(ids)
 
     def build(self, *methods: Written) -> Synced:
-        """Build methods, or bring them up to the documents; without arguments, all that were ever built.
+        """Build methods, or update them to the current documents; without arguments, update every built method.
 
         Example:
             index.build("bm25", "hybrid(rrf_k=20)")
 
-        What is there already is not made again, and an interrupted build goes on where it stopped. Raises UsageError
+        What is already built is not built again, and an interrupted build resumes where it stopped. Raises UsageError
         for unknown methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
         """
         return self.workspace.sync([registry.scheme(method) for method in methods])
 
     def retriever(self, method: Written) -> "IndexRetriever":
-        """Open a method that was built, as it was when the last build ended. Writes nothing, builds nothing.
+        """Open a built method in its state after the last build. Writes nothing and builds nothing.
 
         Example:
             retriever = index.retriever("hybrid")
 
-        Raises MissingPartError, with the command, where the method is not built.
+        Raises MissingPartError, with the command that builds it, if the method is not built.
         """
         scheme = registry.scheme(method)
         label = registry.label(scheme)
@@ -159,7 +160,7 @@ class Index:
             ) from error
 
     def sources(self) -> list[dict[str, str | int]]:
-        """Where the documents come from: name, root, format, prefix of the ids, and the number of documents.
+        """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.
 
         Example:
             for source in index.sources():
@@ -168,7 +169,7 @@ class Index:
         return self.workspace.sources()
 
     def close(self) -> None:
-        """Release what is held in memory; retrievers keep what they have opened."""
+        """Release the memory that the index holds; open retrievers keep working."""
         self.workspace.close()
 
     def __enter__(self) -> "Index":
@@ -178,7 +179,7 @@ class Index:
         self.workspace.__exit__(kind, error, trace)
 
     def __len__(self) -> int:
-        """Count the documents, built over or not."""
+        """Count the documents, whether or not a method is built over them."""
         return self.workspace.documents.collection.count()
 
     def __repr__(self) -> str:
@@ -188,7 +189,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class IndexRetriever:
-    """A built method, opened to be asked. Thread-safe; stays at the state it was opened at.
+    """A built method, open for searching. Thread-safe; keeps the state of the index at which it was opened.
 
     Example:
         retriever = index.retriever("bm25")
@@ -206,25 +207,25 @@ class IndexRetriever:
                 print(hit.score, hit.title, hit.doc_ids)
 
         `where` maps fields (`meta.KEY`, `doc_ids`) to values, lists of values or `{"gte": LOW, "lte": HIGH}`. Raises
-        UsageError for an empty question and k below 1, LLMError and ServiceError from methods that ask a service.
+        UsageError for an empty question or k below 1, LLMError and ServiceError from methods that call a service.
         """
         (found,) = self.retrieve([Query("search", text, _as_filter(where))], k)
         return Hits(text, found.hits, found.trace, found.notes)
 
     def search_many(self, texts: Sequence[str], k: int = 5, *, where: Where | None = None) -> "list[Hits]":
-        """Find the `k` best hits for each of several questions, in order; faster than one by one.
+        """Find the `k` best hits for each question, in the order of `texts`; faster than one search per question.
 
         Example:
             answers = retriever.search_many(["Who built it?", "When?"], k=3)
 
-        Raises as `search`.
+        Raises the same errors as `search`.
         """
         wanted = _as_filter(where)
         found = self.retrieve([Query(str(number), text, wanted) for number, text in enumerate(texts)], k)
         return [Hits(text, one.hits, one.trace, one.notes) for text, one in zip(texts, found, strict=True)]
 
     async def asearch(self, text: str, k: int = 5, *, where: Where | None = None) -> "Hits":
-        """Search without blocking the event loop: `search` in a worker thread.
+        """Search without blocking the event loop, by running `search` in a worker thread.
 
         Example:
             async def answer(question: str) -> str:
@@ -234,7 +235,7 @@ class IndexRetriever:
         return await asyncio.to_thread(self.search, text, k, where=where)
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Answer queries as every retriever of the framework does: one Retrieval a query, in order."""
+        """Return one Retrieval per query, in order; the interface that all retrievers share."""
         return self.opened.retrieve(queries, k)
 
     def __repr__(self) -> str:
@@ -243,14 +244,14 @@ class IndexRetriever:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hits(Sequence[Hit]):
-    """What a search found, best first: a sequence of `Hit`, with the steps that led there.
+    """The hits of one search, best first: a sequence of `Hit`, with the steps of the retrieval.
 
     Example:
         hits = retriever.search("Who wrote the report?")
         print(len(hits), hits[0].text)
         hits.to_frame()
 
-    `trace` are the steps of the retrieval, `notes` what a method hands the reader besides.
+    `trace` holds the steps of the retrieval, `notes` the texts that a method passes to the LLM beside the hits.
     """
 
     query: str
@@ -272,12 +273,12 @@ class Hits(Sequence[Hit]):
         return iter(self.hits)
 
     def to_frame(self) -> "DataFrame":
-        """The hits as a pandas DataFrame: score, id, title, text, doc_ids, metadata.
+        """Return the hits as a pandas DataFrame: score, id, title, text, doc_ids, metadata.
 
         Example:
             hits.to_frame().to_csv("hits.csv")
 
-        Raises MissingExtraError without pandas.
+        Raises MissingExtraError if pandas is not installed.
         """
         pandas = require_module("pandas", "pandas", "to_frame")
         frame: DataFrame = pandas.DataFrame([_as_row(hit) for hit in self.hits], columns=list(_COLUMNS))
@@ -309,7 +310,7 @@ def _as_filter(where: Where | None) -> Filter | None:
 
 
 def _as_documents(given: Any) -> Any:
-    """Raises UsageError for a path: reading is a step of its own, so that what was skipped can be looked at."""
+    """Raise UsageError for a path: reading is a separate step, so that the caller can see what was skipped."""
     if isinstance(given, str | Path):
         raise UsageError(f"Documents are wanted, not a path. Write: ragindex.read({str(given)!r})")
     return [given] if isinstance(given, Document) else given

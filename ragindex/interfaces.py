@@ -1,7 +1,7 @@
-"""The interfaces of ragindex: base classes of plugins, and protocols of what they open and what they may use.
+"""The interfaces of ragindex: base classes of plugins, and protocols of the objects that plugins open and use.
 
-A plugin is a frozen pydantic model: its fields are its parameters, as JSON. Opening it (`open`) gives the working
-object. See docs/writing-a-retriever.md for a whole plugin on one page, and ragindex.llm.plugins for LLMs.
+A plugin is a frozen pydantic model: its fields are its parameters, serialized as JSON. Its `open` method returns the
+working object. See docs/writing-a-retriever.md for a complete plugin, and ragindex.llm.plugins for LLMs.
 """
 
 from abc import abstractmethod
@@ -35,19 +35,19 @@ Uses: TypeAlias = frozenset[Literal["encoder", "model", "prompts", "import", "se
 
 
 class Retriever(Protocol):
-    """Answers queries. Thread-safe: an evaluator calls one retriever from many threads."""
+    """An object that answers queries. Thread-safe: an evaluator calls one retriever from many threads."""
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """At most `k` hits for each query, best first, equal scores by id; one Retrieval a query, in order."""
+        """Return one Retrieval per query, in order: at most `k` hits, best first, equal scores sorted by id."""
         ...
 
 
 class OpenIndex(Protocol):
-    """What a scheme may use of the index that it is opened over."""
+    """The parts of an index that a scheme may use when it is opened."""
 
     @property
     def folder(self) -> Path:
-        """The index's folder, for messages that name it."""
+        """The folder of the index, for messages."""
         ...
 
     @property
@@ -57,22 +57,22 @@ class OpenIndex(Protocol):
 
     @property
     def encoder(self) -> "QueryEncoder":
-        """The encoder of the last finished sync. Raises MissingPartError before there was one."""
+        """The encoder of the last finished sync. Raises MissingPartError if no sync has finished."""
         ...
 
     @property
     def llm(self) -> "LLM":
-        """The language model, or the rules; its calls are cached."""
+        """The LLM, or the offline rules; its calls are cached."""
         ...
 
     @property
     def tokens_counted_by(self) -> str:
-        """The model whose tokens a budget is counted in; empty for the rules, whose tokens are estimated."""
+        """The model whose tokenizer counts token budgets; empty for the offline rules, whose tokens are estimated."""
         ...
 
     @property
     def setting(self) -> "LLMSettings":
-        """Prices, budget, seed and clock of whatever asks a remote service."""
+        """Prices, budget, seed and clock for the clients of remote services."""
         ...
 
     @property
@@ -88,36 +88,36 @@ class OpenIndex(Protocol):
 class Scheme(Plugin):
     """Base class of methods: the parts that a method needs, and a retriever over them.
 
-    A subclass states a `version`, overrides `open`, and overrides whatever else differs from the defaults.
+    A subclass sets `version`, implements `open`, and overrides other methods if their defaults do not fit.
     """
 
     version: ClassVar[int]
-    """Raised when the same parameters would give other results."""
+    """Increased when the same parameters would give other results."""
     order_depends_on_filter: ClassVar[bool] = False
-    """Whether the order of two records can differ from one filter to another, as where scores are normalised."""
+    """Whether the order of two records can depend on the filter, as when scores are normalized."""
 
     def base_schemes(self) -> tuple["Scheme", ...]:
-        """The schemes among the parameters, alone or in a list, in the order of the parameters."""
+        """Return the schemes among the parameters, alone or in lists, in the order of the parameters."""
         return tuple(plugin for plugin in self.inner_plugins() if isinstance(plugin, Scheme))
 
     def parts(self) -> tuple["Part[Any]", ...]:
-        """The parts to build before `open`, shared with every scheme that names an equal part. Default: the bases'."""
+        """Return the parts to build before `open`; schemes share equal parts. Default: the base schemes' parts."""
         return tuple(part for base in self.base_schemes() for part in base.parts())
 
     def tasks(self) -> "tuple[Task[Any], ...]":
-        """What the scheme itself asks an LLM while it answers; the tasks of bases and parts are found there."""
+        """Return the LLM tasks of the scheme's own retriever, without those of its base schemes and parts."""
         return ()
 
     def depends_on_k(self, k: int) -> bool:
-        """Whether the first hits of `k` can differ from the hits of a smaller k. Default: whether those of a base can.
+        """Return whether the first of `k` hits can differ from the hits of a smaller k. Default: any base scheme's can.
 
-        Such a scheme is measured once for each k, instead of once for the largest.
+        Such a scheme is evaluated once for each k instead of once for the largest.
         """
         return any(base.depends_on_k(k) for base in self.base_schemes())
 
     @abstractmethod
     def open(self, index: "OpenIndex") -> Retriever:
-        """Open a retriever that is pinned to the last finished sync of `index`."""
+        """Open a retriever that is pinned to the last finished sync of `index`. Raises MissingPartError."""
 
 
 # ---------------------------------------------------------------- parts
@@ -125,14 +125,14 @@ class Scheme(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One batch of work for a part: passages to make again, with their revisions, and passages to forget."""
+    """One batch of work for a part: `upsert` maps passages to add or update to their revisions; `remove` lists ids."""
 
     upsert: Mapping[str, str]
     remove: tuple[str, ...] = ()
 
 
 class PartContext(Protocol):
-    """What a part may use both while it is built and when it is opened."""
+    """The objects that a part may use both while it is built and when it is opened."""
 
     @property
     def folder(self) -> Path:
@@ -155,96 +155,96 @@ class PartContext(Protocol):
         ...
 
     def passages(self, ids: Sequence[str]) -> RecordBatch:
-        """Passages of the corpus: columns id, doc_id, title, text, metadata (JSON of the document's metadata)."""
+        """Return passages of the corpus: columns id, doc_id, title, text and metadata (the document's, as JSON)."""
         ...
 
 
 class BuildContext(PartContext, Protocol):
-    """What a part may use while it is built: writable collections, the LLM, the seed, and a place to report failures.
+    """The objects that a part may use while it is built: writable collections, the LLM, the seed, and reports.
 
-    Encoder, LLM and imported file are there for parts whose `uses` names them.
+    Encoder, LLM and imported file are only available to parts whose `uses` names them.
     """
 
     @property
     def llm(self) -> "LLM":
-        """The index's LLM, or the rules; it is asked through tasks."""
+        """The index's LLM, or the offline rules; called through tasks."""
         ...
 
     @property
     def imported(self) -> Path | None:
-        """The file that the part's content is imported from, where the index was given one."""
+        """The file that the part's content is imported from; None if no file was given to the index."""
         ...
 
     @property
     def seed(self) -> int:
-        """The seed of everything random."""
+        """The seed of all random choices."""
         ...
 
     def collection(self, name: str, schema: "Schema") -> "Collection":
-        """The part's writable collection `name`, created with `schema` if there is none."""
+        """Return the part's writable collection `name`; create it with `schema` if it does not exist."""
         ...
 
     def failed(self, id: str, reason: str) -> None:
-        """Report a passage of the batch that could not be processed: it is counted, and retried at the next sync."""
+        """Report a passage that could not be processed. It is counted as failed and retried at the next sync."""
         ...
 
     def note(self, sentence: str) -> None:
-        """Add a sentence that readers of the part's figures should know; called in `finish`, stored with the part."""
+        """Store a sentence with the part that explains its figures to users. Call it in `finish`."""
         ...
 
 
 class ReadContext(PartContext, Protocol):
-    """What a part may use when it is opened: its collections, pinned to one version."""
+    """The objects that a part may use when it is opened: its collections, pinned to one version."""
 
     def collection(self, name: str) -> "Collection":
-        """The part's collection `name`, read-only. Raises MissingPartError if no sync has finished it."""
+        """Return the part's collection `name`, read-only. Raises MissingPartError if no sync has finished it."""
         ...
 
 
 class Part(Plugin, Generic[Opened_co]):
-    """Base class of parts: data that are made from the corpus and kept up to date. `Opened_co` is what `open` returns.
+    """Base class of parts: data derived from the corpus and kept up to date. `Opened_co` is the type `open` returns.
 
-    A subclass states a `version`, overrides `open`, and overrides `apply`, `finish` or both. A part's identity is its
-    class, version, parameters and inputs, and whatever `uses` names.
+    A subclass sets `version`, implements `open`, and overrides `apply`, `finish` or both. A part's identity is its
+    class, version, parameters and inputs, and everything that `uses` names.
     """
 
     version: ClassVar[int]
-    """Raised when the same parameters would give other data."""
+    """Increased when the same parameters would give other data."""
     uses: ClassVar[Uses] = frozenset()
-    """What of the index the data depend on: its encoder, its LLM ("model", with the "prompts" of `tasks`), its seed,
-    or a file ("import")."""
+    """The parts of the index that the data depend on: its encoder, its LLM ("model", with the "prompts" of `tasks`),
+    its seed, or an imported file ("import")."""
     finishes_changes: ClassVar[bool] = False
-    """Whether each `finish` processes only what has changed: the seconds of all of them are then added up."""
+    """Whether each `finish` processes only what has changed; the times of all calls are then added up."""
 
     def inputs(self) -> tuple["Part[Any]", ...]:
-        """The parts that this one is made from. Default: none, so it is made from the passages of the corpus."""
+        """Return the parts that this part is built from. Default: none; it is built from the passages."""
         return ()
 
     def tasks(self) -> "tuple[Task[Any], ...]":
-        """What the part asks an LLM: names, versions and prompts count in its identity."""
+        """Return the part's LLM tasks; their names, versions and prompts are part of its identity."""
         return ()
 
     @property
     def shares_records(self) -> bool:
-        """Whether records can belong to several passages (merged triples, clusters), with these parameters."""
+        """Whether, with these parameters, a record can belong to several passages (merged triples, clusters)."""
         return False
 
     def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
-        """The passages that share a record with one of the passages `ids`, as the part's data stand now."""
+        """Return the passages that currently share a record with one of the passages `ids`."""
         return ()
 
     def check_import(self, file: Path) -> None:
         """Check a file to import (`uses` names "import"). Raises DataError if it cannot be read."""
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Bring one batch up to date. Idempotent: after a crash the same batch comes again. Default: nothing."""
+        """Process one batch of changes. Must be idempotent: after a crash the batch is repeated. Default: no effect."""
 
     def finish(self, context: BuildContext) -> None:
-        """Make what can only be made whole, after the last batch; may be repeated after a crash. Default: nothing."""
+        """Build data that needs the whole corpus, after the last batch; repeated after a crash. Default: no effect."""
 
     @abstractmethod
     def open(self, context: ReadContext) -> Opened_co:
-        """Open what schemes work with."""
+        """Open the object that schemes work with."""
 
 
 # ---------------------------------------------------------------- stores
@@ -252,11 +252,12 @@ class Part(Plugin, Generic[Opened_co]):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The fields of a collection beside `id` and the `meta.KEY` fields, which may come at any time.
+    """The fields of a collection, without `id` and the `meta.KEY` fields, which may be added at any time.
 
-    `stored` strings are given back; `keywords` are lists of strings for filters, given back too; `numbers` are
-    float64. The stored fields named by `text` are analysed together (joined by a newline) in `language` and searched
-    by `Match`. With `dimensions`, records have a `vector` of that many float32, searched by `Nearest` (cosine).
+    `stored` fields are strings that are returned with results; `keywords` are lists of strings, returned too and used
+    in filters; `numbers` are float64. The stored fields in `text` are joined by newlines, analysed in `language`, and
+    searched by `TextQuery`. With `dimensions`, records have a float32 `vector` of that length, searched by
+    `VectorQuery` (cosine).
     """
 
     stored: tuple[str, ...] = ()
@@ -269,7 +270,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """The `k` records whose vectors have the highest cosine with `vector`; a zero vector finds and is found by none."""
+    """A request for the `k` records with the highest cosine to `vector`; zero vectors neither find nor are found."""
 
     vector: Floats
     k: int
@@ -279,7 +280,7 @@ class VectorQuery:
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """The `k` records with the highest BM25 score for `text`; records that share no token with it are not found."""
+    """A request for the `k` records with the highest BM25 score for `text`; they share at least one token with it."""
 
     text: str
     k: int
@@ -289,7 +290,7 @@ class TextQuery:
 
 @dataclass(frozen=True, slots=True)
 class FilterQuery:
-    """The first `k` records by id that pass `where`; their score is 0."""
+    """A request for the first `k` records, sorted by id, that match `where`; their score is 0."""
 
     where: Filter | None
     k: int
@@ -301,7 +302,7 @@ SearchRequest: TypeAlias = VectorQuery | TextQuery | FilterQuery
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The answer to one request: ids best first (equal scores by id), their scores, and the fields asked for."""
+    """The answer to one request: ids, best first (equal scores by id), their scores, and the requested fields."""
 
     ids: list[str]
     scores: npt.NDArray[np.float64]
@@ -310,138 +311,136 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class InMemoryVectors:
-    """Vectors held in memory, (n, dimensions) in float32 or float16: row i is that of the record `ids[i]`."""
+    """Vectors in memory, shape (n, dimensions), float32 or float16: row i belongs to the record `ids[i]`."""
 
     ids: pa.Array
     vectors: Floats
 
 
 class Collection(Protocol):
-    """Records of one schema in a store."""
+    """A set of records with one schema in a store."""
 
     @property
     def schema(self) -> Schema:
-        """What the collection was made with."""
+        """The schema that the collection was created with."""
         ...
 
     @property
     def version(self) -> int:
-        """What `Store.open` needs to read the records as they are now; rises with every write."""
+        """The version to pass to `Store.open` to read the current records; increases with every write."""
         ...
 
     @property
     def identity(self) -> str:
-        """Tells this collection from one of the same name that was dropped: their versions may have equal numbers."""
+        """A string that differs from that of a dropped collection of the same name, whose versions may be equal."""
         ...
 
     def fields(self) -> tuple[str, ...]:
-        """The names of all fields beside `id` and `vector`, the `meta.KEY` fields that came with records included."""
+        """Return the names of all fields except `id` and `vector`, including the `meta.KEY` fields of records."""
         ...
 
     def upsert(self, records: RecordBatch) -> None:
-        """Add records, replacing those with the same id. Durable when it returns. Missing `meta.` fields are null."""
+        """Add records, replacing those with the same id; durable on return. Missing `meta.KEY` fields become null."""
         ...
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Remove records; ids that are not there are ignored."""
+        """Remove records; unknown ids are ignored."""
         ...
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> RecordBatch:
-        """Those of `ids` that exist, in the order asked, with `id` and `fields`."""
+        """Return the existing records among `ids`, in that order, with `id` and `fields`."""
         ...
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[RecordBatch]:
-        """All records that pass `where`, with `id` and `fields`, in bounded batches, in no stated order."""
+        """Yield all records that match `where`, with `id` and `fields`, in bounded batches, in no defined order."""
         ...
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
-        """Many requests in one round trip, answered in order."""
+        """Answer all requests in one round trip, in order."""
         ...
 
     def resident(self) -> InMemoryVectors | None:
-        """All vectors, where the engine holds them in memory; None where it does not. Never to be written to."""
+        """Return all vectors if the engine holds them in memory, else None. Callers must not write to them."""
         ...
 
     def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         ...
 
     def finish(self) -> None:
-        """Bring what searches depend on (statistics, indexes) in line with the records; after the last write."""
+        """Update the statistics and indexes that searches use. Call it after the last write."""
         ...
 
     def describe(self) -> Mapping[str, str | int | float]:
-        """How searches are answered (`search`: exact or approximate, from where) and the `bytes` on disk."""
+        """Describe how searches run (`search`: exact or approximate, in memory or not) and the `bytes` on disk."""
         ...
 
 
 @runtime_checkable
 class MultiSearchCollection(Protocol):
-    """What a collection has besides where its engine searches several in one round trip
-    (ragindex.stores.multi_search).
-    """
+    """A collection whose engine can search several collections in one round trip (ragindex.stores.multi_search)."""
 
     def search_with(
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
-        """As `Collection.search`, for each of `asked` in order; None where one of them is not of this engine."""
+        """Search each collection of `asked`, in order. Return None if one of them belongs to another engine."""
         ...
 
 
 @runtime_checkable
 class SearchingRetriever(Retriever, Protocol):
-    """A retriever that makes one request a question to one collection: who fuses several asks them all at once."""
+    """A retriever that sends one request per question to one collection, so that a fusion can batch several of them."""
 
     @property
     def collection(self) -> Collection:
-        """What is searched; it has the fields of hits."""
+        """The collection that is searched; it has the fields of hits (ragindex.retrieval.hits.HIT_FIELDS)."""
         ...
 
     @property
     def step(self) -> str:
-        """The search's name in a trace."""
+        """The name of the search in a trace."""
         ...
 
     def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
-        """What `retrieve` asks, one request a question; the questions were checked."""
+        """Return the requests that `retrieve` sends, one per question. The questions were checked before."""
         ...
 
 
 class Store(Protocol):
-    """An engine that holds collections."""
+    """A storage engine with named, versioned collections."""
 
     def create(self, name: str, schema: Schema) -> Collection:
-        """The newest state of `name`, writable; made if it is not there. Raises if it was made with another schema."""
+        """Open the newest state of `name` for writing, or create it. Raises if it was created with another schema."""
         ...
 
     def open(self, name: str, version: int) -> Collection:
-        """`name` as it was at `version`, read-only. A version can be opened once `Collection.finish` has come after it.
+        """Open `name` read-only in its state at `version`. A version can be opened after the next `Collection.finish`.
 
         A store may keep finished states only: a version before `finish` then opens the newest state, or raises.
         """
         ...
 
     def names(self) -> list[str]:
-        """The names of all collections, sorted."""
+        """Return the names of all collections, sorted."""
         ...
 
     def version(self, name: str) -> int | None:
-        """The newest version of `name`, None where there is no such collection."""
+        """Return the newest version of `name`, or None if there is no such collection."""
         ...
 
     def clean(self, name: str, kept: Set[int]) -> None:
-        """Remove the versions of `name` that are neither `kept` nor the newest. The caller holds the lease.
+        """Remove the versions of `name` that are neither in `kept` nor the newest; nobody reads them any more.
 
-        Nobody reads those any more. What `kept` names and the store has not is no error.
+        The caller holds the lease. Unknown versions in `kept` are ignored.
         """
         ...
 
     def drop(self, name: str) -> None:
-        """Remove a collection; nothing happens where there is none."""
+        """Remove a collection; do nothing if it does not exist."""
         ...
 
     def lease(self, owner: str) -> AbstractContextManager[None]:
-        """The right to write, for one holder at a time. Raises WriterBusyError, which says who holds it."""
+        """Acquire the exclusive right to write. Raises WriterBusyError, which names the holder, if it is taken."""
         ...
 
 
@@ -450,23 +449,23 @@ class StorePlugin(Plugin):
 
     @property
     def finishes_by(self) -> Mapping[str, Any]:
-        """The parameters that `Collection.finish` depends on: when they change, the next sync finishes all again."""
+        """The parameters that `Collection.finish` depends on; if they change, the next sync calls it again."""
         return {}
 
     @abstractmethod
     def open(self, folder: Path) -> Store:
-        """Open the engine; an embedded one keeps its files under `folder`."""
+        """Open the engine; an embedded engine keeps its files under `folder`."""
 
 
 # ---------------------------------------------------------------- encoders
 
 
 class Encoder(Protocol):
-    """Texts to vectors of length one. Thread-safe."""
+    """A model that maps texts to vectors of length one. Thread-safe."""
 
     @property
     def id(self) -> str:
-        """Names what vectors depend on (model and revision, or fit); part of every vector part's identity."""
+        """The id of what vectors depend on (model and revision, or fit); part of the identity of every vector part."""
         ...
 
     @property
@@ -475,27 +474,27 @@ class Encoder(Protocol):
         ...
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """Texts of the index: (len(texts), dimensions), rows of length one; a text with nothing in it may be zero."""
+        """Encode texts of the index: shape (len(texts), dimensions), unit rows; an empty text may give a zero row."""
         ...
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Questions: (len(texts), dimensions), rows of length one; a text with nothing in it may be zero."""
+        """Encode questions: shape (len(texts), dimensions), unit rows; an empty text may give a zero row."""
         ...
 
 
 class QueryEncoder(Encoder, Protocol):
-    """The encoder of an open index."""
+    """The encoder of an open index, for use by retrievers."""
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
-        """Encode texts that are compared with a question and are not of the index (chains of triples): never cached."""
+        """Encode texts to compare with a question that are not in the index (chains of triples); never cached."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEmbeddings:
-    """Token-level vectors of one text: `spans[i]` are the characters that row i of `vectors` stands for.
+    """Token-level vectors of one text: row i of `vectors` represents the characters `spans[i]` (start, end).
 
-    Which spans may be given is in `ragindex.encoders.token_spans`, which holds every encoder to it.
+    `ragindex.encoders.token_spans` defines which spans are allowed, and checks every encoder.
     """
 
     spans: tuple[tuple[int, int], ...]
@@ -504,14 +503,14 @@ class TokenEmbeddings:
 
 @runtime_checkable
 class TokenEncoder(Protocol):
-    """An encoder that also gives one vector a token. Optional: late interaction and entity matching need it."""
+    """An encoder that also returns one vector per token. Optional; late interaction and entity matching need it."""
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        """Token vectors of each text, in the space of the text vectors."""
+        """Return the token vectors of each text, in the same space as the text vectors."""
         ...
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
-        """What `encode_queries` gives, and the token vectors of the same pass."""
+        """Return the result of `encode_queries` and the token vectors of the same forward pass."""
         ...
 
 
@@ -519,48 +518,48 @@ class TokenEncoder(Protocol):
 class PaidEncoder(Protocol):
     """An encoder whose requests cost money (remote services).
 
-    It books each on the ledger when it is answered (ragindex.accounting.ledger), and sets money aside for it before it
-    is sent (ragindex.llm.budget).
+    Before each request it reserves its cost in the budget (ragindex.llm.budget); after the response it records the
+    call in the ledger (ragindex.accounting.ledger).
     """
 
     texts_a_request: int
-    """At most so many texts go into one request."""
+    """The largest number of texts in one request."""
 
     def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """The rows of `texts` in order, those of a request as soon as it is answered: they are kept before the next."""
+        """Yield the rows of `texts` in order, one array per request, so that each is stored before the next request."""
         ...
 
 
 @runtime_checkable
 class ForgettingEncoder(Protocol):
-    """An encoder that keeps vectors: the workspace's, while parts are built."""
+    """An encoder that caches vectors: the workspace's encoder while parts are built."""
 
     def forget(self, texts: Sequence[str]) -> None:
-        """The part holds these texts no more: their vectors need not be kept, unless somebody else asks for them."""
+        """Mark the vectors of these texts as unused by the part; they may be removed unless requested again."""
         ...
 
 
 class EncoderPlugin(Plugin):
-    """Base class of the parameters of an encoder that learns nothing from the corpus."""
+    """Base class of the parameters of a pretrained encoder, which learns nothing from the corpus."""
 
     @abstractmethod
     def open(self, setting: "LLMSettings | None" = None) -> Encoder:
-        """Open the encoder; `setting` holds prices and the budget, for encoders that are paid.
+        """Open the encoder; `setting` holds prices and the budget for paid encoders.
 
-        Raises MissingExtraError with the install command where a package is missing.
+        Raises MissingExtraError with the install command if a package is missing.
         """
 
 
 class FittedEncoderPlugin(Plugin):
-    """Base class of the parameters of an encoder that learns from the corpus.
+    """Base class of the parameters of an encoder that is fitted to the corpus.
 
-    Its files are committed before the first vector is made.
+    Its files are committed before the first vector is computed.
     """
 
     @abstractmethod
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
-        """Learn from `texts` and write the result to the empty `folder`."""
+        """Fit the encoder to `texts` and write it to the empty `folder`."""
 
     @abstractmethod
     def load(self, folder: Path) -> Encoder:
-        """Load the encoder that was fitted into `folder`; its id is the hash of the fit."""
+        """Load the encoder fitted into `folder`; its id is the hash of the fit."""

@@ -1,8 +1,9 @@
-"""Retrievals as MLflow traces: a RETRIEVER span a query, with its documents, and below it a span a step.
+"""Retrievals as MLflow traces: one RETRIEVER span per query, with its documents, and a child span per step.
 
-`autolog()` turns this on for every retriever that is opened afterwards, `traced(retriever, name)` for one. Where the
-traces go, and whether any are kept, is MLflow's own business: `mlflow.set_tracking_uri`, `mlflow.set_experiment`,
-`mlflow.tracing.disable`, MLFLOW_TRACE_SAMPLING_RATIO. MLflow takes seconds to import: that waits until tracing is on.
+`autolog()` enables tracing for every retriever opened afterwards, `trace_retriever(retriever, name)` for one. MLflow's
+own settings decide where the traces go and which are kept: `mlflow.set_tracking_uri`, `mlflow.set_experiment`,
+`mlflow.tracing.disable`, MLFLOW_TRACE_SAMPLING_RATIO. MLflow takes seconds to import, so it is imported only when
+tracing is enabled.
 """
 
 import json
@@ -30,7 +31,7 @@ from ragindex.types import Hit, Query, Retrieval, Step
 if TYPE_CHECKING:
     from mlflow.entities import Document, LiveSpan
 
-# MLflow catches what goes wrong with a trace and says it here, once a trace.
+# MLflow catches errors of a trace and logs them to these loggers, once per trace.
 _LOGGERS = ("mlflow.tracing.fluent", "mlflow.tracing.export.mlflow_v3", "mlflow.tracing.export.async_export_queue")
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _PAUSE = 60.0  # seconds without recording after a failure
@@ -42,10 +43,10 @@ class TracingWarning(UserWarning):
 
 
 def autolog(*, disable: bool = False) -> None:
-    """Trace every retriever that a workspace opens from now on; with `disable`, none that is opened from now on.
+    """Trace every retriever that a workspace opens from now on; with `disable`, stop tracing new retrievers.
 
-    Retrievers that are open keep what they were opened with; `mlflow.tracing.disable()` stops all. Raises
-    MissingExtraError without MLflow.
+    Open retrievers keep their setting; `mlflow.tracing.disable()` stops all tracing. Raises MissingExtraError if MLflow
+    is not installed.
     """
     if not disable:
         _prepare()
@@ -53,11 +54,12 @@ def autolog(*, disable: bool = False) -> None:
 
 
 def trace_retriever(retriever: Retriever, name: str) -> Retriever:
-    """A retriever that does the same, and records each query as an MLflow trace called `name`.
+    """Wrap a retriever so that each query is recorded as an MLflow trace called `name`; the results stay the same.
 
-    Inside an active MLflow span (`@mlflow.trace`, `mlflow.start_span`) it records spans below that one instead. The
-    queries of a batch share its time evenly, as the steps of a `Retrieval` do, one after another. An error is recorded
-    on each query's span and raised on. A tracker that fails is one TracingWarning and ends no retrieval.
+    Inside an active MLflow span (`@mlflow.trace`, `mlflow.start_span`), queries become child spans of it instead. The
+    queries of a batch share its time evenly, one after another, as the steps of a `Retrieval` do. An error is recorded
+    on each query's span and raised again. If recording fails, one TracingWarning is issued and retrieval goes on.
+    Raises MissingExtraError if MLflow is not installed.
     """
     _prepare()
     inner = retriever.retriever if isinstance(retriever, _TracedRetriever) else retriever
@@ -65,19 +67,19 @@ def trace_retriever(retriever: Retriever, name: str) -> Retriever:
 
 
 def trace_if_enabled(retriever: Retriever, name: str) -> Retriever:
-    """`traced(retriever, name)` after `autolog()`, the retriever itself otherwise."""
+    """Return `trace_retriever(retriever, name)` if `autolog()` is on, else the retriever itself."""
     return trace_retriever(retriever, name) if _tracker.on else retriever
 
 
 @dataclass(frozen=True, slots=True)
 class _TracedRetriever:
-    """See `trace_retriever`."""
+    """A retriever that records its queries as MLflow traces; made by `trace_retriever`."""
 
     retriever: Retriever
     name: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Passed on. Spans are made afterwards, so none of their time is the retriever's."""
+        """Retrieve, then record the spans, so that recording does not count as retrieval time."""
         start, began = time.time_ns(), time.perf_counter_ns()
         try:
             found = self.retriever.retrieve(queries, k)
@@ -96,17 +98,17 @@ class _TracedRetriever:
         try:
             for number, (query, outcome) in enumerate(zip(queries, outcomes, strict=False)):
                 at = start + number * share
-                span = _started(self.name, query, k, at, batch=len(queries))
-                _end(span, outcome, at, share)
-        except _failures() as error:
+                span = _start_span(self.name, query, k, at, batch=len(queries))
+                _end_span(span, outcome, at, share)
+        except _tracker_errors() as error:
             _tracker.failed(str(error) or type(error).__name__)
 
 
 # ---------------------------------------------------------------- spans
 
 
-def _started(name: str, query: Query, k: int, at: int, batch: int) -> Any:
-    """A LiveSpan; a NoOpSpan where MLflow's tracing is off, where this trace is not in its sample, or on failure."""
+def _start_span(name: str, query: Query, k: int, at: int, batch: int) -> Any:
+    """Start a LiveSpan. MLflow returns a NoOpSpan if tracing is off, the trace is not sampled, or starting fails."""
     import mlflow
     from mlflow.entities import SpanType
 
@@ -123,41 +125,41 @@ def _started(name: str, query: Query, k: int, at: int, batch: int) -> Any:
     )
 
 
-def _end(span: Any, outcome: Retrieval | Exception, at: int, nanoseconds: int) -> None:
+def _end_span(span: Any, outcome: Retrieval | Exception, at: int, nanoseconds: int) -> None:
     from mlflow.entities.span import NoOpSpan
 
     if isinstance(span, NoOpSpan):
         return
     try:
         if isinstance(outcome, Exception):
-            _fail(span, outcome)
+            _record_error(span, outcome)
         else:
-            _fill(span, outcome, at)
+            _record_result(span, outcome, at)
     finally:
         span.end(end_time_ns=at + nanoseconds)
 
 
-def _fail(span: "LiveSpan", error: Exception) -> None:
-    """As `record_exception` does, without secrets: others' errors quote the addresses that they asked."""
+def _record_error(span: "LiveSpan", error: Exception) -> None:
+    """Record an error like `record_exception`, but without secrets: errors of clients quote addresses."""
     from mlflow.entities import SpanEvent, SpanStatus, SpanStatusCode
 
     event = SpanEvent.from_exception(error)
     event.attributes = {name: hide_secrets(str(value)) for name, value in event.attributes.items()}
     span.add_event(event)
     status = SpanStatus(SpanStatusCode.ERROR, hide_secrets(f"{type(error).__name__}: {error}"))
-    span.set_status(status)  # type: ignore[arg-type]  # as its documentation has it
+    span.set_status(status)  # type: ignore[arg-type]  # MLflow's documentation allows a SpanStatus
 
 
-def _fill(span: "LiveSpan", found: Retrieval, at: int) -> None:
+def _record_result(span: "LiveSpan", found: Retrieval, at: int) -> None:
     for step in found.trace:
-        at = _child(span, step, at)
+        at = _record_step(span, step, at)
     if found.notes:
         span.set_attribute("notes", list(found.notes))
-    span.set_outputs([_document(hit) for hit in found.hits])
+    span.set_outputs([_to_document(hit) for hit in found.hits])
 
 
-def _child(parent: "LiveSpan", step: Step, at: int) -> int:
-    """Record one step. A step knows how long it took, not when: each begins where the one before ended."""
+def _record_step(parent: "LiveSpan", step: Step, at: int) -> int:
+    """Record one step and return its end time in ns. Steps have no start time: each starts where the last one ended."""
     import mlflow
 
     until = at + round(step.ms * 1e6)
@@ -166,7 +168,7 @@ def _child(parent: "LiveSpan", step: Step, at: int) -> int:
         attributes |= {"input_tokens": step.input_tokens, "output_tokens": step.output_tokens}
     span = mlflow.start_span_no_context(
         f"{step.iteration} {step.index}",
-        span_type="TASK",  # not RETRIEVER: its documents would be counted twice
+        span_type="TASK",  # not RETRIEVER, because its documents would be counted twice
         parent_span=parent,
         inputs={"index": step.index, "query": step.query},
         attributes=attributes,
@@ -185,8 +187,8 @@ def _child(parent: "LiveSpan", step: Step, at: int) -> int:
     return until
 
 
-def _document(hit: Hit) -> "Document":
-    """The hit as MLflow shows it and its retrieval scorers read it: `doc_uri` is the nearest of its documents."""
+def _to_document(hit: Hit) -> "Document":
+    """Convert a hit into the Document that MLflow shows and its scorers read; `doc_uri` is its first document id."""
     from mlflow.entities import Document
 
     metadata = {
@@ -202,12 +204,12 @@ def _document(hit: Hit) -> "Document":
     return Document(page_content=hit.text, metadata=metadata, id=hit.id)
 
 
-# ---------------------------------------------------------------- a tracker that fails
+# ---------------------------------------------------------------- tracker failures
 
 
 @dataclass(slots=True)
 class _Tracker:
-    """What is known of the tracker. One for all threads, as MLflow's own settings are."""
+    """The state of the MLflow tracker, shared by all threads like MLflow's own settings."""
 
     on: bool = False
     warned: bool = False
@@ -216,7 +218,7 @@ class _Tracker:
     lock: Lock = field(default_factory=Lock)
 
     def ready(self) -> bool:
-        """Whether to record: not for a while after a failure, and not where nobody answers."""
+        """Return whether to record: not while paused after a failure, and not if the tracker is unreachable."""
         import mlflow
 
         if time.monotonic() < self.again_at:
@@ -233,7 +235,7 @@ class _Tracker:
         return True
 
     def failed(self, reason: str) -> None:
-        """Warn once, and let retrievals pass unrecorded for a while."""
+        """Warn once, and pause recording for a while."""
         import mlflow
 
         with self.lock:
@@ -254,8 +256,8 @@ class _Tracker:
 _tracker = _Tracker()
 
 
-class _OneWarning(logging.Filter):
-    """Turns what MLflow logs of traces that it could not record into one warning."""
+class _WarningFilter(logging.Filter):
+    """A log filter that turns MLflow's messages about unrecorded traces into one warning."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
@@ -264,25 +266,25 @@ class _OneWarning(logging.Filter):
         return False
 
 
-_one_warning = _OneWarning()
+_warning_filter = _WarningFilter()
 
 
 def _prepare() -> None:
-    """Import MLflow, which warns of its dependencies, and begin anew with the tracker.
+    """Import MLflow without the warnings of its dependencies, and reset the state of the tracker.
 
-    Raises MissingExtraError without MLflow.
+    Raises MissingExtraError if MLflow is not installed.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         require_module("mlflow.tracing", "mlflow", "Tracing")
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_one_warning)  # one that is there already is not added again
+        logging.getLogger(name).addFilter(_warning_filter)  # has no effect if the filter was added before
     _tracker.warned, _tracker.works_at, _tracker.again_at = False, "", 0.0
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """What a tracker may fail with while spans are made."""
+def _tracker_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that a tracker may raise while spans are recorded."""
     from mlflow.exceptions import MlflowException
 
     known = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, ImportError, sqlite3.Error)
@@ -290,7 +292,10 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def check_connection(uri: str) -> None:
-    """Raises at once where a database cannot be written or a server not reached: MLflow would try again for minutes."""
+    """Check that the tracker's SQLite database is writable or its server reachable; MLflow itself retries for minutes.
+
+    Raises OSError, ValueError or sqlite3.Error.
+    """
     parts = urlsplit(uri)
     scheme = parts.scheme.partition("+")[0]
     if uri.startswith("sqlite:///"):
@@ -301,11 +306,11 @@ def check_connection(uri: str) -> None:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
             database.rollback()
     elif scheme in _PORTS and parts.hostname:
-        socket.create_connection((parts.hostname, _port(parts) or _PORTS[scheme]), timeout=5).close()
+        socket.create_connection((parts.hostname, _parse_port(parts) or _PORTS[scheme]), timeout=5).close()
 
 
-def _port(parts: SplitResult) -> int | None:
-    """Raises ValueError, which quotes nothing: what stands there may be a piece of a password."""
+def _parse_port(parts: SplitResult) -> int | None:
+    """Return the port. Raises ValueError without quoting it, because it may be a piece of a password."""
     try:
         return parts.port
     except ValueError:

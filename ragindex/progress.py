@@ -1,4 +1,4 @@
-"""Progress bars on standard error: only on a terminal, and only for what takes more than two seconds."""
+"""Progress bars on standard error: only on a terminal, and only for work that takes more than two seconds."""
 
 import sys
 import threading
@@ -21,8 +21,8 @@ from rich.text import Text
 _PATIENCE = 2.0  # seconds before a bar appears
 
 
-class _Rate(ProgressColumn):
-    """Items a second."""
+class _RateColumn(ProgressColumn):
+    """A progress column with the number of items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -31,11 +31,11 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yields a function that says how many more items are done."""
+    """Show a progress bar, and yield a function that advances it by a number of items."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn())
     progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     task = progress.add_task(what, total=total)
     timer = threading.Timer(_PATIENCE, progress.start)

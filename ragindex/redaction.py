@@ -1,7 +1,7 @@
-"""Secrets in texts: keys of the environment, and users, passwords and tokens in addresses.
+"""Detection and removal of secrets in texts: API keys of the environment, and logins and tokens in addresses.
 
-Parameters are written into files, reports and traces, so a parameter that contains a secret is refused. Texts of
-others (a server, a client that quotes the address) go through `hide_secrets`; every RagindexError does so by itself.
+Parameters are written to files, reports and traces, so a parameter that contains a secret is refused. Foreign texts
+(of a server, or of a client that quotes its address) go through `hide_secrets`; RagindexError calls it itself.
 """
 
 import base64
@@ -13,35 +13,36 @@ from urllib.parse import unquote
 import regex
 
 MARK = "…"
-_SHORTEST = 8  # characters: shorter values of variables are placeholders, and words of sentences
+_MIN_SECRET_LENGTH = 8  # characters; shorter values of variables are placeholders, or ordinary words
 _LOGIN = regex.compile(r"(?<=\w:/{1,2})(?:[^\s/?#\"<>]*|[^\s/?#@:\"<>]+:(?!\d+(?:[/?#\s]|$))[^\s\"<>]*)@")
-"""User and password, also where the password holds what it must not; a port before a path with an @ is none."""
-_NAMED = r"api[-_]?key|(?:access|auth)[-_]?(?:key|token)|authorization|password|passwd|secret|credentials?"
+"""User and password, even if the password contains characters that must be escaped. A port before a path with an @ is
+not a login."""
+_CREDENTIAL_WORDS = r"api[-_]?key|(?:access|auth)[-_]?(?:key|token)|authorization|password|passwd|secret|credentials?"
 _IN_QUERY = regex.compile(
-    rf"(?i)(?<=[?&;#](?:[\w.-]*[-_])?(?:{_NAMED}|key|token|pwd|sig|signature|auth)=)[^\s&#;'\"<>]+"
+    rf"(?i)(?<=[?&;#](?:[\w.-]*[-_])?(?:{_CREDENTIAL_WORDS}|key|token|pwd|sig|signature|auth)=)[^\s&#;'\"<>]+"
 )
 _IN_HEADER = regex.compile(r"(?i)(?<=\b(?:bearer|apikey)\s)[\w+/=.~-]{16,}")
-_NAME = regex.compile(rf"(?i)(?:.*[-_])?(?:{_NAMED})")
-_PLUGIN = {"name", "params", "label"}
+_SECRET_NAME = regex.compile(rf"(?i)(?:.*[-_])?(?:{_CREDENTIAL_WORDS})")
+_PLUGIN_KEYS = {"name", "params", "label"}
 _VARIABLE = regex.compile(r"(?i)(?:API_?KEY|ACCESS_KEY|PASSWORD|PASSWD|TOKEN|SECRET)$")
 
 
 def hide_secrets(text: str) -> str:
-    """The text without logins and tokens in addresses, and without the keys that the environment holds."""
+    """Return the text without logins and tokens in addresses, and without secrets from the environment."""
     for pattern, put in ((_LOGIN, f"{MARK}@"), (_IN_QUERY, MARK), (_IN_HEADER, MARK)):
         text = pattern.sub(put, text)
-    for secret in sorted(set(_known()), key=len, reverse=True):
+    for secret in sorted(set(_find_environment_secrets()), key=len, reverse=True):
         text = text.replace(secret, MARK)
     return text
 
 
 def bare_address(address: str) -> str:
-    """The address without user, password, query and fragment, for people to read."""
+    """Return the address without user, password, query and fragment, for messages."""
     return str(_LOGIN.sub("", address, count=1)).partition("?")[0].partition("#")[0]
 
 
 def find_secrets(address: str) -> Iterator[str]:
-    """What must not be repeated of an address: its password, or a user without one, as written and as it is sent."""
+    """Yield the secrets of an address (passwords, users without a password, tokens), as written and as sent."""
     for found in _LOGIN.finditer(address):
         login = found[0].removesuffix("@")
         user, colon, password = login.partition(":")
@@ -52,29 +53,31 @@ def find_secrets(address: str) -> Iterator[str]:
 
 
 def holds_secret(value: Any) -> bool:
-    """Whether a parameter's value has a login or a token in an address, or a field that is named like a secret."""
+    """Return whether a value contains an address with a login or token, or a field whose name marks a secret."""
     if isinstance(value, str):
         logins = (found for found in _LOGIN.finditer(value) if value[: found.start()].endswith("//"))
         return _IN_QUERY.search(value) is not None or any(True for _ in logins)
     if isinstance(value, list | tuple):
         return any(map(holds_secret, value))
-    if isinstance(value, Mapping) and not (value.keys() <= _PLUGIN and "name" in value):  # which is looked at by itself
-        return any(_named_so(name, one) or holds_secret(one) for name, one in value.items())
+    if isinstance(value, Mapping) and not (value.keys() <= _PLUGIN_KEYS and "name" in value):  # a plugin checks itself
+        return any(_is_named_secret(name, one) or holds_secret(one) for name, one in value.items())
     return False
 
 
 def find_secret_parameter(parameters: Mapping[str, Any]) -> str | None:
-    """The name of a parameter that holds a secret."""
-    return next((name for name, value in parameters.items() if _named_so(name, value) or holds_secret(value)), None)
+    """Return the name of the first parameter that holds a secret; None if there is none."""
+    return next(
+        (name for name, value in parameters.items() if _is_named_secret(name, value) or holds_secret(value)), None
+    )
 
 
-def _named_so(name: Any, value: Any) -> bool:
-    return isinstance(value, str) and value != "" and _NAME.fullmatch(str(name)) is not None
+def _is_named_secret(name: Any, value: Any) -> bool:
+    return isinstance(value, str) and value != "" and _SECRET_NAME.fullmatch(str(name)) is not None
 
 
-def _known() -> Iterator[str]:
-    """The secrets of the environment, those in addresses too."""
+def _find_environment_secrets() -> Iterator[str]:
+    """Yield the secrets of the environment variables, including those in addresses."""
     for name, value in os.environ.items():
         found = [value.strip()] if _VARIABLE.search(name) else []
         found += find_secrets(value) if "://" in value else ()
-        yield from (secret for secret in found if len(secret) >= _SHORTEST)
+        yield from (secret for secret in found if len(secret) >= _MIN_SECRET_LENGTH)

@@ -1,7 +1,7 @@
-"""The contract of a scheme, as checks for plugin authors: `check_scheme(scheme, folder)`.
+"""Checks of the contract of a scheme, for plugin authors: `check_scheme(scheme, folder)`.
 
-Every registered scheme passes them; see docs/writing-a-retriever.md. A check that fails raises AssertionError, which
-names the plugin's class and file and says what was expected.
+Every registered scheme passes them; see docs/writing-a-retriever.md. A failed check raises AssertionError, whose
+message names the plugin's class and file and says what was expected.
 """
 
 import traceback
@@ -35,10 +35,10 @@ from ragindex.workspace.part_keys import tasks_of, topological_order
 from ragindex.workspace.workspace import Workspace
 
 TOLERANCE = 1e-5
-"""How far two scores may lie apart that count as equal."""
+"""Largest difference of two scores that count as equal."""
 _CUTOFFS = (1, 5, 20)
 _CRASHES = 3
-"""Moments of an update at which the process is made to crash."""
+"""Number of moments in an update at which a crash is simulated."""
 
 _SENTENCES = """
 Ada Miller|Ada Miller was a glass painter who was born in Lindau in 1871.
@@ -92,21 +92,21 @@ STRANGE = (
 
 
 class Check(Protocol):
-    """One check, with indexes of its own under `folder`, on the engine `store`."""
+    """A function that checks a scheme on indexes that it builds under `folder` with the engine `store`."""
 
     __name__: str
 
     def __call__(
         self, scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
     ) -> None:
-        """Raise AssertionError with what was expected."""
+        """Raise AssertionError, with what was expected, if the check fails."""
         ...
 
 
 def check_scheme(
     scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
 ) -> None:
-    """Run every check, in fresh indexes under `folder`. Raises AssertionError at the first that fails."""
+    """Run every check in new indexes under `folder`. Raises AssertionError at the first check that fails."""
     for check in CHECKS:
         check(scheme, folder / check.__name__, encoder, store)
 
@@ -118,7 +118,7 @@ def build(
     documents: Sequence[Document] = DOCUMENTS,
     store: registry.Written = "lancedb",
 ) -> Workspace:
-    """Build the scheme's parts in a new index over the documents, which are not chunked."""
+    """Build the scheme's parts in a new index of the documents, without chunking."""
     workspace = Workspace.open(folder, encoder=encoder, store=store, chunking=None)
     workspace.add(documents)
     workspace.sync([scheme])
@@ -126,7 +126,7 @@ def build(
 
 
 def ask_questions(retriever: Retriever, k: int, where: Filter | None = None) -> list[Retrieval]:
-    """Ask the QUESTIONS."""
+    """Retrieve `k` hits for each of QUESTIONS, filtered by `where`."""
     return retriever.retrieve([Query(f"q{n}", text, where) for n, text in enumerate(QUESTIONS)], k)
 
 
@@ -140,45 +140,47 @@ def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because
             assert near, f"{because}: {hit.id} scores {hit.score}, expected {twin.score}"
 
 
-# ---------------------------------------------------------------- who is to blame
+# ---------------------------------------------------------------- naming the plugin at fault
 
 
-def _who(plugin: Plugin) -> str:
-    """The class of a plugin and its file, which every message begins with."""
+def _describe_plugin(plugin: Plugin) -> str:
+    """Return the class of a plugin and its file, with which every message begins."""
     kind = type(plugin)
     try:
         file = getsourcefile(kind)
-    except TypeError:  # of a session
+    except TypeError:  # the class was defined in an interactive session
         file = None
     return f"{kind.__qualname__} ({file or kind.__module__})"
 
 
 class _NamedError(AssertionError):
-    """What was expected, of a plugin that the message names."""
+    """A failed check whose message already names the plugin."""
 
 
 def _require(holds: bool, plugin: Plugin, message: str) -> None:
     if not holds:
-        raise _NamedError(f"{_who(plugin)}: {message}")
+        raise _NamedError(f"{_describe_plugin(plugin)}: {message}")
 
 
 @contextmanager
-def _blaming(scheme: Scheme) -> Iterator[None]:
-    """Name the plugin in whatever goes wrong: the part whose method failed, else the scheme."""
+def _name_plugin_in_errors(scheme: Scheme) -> Iterator[None]:
+    """Name the plugin at fault in every error: the part whose method failed, else the scheme."""
     try:
         yield
     except _NamedError:
         raise
     except AssertionError as error:
-        raise _NamedError(f"{_who(scheme)}: {error}") from error
+        raise _NamedError(f"{_describe_plugin(scheme)}: {error}") from error
     except Exception as error:
-        plugin, place = _culprit(error, scheme)
+        plugin, place = _find_culprit(error, scheme)
         notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
-        raise _NamedError(f"{_who(plugin)}: raised {registry.describe_error(error)}{notes} ({place})") from error
+        raise _NamedError(
+            f"{_describe_plugin(plugin)}: raised {registry.describe_error(error)}{notes} ({place})"
+        ) from error
 
 
-def _culprit(error: Exception, scheme: Scheme) -> tuple[Plugin, str]:
-    """The part in whose method an error arose, or the scheme; and the last line of its file that was reached."""
+def _find_culprit(error: Exception, scheme: Scheme) -> tuple[Plugin, str]:
+    """Return the part whose method raised the error, else the scheme, and the last line reached in its file."""
     frames = list(traceback.walk_tb(error.__traceback__))
     parts = [one for frame, _ in frames if isinstance(one := frame.f_locals.get("self"), Part)]
     plugin = parts[-1] if parts else scheme
@@ -189,7 +191,7 @@ def _culprit(error: Exception, scheme: Scheme) -> tuple[Plugin, str]:
 
 @dataclass(frozen=True)
 class _Bench:
-    """A scheme to check, and where and with what its indexes are built."""
+    """A scheme to check, with the folder, encoder and store of its indexes."""
 
     scheme: Scheme
     folder: Path
@@ -200,12 +202,12 @@ class _Bench:
         return build(self.scheme, self.folder / name, self.encoder, store=self.store)
 
     def retriever(self, name: str = "index") -> Retriever:
-        return _Careful(self.scheme.open(self.build(name)))
+        return _QuestionNamingRetriever(self.scheme.open(self.build(name)))
 
 
 @dataclass(frozen=True)
-class _Careful:
-    """A retriever whose failures name the question."""
+class _QuestionNamingRetriever:
+    """A retriever whose errors name the question."""
 
     inner: Retriever
 
@@ -216,13 +218,13 @@ class _Careful:
             raise
         except Exception:
             for query in queries:
-                with _naming(query):
+                with _name_question_in_errors(query):
                     self.inner.retrieve([query], k)
             raise
 
 
 @contextmanager
-def _naming(query: Query) -> Iterator[None]:
+def _name_question_in_errors(query: Query) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -231,24 +233,24 @@ def _naming(query: Query) -> Iterator[None]:
 
 
 def _check(run: Callable[[_Bench], None]) -> Check:
-    """Make a check of a function: what goes wrong in it names the plugin."""
+    """Turn a function into a check whose errors name the plugin."""
 
     @wraps(run)
     def check(
         scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
     ) -> None:
-        with _blaming(scheme):
+        with _name_plugin_in_errors(scheme):
             run(_Bench(scheme, folder, encoder, store))
 
     return cast(Check, check)
 
 
-# ---------------------------------------------------------------- what is written down
+# ---------------------------------------------------------------- parameters
 
 
 @_check
 def check_parameters(bench: _Bench) -> None:
-    """Scheme and parts have a version and JSON parameters; the scheme can be made again from description and label."""
+    """Check that scheme and parts have a version and JSON parameters, and that description and label recreate it."""
     scheme = bench.scheme
     for plugin in (scheme, *topological_order(scheme.parts())):
         version = getattr(plugin, "version", None)
@@ -267,15 +269,15 @@ def _require_json(plugin: Plugin) -> None:
             plugin.model_dump(mode="json", include={name})
         except PydanticSerializationError as error:
             raise _NamedError(
-                f"{_who(plugin)}: the parameter {name!r} must be JSON, and {getattr(plugin, name)!r} is not"
+                f"{_describe_plugin(plugin)}: the parameter {name!r} must be JSON, and {getattr(plugin, name)!r} is not"
             ) from error
 
 
 def _require_own_entry_point(plugin: Plugin) -> None:
-    """An entry point of the plugin's own distribution must name the module that defines the class."""
+    """Require that an entry point of the plugin's own package names the module that defines the class."""
     kind = type(plugin)
     own, top = f"{kind.__module__}:{kind.__qualname__}", kind.__module__.partition(".")[0]
-    for point in _points():
+    for point in _list_entry_points():
         if point.attr == kind.__qualname__ and point.module.partition(".")[0] == top and point.load() is kind:
             _require(
                 point.value == own,
@@ -285,7 +287,7 @@ def _require_own_entry_point(plugin: Plugin) -> None:
             )
 
 
-def _points() -> Iterable[EntryPoint]:
+def _list_entry_points() -> Iterable[EntryPoint]:
     return (*entry_points(group="ragindex.schemes"), *entry_points(group="ragindex.parts"))
 
 
@@ -294,7 +296,7 @@ def _points() -> Iterable[EntryPoint]:
 
 @_check
 def check_hits(bench: _Bench) -> None:
-    """Hits are at most k, without repeats, best first, and name the corpus's documents with their metadata."""
+    """Check that there are at most k hits, unique, best first, with the ids and metadata of documents of the corpus."""
     retriever = bench.retriever()
     known = {document.id: document for document in DOCUMENTS}
     for k in (1, 5, 100):
@@ -314,7 +316,7 @@ def check_hits(bench: _Bench) -> None:
 
 @_check
 def check_finds(bench: _Bench) -> None:
-    """A question in a document's own words finds that document among the first three."""
+    """Check that a document's own text, used as a question, finds the document among the first three hits."""
     queries = [Query(document.id, f"{document.title}: {document.text}") for document in DOCUMENTS]
     for query, retrieval in zip(queries, bench.retriever().retrieve(queries, 3), strict=True):
         found = [doc_id for hit in retrieval.hits for doc_id in hit.doc_ids]
@@ -323,7 +325,7 @@ def check_finds(bench: _Bench) -> None:
 
 @_check
 def check_batches(bench: _Bench) -> None:
-    """Asked together, one by one, or from many threads: the same answers, and so from a second index."""
+    """Check that batches, single questions, threads and a second index all give the same answers."""
     retriever = bench.retriever("one")
     together = ask_questions(retriever, 5)
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
@@ -337,7 +339,7 @@ def check_batches(bench: _Bench) -> None:
 
 @_check
 def check_bad_input(bench: _Bench) -> None:
-    """k below 1 and empty questions are refused; strange questions are answered."""
+    """Check that k below 1 and empty questions raise UsageError, and that unusual questions are answered."""
     retriever = bench.retriever()
     for query, k in ((Query("q", "glass"), 0), (Query("q", "glass"), -1), (Query("q", ""), 5), (Query("q", " \n"), 5)):
         try:
@@ -355,7 +357,7 @@ def check_bad_input(bench: _Bench) -> None:
 
 @_check
 def check_filter(bench: _Bench) -> None:
-    """Every document of every hit passes the query's filter."""
+    """Check that every document of every hit matches the query's filter."""
     retriever = bench.retriever()
     half = {document.id for document in DOCUMENTS if document.metadata["half"] == "second"}
     answers = ask_questions(retriever, 24, meta("half", "second"))
@@ -371,14 +373,14 @@ def check_filter(bench: _Bench) -> None:
 
 @_check
 def check_cutoffs(bench: _Bench) -> None:
-    """The first hits of many are those of a smaller k, unless the scheme or one of its bases depends on k."""
+    """Check that the hits of a smaller k are the first hits of a larger k, unless the scheme `depends_on_k`."""
     largest = max(_CUTOFFS)
     if bench.scheme.depends_on_k(largest):
         return
     retriever = bench.retriever()
-    texts = [*QUESTIONS, *_on_three_subjects()]
+    texts = [*QUESTIONS, *_build_long_questions()]
     queries = [Query(f"q{n}", text) for n, text in enumerate(texts)]
-    answers = {k: [_named(one) for one in retriever.retrieve(queries, k)] for k in _CUTOFFS}
+    answers = {k: [_list_ids(one) for one in retriever.retrieve(queries, k)] for k in _CUTOFFS}
     for k in _CUTOFFS:
         for text, found, of_many in zip(texts, answers[k], answers[largest], strict=True):
             assert found == of_many[:k], (
@@ -387,22 +389,22 @@ def check_cutoffs(bench: _Bench) -> None:
             )
 
 
-def _on_three_subjects() -> Iterator[str]:
-    """Long questions, which many documents answer a little: there a ranking shows what it depends on."""
+def _build_long_questions() -> Iterator[str]:
+    """Yield long questions that many documents match a little, so that small changes of a ranking become visible."""
     for start in range(len(DOCUMENTS)):
         three = (DOCUMENTS[(start + step) % len(DOCUMENTS)] for step in (0, 7, 13))
         yield " ".join(f"{document.title}: {document.text}" for document in three)
 
 
-def _named(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
+def _list_ids(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
     return [(hit.id, tuple(hit.doc_ids)) for hit in found.hits]
 
 
-# ---------------------------------------------------------------- asking an LLM
+# ---------------------------------------------------------------- LLM tasks
 
 
 class _RecordingRules(OfflineRules):
-    """The rules, and the tasks they were asked."""
+    """The offline rules, with a record of the tasks that they ran."""
 
     def __init__(self) -> None:
         self.asked: list[Task[Any]] = []
@@ -412,7 +414,7 @@ class _RecordingRules(OfflineRules):
         return super().run(task, inputs, repeat=repeat, again=again)
 
 
-class _Recording(LLMPlugin):
+class _RecordingLLM(LLMPlugin):
     version: ClassVar[int] = 1
     _rules: _RecordingRules = PrivateAttr(default_factory=_RecordingRules)
 
@@ -422,8 +424,8 @@ class _Recording(LLMPlugin):
 
 @_check
 def check_tasks(bench: _Bench) -> None:
-    """Whatever is asked of an LLM is declared: by each part while it is built, by the scheme while it answers."""
-    scheme, llm = bench.scheme, _Recording()
+    """Check that parts and scheme declare every LLM task that they run, while building and while answering."""
+    scheme, llm = bench.scheme, _RecordingLLM()
     asked = llm.open().asked
     workspace = Workspace.open(bench.folder, encoder=bench.encoder, llm=llm, store=bench.store, chunking=None)
     workspace.add(DOCUMENTS)
@@ -453,7 +455,10 @@ def _require_declared(plugin: Plugin, asked: Iterable[Task[Any]], declared: Sequ
 
 @_check
 def check_law(bench: _Bench) -> None:
-    """After additions, changes and removals it answers like an index of what is left; open readers stay put."""
+    """Check that an updated index answers like a new index of the same documents, and that open retrievers stay pinned.
+
+    The updates add, change and remove documents.
+    """
     scheme = bench.scheme
     disturbed = bench.build("disturbed")
     before = scheme.open(disturbed)
@@ -463,7 +468,7 @@ def check_law(bench: _Bench) -> None:
     found = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
     reached = [[doc_id for hit in retrieval.hits for doc_id in hit.doc_ids] for retrieval in found]
     assert "x2" in reached[1], f"the added document 'x2' is not found: {reached[1]}"
-    _revert(disturbed)
+    _revert_update(disturbed)
     disturbed.sync([scheme])
     assert_same(ask_questions(scheme.open(disturbed), 10), expected, "after adding, changing and removing documents")
     assert_same(ask_questions(before, 10), expected, "a retriever opened before the changes")
@@ -473,27 +478,27 @@ def check_law(bench: _Bench) -> None:
 _UPDATE = (*ADDED, replace(DOCUMENTS[3], text="Nothing about rivers any more, but quicksilver."))
 
 
-def _revert(workspace: Workspace) -> None:
-    """Undo _UPDATE."""
+def _revert_update(workspace: Workspace) -> None:
+    """Undo the changes of `_UPDATE`."""
     workspace.remove([document.id for document in ADDED])
     workspace.add([DOCUMENTS[3]])
 
 
 @_check
 def check_crash(bench: _Bench) -> None:
-    """After a crash within an update, the next sync makes it whole: batches can be applied again."""
+    """Check that the sync after a crash in an update completes it, because batches can be applied again."""
     scheme, folder = bench.scheme, bench.folder / "index"
     workspace = bench.build()
     workspace.add(_UPDATE)
-    writes = _sync_until(workspace, scheme, None)
+    writes = _sync_with_crash(workspace, scheme, None)
     expected = ask_questions(scheme.open(workspace), 10)
     for write in sorted(
         {1 + round(step * (writes - 1) / (_CRASHES - 1)) for step in range(_CRASHES)} if writes else ()
     ):
-        _revert(workspace)
+        _revert_update(workspace)
         workspace.sync([scheme])
         workspace.add(_UPDATE)
-        _sync_until(workspace, scheme, write)
+        _sync_with_crash(workspace, scheme, write)
         workspace = Workspace.open(folder, encoder=bench.encoder, store=bench.store, chunking=None)
         workspace.sync([scheme])
         because = f"after a crash behind write {write} of {writes} of an update (apply must be repeatable)"
@@ -501,12 +506,12 @@ def check_crash(bench: _Bench) -> None:
 
 
 class _CrashError(Exception):
-    """The process dies here."""
+    """A simulated crash of the process."""
 
 
-def _sync_until(workspace: Workspace, scheme: Scheme, write: int | None) -> int:
-    """Sync, and crash behind a write to a part's collection, where one is given; returns the number of writes."""
-    store, counting = workspace.store, _Counting(write)
+def _sync_with_crash(workspace: Workspace, scheme: Scheme, write: int | None) -> int:
+    """Sync, crash after write number `write` to a part's collection (None: never), and return the number of writes."""
+    store, counting = workspace.store, _WriteCounter(write)
     workspace.store = cast(Store, _CrashingStore(store, counting))
     try:
         workspace.sync([scheme])
@@ -518,8 +523,8 @@ def _sync_until(workspace: Workspace, scheme: Scheme, write: int | None) -> int:
 
 
 @dataclass
-class _Counting:
-    """Writes so far, and after which one to crash."""
+class _WriteCounter:
+    """A counter of writes that raises _CrashError at write number `last`."""
 
     last: int | None
     writes: int = 0
@@ -532,7 +537,7 @@ class _Counting:
 
 @dataclass(frozen=True, slots=True)
 class _CrashingCollection(MeteredCollection):
-    counting: _Counting = field(default_factory=lambda: _Counting(None))
+    counting: _WriteCounter = field(default_factory=lambda: _WriteCounter(None))
 
     def upsert(self, records: pa.RecordBatch) -> None:
         self.inner.upsert(records)
@@ -544,9 +549,9 @@ class _CrashingCollection(MeteredCollection):
 
 
 class _CrashingStore:
-    """A store in which writes to the collections of parts are counted; coverage and documents are not."""
+    """A store that counts the writes to collections of parts, but not to coverage and documents."""
 
-    def __init__(self, inner: Store, counting: _Counting) -> None:
+    def __init__(self, inner: Store, counting: _WriteCounter) -> None:
         self.inner, self.counting = inner, counting
 
     def create(self, name: str, schema: Schema) -> Collection:
@@ -573,6 +578,6 @@ CHECKS: tuple[Check, ...] = (
 
 
 def schemes() -> Iterator[Scheme]:
-    """Every registered scheme with its default parameters."""
+    """Yield every registered scheme with its default parameters."""
     for name in registry.plugin_names("schemes"):
         yield registry.scheme(name)

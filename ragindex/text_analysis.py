@@ -1,16 +1,19 @@
-"""The one analysis of text that every engine indexes and every question goes through.
+"""Text analysis: the tokenizer that every engine uses for indexed texts and questions.
 
-A text becomes tokens in these steps: words are runs of letters, marks, digits and inner underscores; scripts that
-write no spaces give overlapping pairs of characters; case and compatibility forms are folded; stop words go; words are
-stemmed; the diacritics of Latin, Greek and Cyrillic go (never the vowel signs of Indic scripts); 64 characters stay.
+1. Split the text into words: runs of letters, marks, digits and inner underscores. Scripts without spaces are split
+   into overlapping pairs of characters.
+2. Fold case and compatibility forms, and remove stop words.
+3. Stem the words, and remove the diacritics of Latin, Greek and Cyrillic (never the vowel signs of Indic scripts).
+4. Cut tokens at 64 characters.
 
-- English is folded before it is stemmed, because its marks are foreign (Beyoncé is Beyonce). Every other language is
-  stemmed as it is written, because its stemmer knows its marks, and folded afterwards.
-- A text that holds nothing but stop words keeps them, in the index and in the question alike: an entity called
-  "The Who" or a question "To be or not to be?" is never empty.
-- English stop words are the 33 of Lucene's EnglishAnalyzer and the "s" that a possessive leaves. Other languages' come
-  from the package stop-words; its English list holds 1,333 words, "world", "state" and "first" among them.
-- The language `none` has no stop words and no stemming: the words themselves.
+- English loses its diacritics before stemming, because they only occur in foreign words (Beyoncé becomes Beyonce).
+  Other languages lose them after stemming, because their stemmers use them.
+- A text that consists of stop words keeps them, in the index as in a question: an entity called "The Who" or a
+  question "To be or not to be?" is never empty.
+- English has the 33 stop words of Lucene's EnglishAnalyzer, plus the "s" that a possessive leaves. The stop words of
+  other languages come from the package stop-words, whose English list is too long: its 1,333 words include "world",
+  "state" and "first".
+- The language `none` has no stop words and no stemming.
 """
 
 import difflib
@@ -27,19 +30,19 @@ import stop_words
 from ragindex.errors import UsageError
 
 VERSION = 1
-"""Raised when the same text would give other tokens: whatever holds tokens must be made again."""
+"""Increased when the same text would give other tokens; everything that stores tokens is then rebuilt."""
 
 MAX_TOKEN_LENGTH = 64
-"""Tokens are cut at so many characters."""
+"""Length at which tokens are cut, in characters."""
 
 _CACHED_WORDS = 200_000
 _LUCENE_ENGLISH = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
     "to was will with s"
 )
-_NOT_LANGUAGES = frozenset({"porter", "dutch_porter"})  # second algorithms for languages that have one
+_NOT_LANGUAGES = frozenset({"porter", "dutch_porter"})  # alternative stemmers for languages that are listed anyway
 
-# Soft hyphens and zero-width joiners stand inside words and say nothing.
+# Soft hyphens and zero-width joiners occur inside words and carry no meaning.
 _INVISIBLE = "\u00ad\u200d"
 _ASCII_WORD = re.compile(r"[^\W_]+(?:_+[^\W_]+)*", re.ASCII)
 _WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+(?:_+[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+)*")
@@ -56,25 +59,25 @@ _NO_INVISIBLE = str.maketrans("", "", _INVISIBLE)
 
 
 def analyse(text: str, language: str = "english") -> list[str]:
-    """The tokens of a text, in order. Raises UsageError where the language is unknown."""
-    return _analysed(text, _analyser(language)).split()
+    """Return the tokens of a text, in order. Raises UsageError if the language is unknown."""
+    return _tokenize(text, _analyser(language)).split()
 
 
 def analyse_many(texts: Iterable[str], language: str = "english") -> list[str]:
-    """The tokens of each text joined by single spaces: what stores keep. Raises UsageError as `analyse` does."""
+    """Return the tokens of each text joined by single spaces, as stores keep them. Raises UsageError like `analyse`."""
     analyser = _analyser(language)
-    return [_analysed(text, analyser) for text in texts]
+    return [_tokenize(text, analyser) for text in texts]
 
 
 def token_spans(text: str, language: str = "english") -> list[tuple[str, int, int]]:
-    """(token, start, end) for each token of `analyse(text)`: the characters of `text` that it stands for."""
+    """Return (token, start, end) for each token of `analyse(text)`, where `text[start:end]` is its source."""
     analyser = _analyser(language)
-    return list(_spans(text, analyser)) or list(_spans(text, analyser.unstopped))
+    return list(_find_spans(text, analyser)) or list(_find_spans(text, analyser.unstopped))
 
 
 @cache
 def languages() -> tuple[str, ...]:
-    """The languages that texts can be analysed in, sorted."""
+    """Return the languages that texts can be analysed in, sorted."""
     known = {*Stemmer.algorithms(), *stop_words.AVAILABLE_LANGUAGES, "none"}
     return tuple(sorted(known - _NOT_LANGUAGES))
 
@@ -82,21 +85,21 @@ def languages() -> tuple[str, ...]:
 # ---------------------------------------------------------------- one text
 
 
-def _analysed(text: str, analyser: "_Analyser") -> str:
+def _tokenize(text: str, analyser: "_Analyser") -> str:
     words = (_ASCII_WORD if text.isascii() else _WORD).findall(text)
     tokens = " ".join(filter(None, map(analyser.__getitem__, words)))
     return tokens or " ".join(filter(None, map(analyser.unstopped.__getitem__, words)))
 
 
-def _spans(text: str, analyser: "_Analyser") -> Iterator[tuple[str, int, int]]:
+def _find_spans(text: str, analyser: "_Analyser") -> Iterator[tuple[str, int, int]]:
     for word in _WORD.finditer(text):
-        for piece, start, end in _pieces(word.group()):
+        for piece, start, end in _split_word(word.group()):
             for token in analyser[piece].split():
                 yield token, word.start() + start, word.start() + end
 
 
-def _pieces(word: str) -> Iterator[tuple[str, int, int]]:
-    """The word itself; of scripts without spaces, pairs of characters (one that stands alone stays)."""
+def _split_word(word: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the word and its range, or, for scripts without spaces, pairs of characters (a single one alone)."""
     if _HAS_UNSPACED.search(word) is None:
         yield word, 0, len(word)
         return
@@ -114,20 +117,20 @@ def _pieces(word: str) -> Iterator[tuple[str, int, int]]:
 
 
 class _Analyser(dict[str, str]):
-    """Word as written → its tokens joined by spaces, "" where it is dropped. Bounded; safe to share by threads."""
+    """A bounded, thread-safe cache that maps a word to its tokens joined by spaces; "" if the word is dropped."""
 
     def __init__(self, language: str, stops: frozenset[str], stems: bool) -> None:
         super().__init__()
         self.language, self.stops = language, stops
         self.unstopped = _Analyser(language, frozenset(), stems) if stops else self
-        self._lock = Lock()  # a Stemmer object belongs to one thread at a time
+        self._lock = Lock()  # a Stemmer object is not thread-safe
         self._stemmer = Stemmer.Stemmer(language, 0) if stems else None
 
     def __missing__(self, word: str) -> str:
         if _HAS_UNSPACED.search(word) is None:
             tokens = " ".join(self._tokens(word))
         else:
-            tokens = " ".join(token for piece, _, _ in _pieces(word) for token in self._tokens(piece))
+            tokens = " ".join(token for piece, _, _ in _split_word(word) for token in self._tokens(piece))
         if len(word) <= MAX_TOKEN_LENGTH:
             with self._lock:
                 if len(self) >= _CACHED_WORDS:
@@ -136,7 +139,7 @@ class _Analyser(dict[str, str]):
         return tokens
 
     def _tokens(self, piece: str) -> Iterator[str]:
-        """A compatibility form may hold several words: ½ is 1⁄2."""
+        """Yield the tokens of a word: several if its compatibility form has several words (½ becomes 1⁄2)."""
         for word in _WORD.findall(_fold_case(piece, self.language)):
             folded = _fold_marks(word)
             if folded and folded not in self.stops:
@@ -175,29 +178,29 @@ def _analyser(language: str) -> _Analyser:
 
 
 def listed_stop_words(language: str) -> frozenset[str]:
-    """The stop words that the package stop-words lists for a language, as the language `none` analyses them."""
-    return frozenset(_fold_marks(word) for word in _listed(language))
+    """Return the stop words of the package stop-words for a language, in the form of the language `none`."""
+    return frozenset(_fold_marks(word) for word in _load_stop_words(language))
 
 
 @cache
-def _listed(language: str) -> frozenset[str]:
-    """The package's stop words that are single words, in folded case."""
+def _load_stop_words(language: str) -> frozenset[str]:
+    """Return the package's stop words that are single words, with case folded."""
     if language not in stop_words.AVAILABLE_LANGUAGES:
         return frozenset()
     entries = stop_words.get_stop_words(language)
-    if language == "turkish":  # the package read a file of ISO 8859-9 as ISO 8859-1
+    if language == "turkish":  # the package decodes its ISO 8859-9 file as ISO 8859-1
         entries = [entry.encode("latin-1").decode("iso8859-9") for entry in entries]
     found = (_WORD.findall(_fold_case(entry, language)) for entry in entries)
     return frozenset(words[0] for words in found if len(words) == 1)
 
 
-# ---------------------------------------------------------------- which language a corpus is in
+# ---------------------------------------------------------------- language detection
 
 _SAMPLED_TEXTS, _SAMPLED_CHARACTERS = 200, 1_000
-_FEWEST_LETTERS, _SHARE_OF_LETTERS = 60, 0.6
-_SHARE_OF_WORDS, _DISTINCT_WORDS, _TIMES = 0.15, 6, 3
-"""Stop words that the language has and the configured one lacks: at least such a share of all words, so many different
-ones (names repeat "de" and "la"), and so many times as many as the other way round."""
+_MIN_LETTERS, _MIN_LETTER_SHARE = 60, 0.6
+_MIN_WORD_SHARE, _MIN_DISTINCT_WORDS, _MIN_RATIO = 0.15, 6, 3
+"""Thresholds for stop words that the detected language has and the configured one lacks: their share of all words, the
+number of distinct ones (names repeat "de" and "la"), and their ratio to the stop words of only the configured one."""
 
 _SCRIPTS: Mapping[str, tuple[str, ...]] = {
     "Cyrillic": ("russian", "ukrainian", "bulgarian", "serbian"),
@@ -216,38 +219,38 @@ _LETTERS = {script: regex.compile(rf"\p{{{script}}}") for script in ("Latin", *_
 
 
 def language_warning(texts: Sequence[str], language: str) -> str | None:
-    """A sentence where the texts look like another language than the one configured; None where that is unsure.
+    """Return a warning if the texts seem to be in another language than the configured one; None if unsure.
 
-    A bounded sample is looked at: the script of its letters, then the languages' shares of stop words.
+    The detection compares the script of the letters, then the share of each language's stop words, in a bounded sample.
     """
     step = max(1, len(texts) // _SAMPLED_TEXTS)
     sample = "\n".join(text[:_SAMPLED_CHARACTERS] for text in texts[::step])
-    candidates = _written_in(sample)
+    candidates = _find_candidates(sample)
     if language == "none" or not candidates:
         return None
     words = [_fold_case(word, language) for word in _WORD.findall(sample)]
-    best = max(candidates, key=lambda name: sum(word in _listed(name) for word in words))
-    if language in candidates and not _clearly(best, language, words):
+    best = max(candidates, key=lambda name: sum(word in _load_stop_words(name) for word in words))
+    if language in candidates and not _is_clearly_better(best, language, words):
         return None
     return f"The corpus looks like {best}; pass --language {best}"
 
 
-def _written_in(sample: str) -> tuple[str, ...]:
-    """The languages of the script that most letters are in; none where there is no such script."""
+def _find_candidates(sample: str) -> tuple[str, ...]:
+    """Return the languages of the sample's dominant script; empty if no known script dominates."""
     counts = {script: len(letters.findall(sample)) for script, letters in _LETTERS.items()}
     if counts["Hiragana"] * 5 > counts["Han"]:  # Chinese has no kana, Japanese has many
         counts["Hiragana"] += counts.pop("Han")
     script = max(counts, key=lambda name: counts[name])
-    if counts[script] < max(_FEWEST_LETTERS, _SHARE_OF_LETTERS * sum(counts.values())):
+    if counts[script] < max(_MIN_LETTERS, _MIN_LETTER_SHARE * sum(counts.values())):
         return ()
     elsewhere = {name for names in _SCRIPTS.values() for name in names}
     return _SCRIPTS.get(script) or tuple(name for name in languages() if name not in elsewhere and name != "none")
 
 
-def _clearly(best: str, configured: str, words: Sequence[str]) -> bool:
-    ours, theirs = _listed(configured), _listed(best)
+def _is_clearly_better(best: str, configured: str, words: Sequence[str]) -> bool:
+    ours, theirs = _load_stop_words(configured), _load_stop_words(best)
     if not ours:
         return False
     more = [word for word in words if word in theirs and word not in ours]
     fewer = sum(word in ours and word not in theirs for word in words)
-    return len(more) >= max(_SHARE_OF_WORDS * len(words), _TIMES * fewer) and len(set(more)) >= _DISTINCT_WORDS
+    return len(more) >= max(_MIN_WORD_SHARE * len(words), _MIN_RATIO * fewer) and len(set(more)) >= _MIN_DISTINCT_WORDS

@@ -1,4 +1,4 @@
-"""The values that travel between modules: small, frozen, and nothing else."""
+"""The frozen dataclasses that modules exchange: documents, passages, queries, hits, retrievals, usage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,19 +16,19 @@ Metadata: TypeAlias = Mapping[str, MetadataValue]
 NO_METADATA: Metadata = MappingProxyType({})
 
 
-def _none() -> Metadata:
+def _empty_metadata() -> Metadata:
     return NO_METADATA
 
 
-def _shortened(text: str, length: int = 60) -> str:
-    """The first line of a text, at most `length` characters."""
+def _shorten(text: str, length: int = 60) -> str:
+    """Return the first line of a text, cut to at most `length` characters."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text of the corpus. `metadata` (source file, page, date, anything JSON can hold) travels to every hit.
+    """A text of the corpus. `metadata` (source file, page, date, any JSON value) is copied to every hit.
 
     Example:
         ragindex.Document("report-7", "Annual report", "The harbour was rebuilt.", {"year": 1931})
@@ -37,15 +37,15 @@ class Document:
     id: str
     title: str
     text: str
-    metadata: Metadata = field(default_factory=_none)
+    metadata: Metadata = field(default_factory=_empty_metadata)
 
     def __repr__(self) -> str:
-        return f"Document({self.id!r}, {_shortened(self.title)!r}, {len(self.text)} characters)"
+        return f"Document({self.id!r}, {_shorten(self.title)!r}, {len(self.text)} characters)"
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Characters `start` to `end` of one document's text. Indexed and embedded as title, newline, text."""
+    """The characters `start` to `end` of a document's text. Indexed and embedded as title, newline, text."""
 
     id: str
     doc_id: str
@@ -53,12 +53,12 @@ class Passage:
     text: str
     start: int
     end: int
-    metadata: Metadata = field(default_factory=_none)
+    metadata: Metadata = field(default_factory=_empty_metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question. Its id is opaque: nothing about gold or hops may be read off it.
+    """A question. Its id must not reveal anything about gold passages or the number of hops.
 
     Example:
         ragindex.Query("q1", "When was the lighthouse built?")
@@ -71,13 +71,13 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result: a passage, or a summary or proposition that names the passages and documents it came from.
+    """One search result: a passage, summary or proposition, with the ids of the passages and documents it came from.
 
     Example:
         hit = retriever.search("When was the lighthouse built?")[0]
         print(hit.score, hit.title, hit.text, hit.doc_ids, hit.metadata)
 
-    `source` is the label of the scheme that found it; `metadata` is by document id; a higher `score` is better.
+    `source` is the label of the scheme that found it; `metadata` is keyed by document id; a higher `score` is better.
     """
 
     id: str
@@ -91,12 +91,12 @@ class Hit:
     metadata: Mapping[str, Metadata] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"Hit({self.score:.4g}, {self.id!r}, {_shortened(self.title or self.text)!r})"
+        return f"Hit({self.score:.4g}, {self.id!r}, {_shorten(self.title or self.text)!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """A subject, predicate and object."""
+    """A fact of a knowledge graph: subject, predicate and object."""
 
     subject: str
     predicate: str
@@ -105,10 +105,10 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a retrieval, for explanation: what was asked of which index, and what came back, in `ms`.
+    """One step of a retrieval, for explanation: the query, the index it was sent to, the results, and the time `ms`.
 
-    `scores` are those of the `paths`. `note` is what a person should know besides: a thought, why a loop ended. The
-    tokens are those of language models and paid encoders, as first paid.
+    `scores` belong to `paths`. `note` is an explanation for people, such as a thought or why a loop ended. The tokens
+    are those of LLMs and paid encoders, as first paid; cached calls count as well.
     """
 
     iteration: int
@@ -126,13 +126,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What a retriever found for one query, best first.
+    """The result of a retriever for one query: its hits, best first.
 
     Example:
         (found,) = retriever.retrieve([ragindex.Query("q1", "When was the lighthouse built?")], k=3)
         print(found.hits, found.trace)
 
-    `notes` are texts that a method hands the reader beside the hits (thoughts, follow-up answers).
+    `notes` are texts that a method passes to the answering LLM beside the hits (thoughts, follow-up answers).
     """
 
     hits: tuple[Hit, ...]
@@ -142,9 +142,9 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a piece of work cost when it was first done.
+    """The seconds, tokens and dollars that a piece of work cost when it was first done.
 
-    `money` is None where it is not known, as of a model without a price; so is every sum that it is part of.
+    `money` is None if it is unknown, as for a model without a price; then every sum with it is None too.
     """
 
     seconds: float = 0.0

@@ -1,1 +1,1 @@
-"""The methods that others are measured against."""
+"""Baselines: the retrieval methods that others are compared with."""

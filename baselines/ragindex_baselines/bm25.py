@@ -14,32 +14,32 @@ from ragindex.types import Query, Retrieval
 
 
 class BM25(Scheme):
-    """The records of `over` that share words with the question, by Lucene's BM25 with k1 = 1.2 and b = 0.75."""
+    """The records of `over` that share words with the question, ranked by Lucene's BM25 with k1 = 1.2 and b = 0.75."""
 
     version: ClassVar[int] = 1
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """What is searched."""
+        """Return the part that is searched."""
         return (self.over,)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One search a question."""
+        """Open a retriever that runs one search per question."""
         return BM25Retriever(index.open_part(self.over), label(self))
 
 
 @dataclass(frozen=True, slots=True)
 class BM25Retriever:
-    """See BM25."""
+    """The open retriever of BM25."""
 
     collection: Collection
     source: str
     step: ClassVar[str] = "text"
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """All questions in one call of the store."""
+        """Search for all questions in one call of the store."""
         return search_batch(self, queries, k, self.source)
 
     def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
-        """The questions' texts."""
+        """Return a text search for each question."""
         return [TextQuery(query.text, k, fields, query.filter) for query in queries]

@@ -1,6 +1,7 @@
-"""ColBERT: late interaction. Every token of the question looks for its best token in a passage (Santhanam et al. 2022).
+"""ColBERT: late interaction between the tokens of a question and those of a passage (Santhanam et al. 2022).
 
-The score of a passage is the sum of what its tokens found. Which model gives the vectors is the encoder's affair.
+Each token of the question is matched with its most similar token in the passage; the score of the passage is
+the sum of these similarities. The encoder decides which model computes the vectors.
 """
 
 import time
@@ -33,16 +34,17 @@ from ragindex.types import Query, Retrieval, Step
 from ragindex_baselines.hybrid import Hybrid
 
 Ranking: TypeAlias = tuple[list[str], Doubles]
-"""Ids, best first, and their scores."""
+"""Ids with their scores, best first."""
 
 
 class ColBERT(Scheme):
-    """The sum, over the question's tokens, of each one's best dot product with a token of the record (MaxSim).
+    """MaxSim: the sum, over the question's tokens, of the best dot product with a token of the record.
 
-    Where `over` has fewer than `all_below` records all are scored, else the `candidate_factor` * k best of
-    `candidates` (by default hybrid over the same part). `vectors` is the part of token vectors: token_vectors, which
-    the workspace's encoder makes, or multi_vectors(model=NAME) with a model of its own; without a word on what it is
-    of, it is of `over`. Of a question the first `query_tokens` tokens count, without special tokens.
+    If `over` has fewer than `all_below` records, all of them are scored; otherwise the `candidate_factor` * k
+    best of `candidates` are (by default hybrid over the same part). `vectors` is the part of token vectors:
+    token_vectors, made by the index's encoder, or multi_vectors(model=NAME) with a model of its own. Its `of`
+    need not be given: it is set to `over`. Only the first `query_tokens` tokens of a question count, special
+    tokens excluded.
     """
 
     version: ClassVar[int] = 1
@@ -64,15 +66,15 @@ class ColBERT(Scheme):
         return self
 
     def depends_on_k(self, k: int) -> bool:
-        """The number of candidates grows with k."""
+        """Return True: the number of candidates grows with k."""
         return True
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """What is searched, its token vectors, and what the candidates need."""
+        """Return the part that is searched, its token vectors, and the parts of the candidates' scheme."""
         return (self.over, self._vectors(), *self._candidates().parts())
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One encoding of tokens a question; candidates where there are too many records for all."""
+        """Open a retriever over all records, or over candidates if there are too many records."""
         tokens: TokenIndex = index.open_part(self._vectors())
         if len(tokens.ids) < self.all_below:
             return OverAll(index.open_part(self.over), tokens, self.query_tokens, label(self))
@@ -88,7 +90,7 @@ class ColBERT(Scheme):
 
 @dataclass(frozen=True, slots=True)
 class OverAll:
-    """See ColBERT: every record is scored."""
+    """The open retriever of ColBERT that scores every record."""
 
     collection: Collection
     index: TokenIndex
@@ -96,17 +98,17 @@ class OverAll:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Questions without a filter are scored together."""
+        """Score all records; questions without a filter are scored together."""
         check_queries(queries, k)
         asked = [self.index.question(query.text)[: self.query_tokens] for query in queries]
         start = time.perf_counter()
         open_to_all = [number for number, query in enumerate(queries) if query.filter is None]
         scores = self.index.scores(self.index.ids, [asked[number] for number in open_to_all])
-        ranked = {number: _best(self.index.ids, scores[:, at], k) for at, number in enumerate(open_to_all)}
+        ranked = {number: _rank_best(self.index.ids, scores[:, at], k) for at, number in enumerate(open_to_all)}
         for number, query in enumerate(queries):
             if query.filter is not None:
                 ids = self._passing(query.filter)
-                ranked[number] = _best(ids, self.index.scores(ids, [asked[number]])[:, 0], k)
+                ranked[number] = _rank_best(ids, self.index.scores(ids, [asked[number]])[:, 0], k)
         found = self._found([ranked[number] for number in range(len(queries))])
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         return [
@@ -118,7 +120,7 @@ class OverAll:
         return sorted(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist())
 
     def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
-        """The records, in one call of the store."""
+        """Read the records of all rankings in one call of the store."""
         wanted = [FilterQuery(Ids(tuple(ids)), max(1, len(ids)), HIT_FIELDS) for ids, _ in ranked]
         found = []
         for (ids, scores), one in zip(ranked, self.collection.search(wanted), strict=True):
@@ -129,7 +131,7 @@ class OverAll:
 
 @dataclass(frozen=True, slots=True)
 class OverCandidates:
-    """See ColBERT: what another scheme found is scored."""
+    """The open retriever of ColBERT that scores the results of another scheme."""
 
     candidates: Retriever
     index: TokenIndex
@@ -137,7 +139,10 @@ class OverCandidates:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """The candidates of all questions are found together. Raises UsageError where they are of another part."""
+        """Find the candidates of all questions together, and score them.
+
+        Raises UsageError if a candidate is a record of another part.
+        """
         check_queries(queries, k)
         found = self.candidates.retrieve(queries, self.settings.candidate_factor * k)
         return [self._scored(query, one, k) for query, one in zip(queries, found, strict=True)]
@@ -146,7 +151,7 @@ class OverCandidates:
         asked = self.index.question(query.text)[: self.settings.query_tokens]
         start = time.perf_counter()
         by_id = {hit.id: hit for hit in found.hits}
-        ids, scores = _best(list(by_id), self._scores(list(by_id), asked), k)
+        ids, scores = _rank_best(list(by_id), self._scores(list(by_id), asked), k)
         ranked = tuple(
             replace(by_id[id], score=score, source=self.source) for id, score in zip(ids, scores.tolist(), strict=True)
         )
@@ -160,8 +165,8 @@ class OverCandidates:
             raise UsageError(f"The candidates of {self.source} must be records of what it is over. {error}") from None
 
 
-def _best(ids: Sequence[str], scores: Doubles, k: int) -> Ranking:
-    """The k highest scores, equal ones by id; none where a record or the question has no tokens."""
+def _rank_best(ids: Sequence[str], scores: Doubles, k: int) -> Ranking:
+    """Return the k highest scores, equal ones by id; pairs without tokens (score minus infinity) are left out."""
     rows = np.flatnonzero(scores > -np.inf)
     if k < len(rows):
         rows = rows[scores[rows] >= np.partition(scores[rows], len(rows) - k)[len(rows) - k]]

@@ -1,4 +1,4 @@
-"""Composed retrieval: BM25 gives candidates, a vector search runs within them (GRIEVER, section 3; reading V5)."""
+"""Composed retrieval: a vector search within the candidates of BM25 (GRIEVER, section 3; reading V5)."""
 
 import time
 from collections.abc import Sequence
@@ -30,11 +30,12 @@ from ragindex.types import Query, Retrieval, Step
 
 
 class Composed(Scheme):
-    """The `candidate_factor` * k best by BM25, ranked again with their cosines.
+    """The `candidate_factor` * k best results of BM25, ranked again with their cosines.
 
-    `composed_score`: `cosine` alone (V5), the `sum` of both scores, `rrf` of both ranks, or `weighted`: `weight` times
-    the cosine plus 1 - `weight` times BM25, both brought to [0, 1] over the candidates. The paper does not give the
-    announced score, nor how many candidates there are.
+    `composed_score` is the score of a candidate: `cosine` alone (reading V5), the `sum` of both scores, `rrf`
+    of both ranks, or `weighted`: `weight` times the cosine plus 1 - `weight` times the BM25 score, both
+    scaled to [0, 1] over the candidates. The paper announces a score but does not give it, nor the number of
+    candidates.
     """
 
     version: ClassVar[int] = 1
@@ -50,22 +51,22 @@ class Composed(Scheme):
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
     def depends_on_k(self, k: int) -> bool:
-        """The number of candidates grows with k."""
+        """Return True: the number of candidates grows with k."""
         return True
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """The text and the vectors of what is searched."""
+        """Return the part that is searched, and its vectors."""
         return (self.over, vectors_of(self.over))
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One encoding and two searches a question."""
+        """Open a retriever that encodes each question and runs two searches."""
         text, vectors = index.open_part(self.over), index.open_part(vectors_of(self.over))
         return ComposedRetriever(text, vectors, index.encoder, self, label(self))
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedRetriever:
-    """See Composed."""
+    """The open retriever of Composed."""
 
     text: Collection
     vectors: Collection
@@ -74,7 +75,7 @@ class ComposedRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """All questions in one batch of the encoder and two calls of the store."""
+        """Search for all questions with one batch of the encoder and two calls of the store."""
         check_queries(queries, k)
         depth = self.settings.candidate_factor * k
         encoded = self.encoder.encode_queries([query.text for query in queries])
@@ -98,19 +99,19 @@ class ComposedRetriever:
     def _retrieval(
         self, query: Query, matched: SearchResult, near: SearchResult, k: int, times: tuple[float, float]
     ) -> Retrieval:
-        ranked = near if self.settings.composed_score == "cosine" else _ranked(self.settings, matched, near, k)
+        ranked = near if self.settings.composed_score == "cosine" else _rank_candidates(self.settings, matched, near, k)
         first = Step(1, "text", query.text, tuple(matched.ids), ms=times[0])
         second = Step(1, "vectors", query.text, tuple(near.ids), ms=times[1])
         return Retrieval(read_hits(ranked, self.source), (first, second))
 
 
-def _ranked(settings: Composed, matched: SearchResult, near: SearchResult, k: int) -> SearchResult:
-    """The candidates with a vector score, in the order of the combined score."""
+def _rank_candidates(settings: Composed, matched: SearchResult, near: SearchResult, k: int) -> SearchResult:
+    """Return the candidates that have a cosine, sorted by the combined score."""
     if settings.composed_score == "rrf":
         scores = dict(reciprocal_rank_fusion([matched.ids, near.ids], settings.rrf_k))
     else:
-        lexical = dict(zip(matched.ids, _part(settings, matched.scores, 1 - settings.weight), strict=True))
-        cosine = zip(near.ids, _part(settings, near.scores, settings.weight), strict=True)
+        lexical = dict(zip(matched.ids, _weigh_scores(settings, matched.scores, 1 - settings.weight), strict=True))
+        cosine = zip(near.ids, _weigh_scores(settings, near.scores, settings.weight), strict=True)
         scores = {id: float(score + lexical[id]) for id, score in cosine}
     rows = sorted(range(len(near.ids)), key=lambda row: (-scores[near.ids[row]], near.ids[row]))[:k]
     ids = [near.ids[row] for row in rows]
@@ -118,5 +119,5 @@ def _ranked(settings: Composed, matched: SearchResult, near: SearchResult, k: in
     return replace(near, ids=ids, scores=np.array([scores[id] for id in ids]), records=records)
 
 
-def _part(settings: Composed, scores: Any, weight: float) -> Any:
+def _weigh_scores(settings: Composed, scores: Any, weight: float) -> Any:
     return weight * normalize_scores(scores) if settings.composed_score == "weighted" else scores

@@ -15,23 +15,26 @@ from ragindex.types import Query, Retrieval
 
 
 class Dense(Scheme):
-    """The records of `over` whose vectors are nearest the question's. A question the encoder knows no word of: none."""
+    """The records of `over` whose vectors have the highest cosine with the question's vector.
+
+    A question without any word that the encoder knows has no results.
+    """
 
     version: ClassVar[int] = 1
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """The vectors of what is searched."""
+        """Return the vectors of the part that is searched."""
         return (vectors_of(self.over),)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One encoding and one search a question."""
+        """Open a retriever that encodes each question and runs one search."""
         return DenseRetriever(index.open_part(vectors_of(self.over)), index.encoder, label(self))
 
 
 @dataclass(frozen=True, slots=True)
 class DenseRetriever:
-    """See Dense."""
+    """The open retriever of Dense."""
 
     collection: Collection
     encoder: Encoder
@@ -39,10 +42,10 @@ class DenseRetriever:
     step: ClassVar[str] = "vectors"
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """All questions in one batch of the encoder and one call of the store."""
+        """Search for all questions with one batch of the encoder and one call of the store."""
         return search_batch(self, queries, k, self.source)
 
     def requests(self, queries: Sequence[Query], k: int, fields: tuple[str, ...]) -> list[SearchRequest]:
-        """The questions' vectors."""
+        """Return a vector search for each question."""
         vectors = self.encoder.encode_queries([query.text for query in queries])
         return [VectorQuery(vector, k, fields, query.filter) for vector, query in zip(vectors, queries, strict=True)]

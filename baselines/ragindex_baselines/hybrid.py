@@ -27,9 +27,10 @@ from ragindex_baselines.dense import Dense
 
 
 class Hybrid(Scheme):
-    """Fuses the `depth` best of each of `bases` (by default BM25 and dense, both `over` the same part) by rank.
+    """Reciprocal rank fusion of the `depth` best results of each of `bases`, by default BM25 and dense over `over`.
 
-    Depth 100 and the constant 60 are the customary choices (Cormack et al. 2009); the papers measured here give none.
+    Depth 100 and the constant 60 are customary (Cormack et al. 2009); the papers that are compared here state
+    neither.
     """
 
     version: ClassVar[int] = 1
@@ -42,22 +43,22 @@ class Hybrid(Scheme):
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion (k in Cormack et al. 2009).")
 
     def base_schemes(self) -> tuple[Scheme, ...]:
-        """The given bases, or BM25 and dense."""
+        """Return the given bases, or BM25 and dense."""
         return self.bases or (BM25(over=self.over), Dense(over=self.over))
 
     def depends_on_k(self, k: int) -> bool:
-        """The bases are asked for `depth`; beyond it for k, and then more ranks are fused."""
+        """Return True for k above `depth`, where more ranks are fused, or if a base depends on k."""
         return k > self.depth or super().depends_on_k(k)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """Every base is asked for each question."""
+        """Open a retriever that asks every base for each question."""
         bases = tuple(base.open(index) for base in self.base_schemes())
         return HybridRetriever(bases, self.depth, self.rrf_k, label(self))
 
 
 @dataclass(frozen=True, slots=True)
 class HybridRetriever:
-    """See Hybrid."""
+    """The open retriever of Hybrid."""
 
     bases: tuple[Retriever, ...]
     depth: int
@@ -65,7 +66,11 @@ class HybridRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Each base answers all questions, at the greater of depth and k; of most hits only the rank is wanted."""
+        """Ask each base for the larger of depth and k results for all questions, and fuse them.
+
+        Bases that only search a collection are asked together, for ids alone: most hits contribute only their
+        rank.
+        """
         check_queries(queries, k)
         searching = [base for base in self.bases if isinstance(base, SearchingRetriever)]
         if len(searching) == len(self.bases):
@@ -74,7 +79,7 @@ class HybridRetriever:
         return [self._fuse(found, k) for found in zip(*answers, strict=True)]
 
     def _at_once(self, bases: Sequence[SearchingRetriever], queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """All searches without fields, then the records of the k best: two calls of the store."""
+        """Run all searches without fields, then read the records of the k best: two calls of the store."""
         asked = [(base.collection, base.requests(queries, max(self.depth, k), ())) for base in bases]
         start = time.perf_counter()
         found = list(zip(*search_together(asked), strict=True))
@@ -92,7 +97,7 @@ class HybridRetriever:
     def _read(
         self, bases: Sequence[SearchingRetriever], found: Sequence[Sequence[SearchResult]], wanted: Set[str]
     ) -> dict[str, Hit]:
-        """The hits of these ids, each from the collection of the first base that found it."""
+        """Read the hits of the `wanted` ids, each from the collection of the first base that found it."""
         place = {id: n for each in found for n in reversed(range(len(bases))) for id in each[n].ids if id in wanted}
         asked = []
         for n, base in enumerate(bases):

@@ -20,16 +20,16 @@ from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step
 
 Merge: TypeAlias = Literal["score", "rrf", "interleave"]
-_ANSWERED = "the answer is"
+_ANSWER_PHRASE = "the answer is"
 
 
-# ---------------------------------------------------------------- the thought
+# ---------------------------------------------------------------- the task
 
 
 def one_sentence(reply: str) -> str:
-    """The first sentence of a reply; where one says what the answer is, all as far as that one.
+    """Return the first sentence of a reply, or all sentences up to one that states the answer.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is no sentence.
     """
     said = rules.split_sentences(reply)
     if not said:
@@ -39,25 +39,25 @@ def one_sentence(reply: str) -> str:
 
 
 def _answers(thought: str) -> bool:
-    return _ANSWERED in thought.casefold()
+    return _ANSWER_PHRASE in thought.casefold()
 
 
 class Thought(BaseModel):
-    """What a model thinks next: one sentence."""
+    """The next thought of an LLM: one sentence."""
 
     thought: Annotated[str, AfterValidator(one_sentence)]
 
 
 class RuleThought(Thought):
-    """What the rules think next, as it is: they know their own thoughts again by their text."""
+    """The next thought of the rules, unchanged, because the rules recognise their earlier thoughts by their text."""
 
     thought: str
 
 
 def think_by_rule(inputs: Mapping[str, Any]) -> RuleThought:
-    """The fact of the passages that leads on from the thoughts; where none does, the answer that these seem to hold.
+    """Return the fact of the passages that continues the chain of thoughts, or else the answer that the chain suggests.
 
-    Where they hold none, the last thought once more, or the question: that ends the loop.
+    If it suggests none, return the last thought again, or the question, which ends the loop.
     """
     question, thoughts, language = inputs["question"], inputs["thoughts"], inputs["language"]
     facts = list_facts((one.title, one.text) for one in inputs["passages"])
@@ -83,13 +83,14 @@ THOUGHT: Task[Thought] = Task(
 
 
 class IRCoT(Scheme):
-    """Asks `base` for the question's `base_k` best, then for those of each thought of a language model, and merges.
+    """Iterative retrieval: `base` is asked for the question, then for each thought of an LLM; the results are merged.
 
-    A thought is one sentence, made from the question, the `shown` best passages so far (at most `shown_tokens` tokens)
-    and the thoughts before it. It ends with a thought that holds "the answer is", with one that repeats an earlier one
-    or the question, and after `iterations` rounds of retrieval, the first included. `merge`: a passage's best `score`
-    of all rounds, `rrf` of the rounds' ranks, or `interleave`, the rounds taking turns. Thoughts are notes for the
-    reader. Every round asks for `base_k`, whatever k is, so the ten best are the first ten of the twenty best.
+    A thought is one sentence. The LLM makes it from the question, the `shown` best passages so far (at most
+    `shown_tokens` tokens) and the earlier thoughts. The loop ends when a thought contains "the answer is",
+    when a thought repeats an earlier one or the question, or after `iterations` rounds of retrieval, the
+    first included. `merge` ranks the passages of all rounds: by their best `score`, by `rrf` of the rounds'
+    ranks, or by `interleave`, where the rounds take turns. Thoughts are passed on as notes. Every round asks
+    for `base_k` passages, whatever k is, so the ten best are the first ten of the twenty best.
     """
 
     version: ClassVar[int] = 1
@@ -102,15 +103,15 @@ class IRCoT(Scheme):
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
     def depends_on_k(self, k: int) -> bool:
-        """Every search asks the base for equally many, whatever k is."""
+        """Return False: every round asks the base for `base_k` passages."""
         return False
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """The thought, and what the base asks."""
+        """Return the task of the thoughts."""
         return (THOUGHT,)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """A search of the base a round, and a call of the language model between two rounds."""
+        """Open a retriever that runs one search per round, and one LLM call between two rounds."""
         model, language = index.tokens_counted_by, index.language
         thinker = Thinker(index.llm, self.shown, self.shown_tokens, model, language)
         return IRCoTRetriever(self.base.open(index), thinker, self, label(self))
@@ -118,7 +119,7 @@ class IRCoT(Scheme):
 
 @dataclass(frozen=True, slots=True)
 class Thinker:
-    """Who thinks, and how much of what was found it is shown; tokens are those of `model`."""
+    """The LLM that thinks, and limits on what it is shown; tokens are counted by the tokenizer of `model`."""
 
     llm: LLM
     shown: int
@@ -127,7 +128,7 @@ class Thinker:
     language: str
 
     def think(self, chain: "_Chain", hits: Sequence[Hit], iteration: int) -> str:
-        """The next thought, traced. Raises as `Language.run` does."""
+        """Ask for the next thought, and trace it. Raises what `LLM.run` raises."""
         with chain.trace.step(iteration, "thought", chain.question) as step:
             seen = answer_question.build_context(hits[: self.shown], (), self.shown_tokens, self.model)
             asked = {"question": chain.question, "passages": seen.passages, "thoughts": chain.thoughts}
@@ -138,7 +139,7 @@ class Thinker:
 
 @dataclass(slots=True)
 class _Chain:
-    """One question so far."""
+    """The state of one question: its rankings, thoughts and notes so far."""
 
     question: str
     rankings: list[tuple[Hit, ...]] = field(default_factory=list)
@@ -147,27 +148,27 @@ class _Chain:
     trace: Trace = field(default_factory=Trace)
 
     def found(self, retrieval: Retrieval, iteration: int) -> None:
-        """One more round."""
+        """Add a round of retrieval."""
         self.rankings.append(retrieval.hits)
         self.trace.of_base(retrieval.trace, iteration)
         self.notes += [note for note in retrieval.notes if note not in self.notes]
 
     def thought(self, thought: str) -> str:
-        """One more thought; why it is the last one, "" where it is not."""
-        if _key(thought) in map(_key, (self.question, *self.thoughts)):
+        """Add a thought. Return the reason why it is the last one, "" if it is not."""
+        if _normalize_thought(thought) in map(_normalize_thought, (self.question, *self.thoughts)):
             return "The thought repeats an earlier one, or the question."
         self.thoughts.append(thought)
         self.notes.append(thought)
         return "The thought holds the answer." if _answers(thought) else ""
 
 
-def _key(thought: str) -> str:
+def _normalize_thought(thought: str) -> str:
     return " ".join(thought.casefold().split()).rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class IRCoTRetriever:
-    """See IRCoT."""
+    """The open retriever of IRCoT."""
 
     base: Retriever
     thinker: Thinker
@@ -175,7 +176,10 @@ class IRCoTRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """One question after the other. Raises what the language model and the base raise: no thought, no answer."""
+        """Answer the questions one after the other.
+
+        Raises what the LLM and the base raise: a question whose thought fails has no result.
+        """
         check_queries(queries, k)
         return [self._one(query, k) for query in queries]
 
@@ -196,20 +200,21 @@ class IRCoTRetriever:
         return Retrieval(hits[:k], (*chain.trace.steps, end), tuple(chain.notes))
 
 
-# ---------------------------------------------------------------- the rounds as one ranking
+# ---------------------------------------------------------------- merging the rounds
 
 
 def merge_rankings(rankings: Sequence[Sequence[Hit]], how: Merge, rrf_k: float, source: str) -> tuple[Hit, ...]:
-    """All hits of at least one ranking, each once, best first; what is known of a hit is as its first ranking has it.
+    """Merge rankings into one, best first, without duplicates; a hit is taken from the first ranking that has it.
 
-    `score`: its best score of all rankings, equal ones by id. `rrf`: see `reciprocal_rank_fusion`. `interleave`: the
-    first of each ranking, then the second of each; the score is 1 / place. A single ranking stays as it is.
+    `score` ranks hits by their best score in any ranking, equal ones by id. `rrf` is
+    `reciprocal_rank_fusion`. `interleave` takes the first hit of each ranking, then the second of each, with
+    1 / rank as scores. A single ranking is returned unchanged.
     """
     if len(rankings) == 1:
         return tuple(replace(hit, source=source) for hit in rankings[0])
     ids = [[hit.id for hit in ranking] for ranking in rankings]
     if how == "score":
-        scored = _best_scores(rankings)
+        scored = _rank_by_best_score(rankings)
     elif how == "rrf":
         scored = reciprocal_rank_fusion(ids, rrf_k)
     else:
@@ -219,7 +224,7 @@ def merge_rankings(rankings: Sequence[Sequence[Hit]], how: Merge, rrf_k: float, 
     return tuple(replace(by_id[id], score=score, source=source) for id, score in scored)
 
 
-def _best_scores(rankings: Sequence[Sequence[Hit]]) -> list[tuple[str, float]]:
+def _rank_by_best_score(rankings: Sequence[Sequence[Hit]]) -> list[tuple[str, float]]:
     best: dict[str, float] = {}
     for hit in (hit for ranking in rankings for hit in ranking):
         best[hit.id] = max(hit.score, best.get(hit.id, hit.score))

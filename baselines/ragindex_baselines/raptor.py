@@ -19,10 +19,10 @@ from ragindex.types import Hit, Query, Retrieval, Step
 
 
 class Raptor(Scheme):
-    """A flat scheme `base` over all nodes of `tree` (`mode=collapsed`), or from the roots down (`mode=traversal`).
+    """The flat scheme `base` over all nodes of `tree` (`mode=collapsed`), or from the roots down (`mode=traversal`).
 
-    Down: of the nodes that are no child of another the `per_level` best, of their children the `per_level` best, and so
-    on to the leaves; of all that was met, the k best.
+    The traversal takes the `per_level` best roots, then the `per_level` best of their children, and so on to
+    the leaves. Its result is the k best of all nodes that were taken.
     """
 
     version: ClassVar[int] = 1
@@ -36,15 +36,20 @@ class Raptor(Scheme):
     per_level: int = Field(default=10, ge=1, description="With mode=traversal: nodes followed per level.")
 
     def depends_on_k(self, k: int) -> bool:
-        """A summary's documents are ordered among those of all k hits. Traversal never asks the base for k."""
+        """Return True if the results depend on k.
+
+        They do if the base's order depends on a filter, because a summary's documents are ordered among those
+        of all k hits. In collapsed mode they also do if the base depends on k; the traversal never asks the
+        base for k.
+        """
         return self.base.order_depends_on_filter or (self.mode == "collapsed" and super().depends_on_k(k))
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """What the base needs to search the tree."""
+        """Return the parts that the base needs to search the tree, and the tree."""
         return (*self._over().parts(), self.tree)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """Collapsed, two searches a question; traversal, one a level and one."""
+        """Open a retriever: two searches per question if collapsed, else one per level and one more."""
         collection = index.open_part(self.tree)
         nodes = Nodes(self._over().open(index), collection, above(collection), label(self))
         return nodes if self.mode == "collapsed" else Traversal(nodes, top(collection, nodes.above), self.per_level)
@@ -54,7 +59,7 @@ class Raptor(Scheme):
 
 
 def top(collection: Any, summaries: Above) -> tuple[str, ...]:
-    """The nodes that are no child of another, sorted; leaves that no summary is made of among them."""
+    """Return the ids of the roots, sorted: the nodes that are not a child of another, which may be leaves."""
     held = {child for children in summaries.children.values() for child in children}
     ids = (id for batch in collection.scan(()) for id in batch.column("id").to_pylist())
     return tuple(sorted(id for id in ids if id not in held))
@@ -62,20 +67,24 @@ def top(collection: Any, summaries: Above) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Traversal:
-    """See Raptor."""
+    """The open retriever of Raptor with `mode=traversal`."""
 
     nodes: Nodes
     roots: tuple[str, ...]
     per_level: int
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """One question after the other."""
+        """Answer the questions one after the other."""
         check_queries(queries, k)
         with share_question_vectors():
             return self.nodes.explained(queries, [self._one(query, k) for query in queries])
 
     def _one(self, query: Query, k: int) -> Retrieval:
-        """With a filter, the walk is among what passes it and what is above; the hits are those that pass."""
+        """Walk down the tree for one question.
+
+        With a filter, the walk is limited to the nodes that pass and those above them; the hits are the nodes
+        that pass.
+        """
         passing = None if query.filter is None else self._passing(query.filter)
         walkable = None if passing is None else self._with_all_above(passing)
         met: dict[str, Hit] = {}
@@ -97,7 +106,7 @@ class Traversal:
         return {id for batch in self.nodes.collection.scan((), where) for id in batch.column("id").to_pylist()}
 
     def _with_all_above(self, ids: set[str]) -> set[str]:
-        """The nodes and every summary that one of them is below of."""
+        """Return the nodes and all summaries above them."""
         found, grown = ids, set(ids)
         while grown:
             children = self.nodes.above.children

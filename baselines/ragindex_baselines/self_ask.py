@@ -22,7 +22,7 @@ from ragindex_baselines.ircot import Merge, merge_rankings
 
 
 class FollowUp(BaseModel):
-    """A question that has to be answered first, and its answer; "" where the passages do not hold it."""
+    """A question that has to be answered first, and its answer, "" if the passages do not contain it."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -31,18 +31,18 @@ class FollowUp(BaseModel):
 
     @property
     def text(self) -> str:
-        """Both, on one line."""
+        """Return question and answer on one line."""
         return " ".join(f"{self.question} {self.answer}".split())
 
 
 class FollowUps(BaseModel):
-    """All of them, in the order in which they are to be answered."""
+    """All follow-up questions, in the order in which they are to be answered."""
 
     follow_ups: list[FollowUp]
 
 
 def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
-    """A follow-up for each fact of the passages that leads on from the question and the facts before it."""
+    """Make a follow-up for each fact of the passages that leads on from the question and the earlier facts."""
     question, language = inputs["question"], inputs["language"]
     facts = list_facts((one.title, one.text) for one in inputs["passages"])
     said: list[str] = []
@@ -51,13 +51,13 @@ def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
         fact = find_next_fact(question, facts, said, language)
         if fact is None:
             break
-        asked.append(_asking(fact, question, said))
+        asked.append(_write_follow_up(fact, question, said))
         said.append(fact.text)
     return FollowUps(follow_ups=asked)
 
 
-def _asking(fact: ChainFact, question: str, said: Sequence[str]) -> FollowUp:
-    """The question whose answer is the fact's new name."""
+def _write_follow_up(fact: ChainFact, question: str, said: Sequence[str]) -> FollowUp:
+    """Return the question whose answer is the fact's new name."""
     one, answer = fact.triple, find_new_name(fact.triple, question, said)
     asks = f"{one.subject} {one.predicate} what?" if answer == one.object else f"What {one.predicate} {one.object}?"
     return FollowUp(question=asks, answer=answer)
@@ -74,7 +74,7 @@ FOLLOW_UPS: Task[FollowUps] = Task(
 
 
 def drop_repeats(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
-    """The first `most` of them, without those that ask nothing or ask the same again."""
+    """Return the first `most` distinct follow-ups; blank and repeated questions are dropped."""
     by_question: dict[str, FollowUp] = {}
     for one in follow_ups:
         by_question.setdefault(" ".join(one.question.casefold().split()), one)
@@ -85,13 +85,14 @@ def drop_repeats(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
 
 
 class SelfAsk(Scheme):
-    """Asks `base` for the question's `candidates` best; a language model takes the question apart with them.
+    """Retrieval with question decomposition: an LLM derives follow-up questions from the `candidates` best of `base`.
 
-    It proposes at most `most_follow_ups` follow-up questions and answers them from the candidates (at most
-    `shown_tokens` tokens) in one call; they are notes for the reader, whose call is the second one, with the same
-    candidates. `answers`: the second call is made here already, and its answer is the last note. `searches`: the base
-    is asked for each follow-up with its answer too, and the rankings are merged (as `ircot` does). Every search is for
-    `candidates`, whatever k is, so the ten best are the first ten of the twenty best.
+    In one call, the LLM proposes at most `most_follow_ups` follow-up questions and answers them from the
+    candidates (at most `shown_tokens` tokens). They are passed on as notes to the reader, whose call, with
+    the same candidates, is the second one. With `answers`, the second call is made here, and its answer is
+    the last note. With `searches`, the base is also asked for each follow-up with its answer, and the
+    rankings are merged (as in `ircot`). Every search asks for `candidates` passages, whatever k is, so the
+    ten best are the first ten of the twenty best.
     """
 
     version: ClassVar[int] = 1
@@ -105,22 +106,25 @@ class SelfAsk(Scheme):
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
 
     def depends_on_k(self, k: int) -> bool:
-        """Every search asks the base for equally many, whatever k is."""
+        """Return False: every search asks the base for `candidates` passages."""
         return False
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """The follow-up questions, the answer where it is given here, and what the base asks."""
+        """Return the task of the follow-up questions, and with `answers` that of the answer."""
         return (FOLLOW_UPS, answer_question.ANSWER) if self.answers else (FOLLOW_UPS,)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """A search of the base and a call of the language model a question; more where `searches` and `answers` say."""
+        """Open a retriever that runs one search and one LLM call per question.
+
+        `searches` adds a search per follow-up question, `answers` one LLM call.
+        """
         model, language = index.tokens_counted_by, index.language
         return SelfAskRetriever(self.base.open(index), index.llm, self, model, language, label(self))
 
 
 @dataclass(frozen=True, slots=True)
 class SelfAskRetriever:
-    """See SelfAsk. Tokens are those of `model`."""
+    """The open retriever of SelfAsk; tokens are counted by the tokenizer of `model`."""
 
     base: Retriever
     llm: LLM
@@ -130,7 +134,10 @@ class SelfAskRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """The base is asked all questions at once, the model one after the other. Raises what either raises."""
+        """Ask the base for all questions at once, then the LLM question by question.
+
+        Raises what either of them raises.
+        """
         check_queries(queries, k)
         first = self.base.retrieve(queries, self.settings.candidates)
         return [self._one(query, found, k) for query, found in zip(queries, first, strict=True)]

@@ -1,4 +1,4 @@
-"""Compare retrievers: data sets, metrics, runs, statistics, reports. `compare` is the comparison as a function."""
+"""Evaluation of retrievers: datasets, metrics, runs, statistics and reports. The entry point is `compare`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ __all__ = ["compare"]
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """`compare`, imported when it is asked for: commands that need less import less."""
+        """Import `compare` on first access, so that commands that do not need it start faster."""
         if name != "compare":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module("ragindex_eval.api").compare

@@ -1,4 +1,4 @@
-"""The comparison as a function: `ragindex.compare` finds it by its entry point."""
+"""The function `compare`, which `ragindex.compare` finds through its entry point."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 
-_OF_THE_COMMAND = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
+_COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
 
 
 def compare(
@@ -28,29 +28,29 @@ def compare(
     index: str | Path | Index | Workspace | None = None,
     **options: Any,
 ) -> Result:
-    """Build `methods` over `data`, ask the questions and measure what each method finds, how fast and at what cost.
+    """Build `methods` over `data`, ask the questions, and measure the quality, latency and cost of each method.
 
-    `data` is a path (a folder or file of documents, a benchmark in BEIR's or another known format), a name as
-    `world:1k`, a `Corpus`, or a `Dataset`; without it, the documents that the index holds are searched. `methods` are
-    written as on the command line (`"hybrid(rrf_k=20)"`) or schemes; by default every installed one. `questions` is a
-    `.csv` with gold or a `.txt`. `index` is the index's folder, kept for the next run (default:
-    ragindex-workspaces/NAME), or an open index, whose own encoder, store, language, seed and LLM count.
+    `data` is a path (a folder or file of documents, a benchmark in BEIR's or another known format), a name such as
+    `world:1k`, a `Corpus`, or a `Dataset`. Without it, the documents in the index are searched. `methods` are specs
+    as on the command line (`"hybrid(rrf_k=20)"`) or scheme objects; the default is every installed method. `questions`
+    is a `.csv` with gold or a `.txt`. `index` is the folder of the index, which is kept for the next run (default:
+    ragindex-workspaces/NAME), or an open index. An open index keeps its own encoder, store, language, seed and LLM.
 
-    `options` are the flags of `ragindex compare` by their names: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
-    (`CompareSettings` has them all).
+    `options` are the flags of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
+    `CompareSettings` lists all of them.
 
-    Raises UsageError for options that cannot be, and as `ragindex_eval.run.pipeline.evaluate` does.
+    Raises UsageError for invalid options, and the errors of `ragindex_eval.run.pipeline.evaluate`.
     """
     given = {"methods": methods, "questions": questions, **options}
     path = data if isinstance(data, str | Path) else None
     opened = index.workspace if isinstance(index, Index) else index if isinstance(index, Workspace) else None
     given |= {"data": None if path is None else str(path), "index": None if opened else index}
-    _refuse([name for name in options if name in _OF_THE_COMMAND], "is an option of the command alone")
+    _refuse([name for name in options if name in _COMMAND_ONLY], "is an option of the command alone")
     settings = make_settings({name: value for name, value in given.items() if value is not None}, "compare: ")
-    return Result(evaluate(settings, _dataset(data, settings), index=opened))
+    return Result(evaluate(settings, _resolve_dataset(data, settings), index=opened))
 
 
-def _dataset(data: str | Path | Corpus | Dataset | None, settings: CompareSettings) -> Dataset | None:
+def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: CompareSettings) -> Dataset | None:
     if data is None:
         return None
     if isinstance(data, str | Path):

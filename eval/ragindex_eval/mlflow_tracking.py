@@ -1,6 +1,6 @@
-"""Recording a study in MLflow: one parent run, one child a method of each comparison.
+"""MLflow tracking of a study: one parent run, and one child run per method of each comparison.
 
-A tracker that fails warns and ends no run. The store is the one that MLFLOW_TRACKING_URI names, else
+If the tracker fails, a warning is issued and the comparison goes on. The tracking store is MLFLOW_TRACKING_URI, or
 sqlite:///mlflow.db in the working folder.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "ragindex"
 DEFAULT_URI = "sqlite:///mlflow.db"
-_NAMES = {
+_METRIC_NAMES = {
     "R": "recall",
     "full_R": "full_recall",
     "Success": "success",
@@ -43,24 +43,27 @@ _NAMES = {
     "one_doc_R": "one_document_recall",
 }
 _LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
-_LONGEST = 6000  # characters of a parameter's value; MLflow refuses more
+_LONGEST_VALUE = 6000  # characters of a parameter value; MLflow rejects longer ones
 _LONGEST_REASON = 300
-# MLflow's own limits wait for minutes: too long where a server is not there, right once it has answered.
-_IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-_PATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+# MLflow's default limits wait for minutes. That is too long if there is no server, and right once it has answered.
+_CONNECT_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+_UPLOAD_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 
 
 class TrackingWarning(UserWarning):
-    """A comparison could not be recorded in MLflow."""
+    """Warning that a comparison could not be recorded in MLflow."""
 
 
 def tracking_uri() -> str:
-    """Where comparisons are recorded."""
+    """Return the URI of the MLflow store in which comparisons are recorded."""
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
 def track(study: Study) -> str | None:
-    """Record a study; the id of its parent run. None, after one warning, without MLflow or where the tracker failed."""
+    """Record a study in MLflow and return the id of its parent run.
+
+    Warn and return None if MLflow is not installed or the tracker fails.
+    """
     if find_spec("mlflow") is None:
         said = f"The comparison is not recorded: MLflow is not installed. Run: {install_line('mlflow')}"
         warnings.warn(said, TrackingWarning, stacklevel=2)
@@ -71,8 +74,8 @@ def track(study: Study) -> str | None:
         warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
         try:
             check_connection(uri)
-            return _recorded(study, uri)
-        except _failures() as error:
+            return _record_study(study, uri)
+        except _tracker_errors() as error:
             said = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
             failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
     warnings.warn(
@@ -85,33 +88,36 @@ def track(study: Study) -> str | None:
 
 
 def trace_to_tracker() -> None:
-    """From now on each retrieval is recorded as a span where comparisons are recorded, in the same experiment.
+    """Record each retrieval from now on as an MLflow span, in the store and experiment of the comparisons.
 
-    Raises MissingExtraError without MLflow.
+    Raises MissingExtraError if MLflow is not installed.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    with warnings.catch_warnings(), _quiet():
+    with warnings.catch_warnings(), _silence():
         warnings.simplefilter("ignore")
         mlflow = require_module("mlflow", "mlflow", "--trace")
         try:
             check_connection(tracking_uri())
             mlflow.set_tracking_uri(tracking_uri())
             mlflow.set_experiment(EXPERIMENT)
-        except _failures():
-            pass  # the spans, and the comparison itself, say that they cannot be recorded
+        except _tracker_errors():
+            pass  # recording the spans and the comparison will warn about it
     autolog()
 
 
 def metric_name(name: str) -> str:
-    """A metric's name as MLflow allows it: `R@5` is `retrieval/recall_at_5`, `F1` is `qa/f1`."""
+    """Return the MLflow name of a metric: `R@5` becomes `retrieval/recall_at_5`, `F1` becomes `qa/f1`."""
     base, _, k = name.partition("@")
     if name in answers.ANSWER_METRICS:
         return f"qa/{name.replace('-', '_').lower()}"
-    return f"retrieval/{_NAMES[base]}_at_{k}"
+    return f"retrieval/{_METRIC_NAMES[base]}_at_{k}"
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """What a tracker may fail with. mlflow takes seconds to import, so nothing else waits for it."""
+def _tracker_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that a tracker may raise.
+
+    These imports take seconds, so they run only after a failure.
+    """
     known = (OSError, ValueError, RuntimeError, ImportError, sqlite3.Error)
     try:
         from alembic.util import CommandError
@@ -122,23 +128,23 @@ def _failures() -> tuple[type[Exception], ...]:
     return (*known, CommandError, MlflowException, SQLAlchemyError)
 
 
-def _recorded(study: Study, uri: str) -> str:
+def _record_study(study: Study, uri: str) -> str:
     from mlflow import MlflowClient
 
-    with _quiet():
-        with _environment(_IMPATIENT):
+    with _silence():
+        with _set_environment(_CONNECT_LIMITS):
             client = MlflowClient(tracking_uri=uri)
-            experiment = _experiment(client)
-        with _environment(_PATIENT), tempfile.TemporaryDirectory() as folder:
-            return _record(client, experiment, study, Path(folder))
+            experiment = _ensure_experiment(client)
+        with _set_environment(_UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
+            return _log_runs(client, experiment, study, Path(folder))
 
 
-def _experiment(client: "MlflowClient") -> str:
+def _ensure_experiment(client: "MlflowClient") -> str:
     held = client.get_experiment_by_name(EXPERIMENT)
     return str(held.experiment_id) if held is not None else client.create_experiment(EXPERIMENT)
 
 
-def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path) -> str:
+def _log_runs(client: "MlflowClient", experiment: str, study: Study, folder: Path) -> str:
     tags = {"ragindex.fingerprint": digest([comparison.fingerprint for comparison in study.comparisons])}
     parent: str = client.create_run(experiment, run_name=study.name, tags=tags).info.run_id
     for number, comparison in enumerate(study.comparisons):
@@ -146,13 +152,13 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
             name = _run_name(study, comparison, method)
             tags = {"mlflow.parentRunId": parent, "ragindex.fingerprint": method.fingerprint}
             child: str = client.create_run(experiment, run_name=name, tags=tags).info.run_id
-            _batch(client, child, _method_params(comparison, method), _method_metrics(method))
+            _log_batch(client, child, _method_params(comparison, method), _method_metrics(method))
             own = folder / f"{number}" / method_file_name(method.label)
             save_method(comparison, method, own)
             client.log_artifacts(child, str(own))
             client.set_terminated(child, "FAILED" if method in comparison.failed else "FINISHED")
     only = study.comparisons[0] if len(study.comparisons) == 1 else None
-    _batch(client, parent, _params(only) if only else _shared_params(study), _bounds(only) if only else {})
+    _log_batch(client, parent, _params(only) if only else _shared_params(study), _bound_metrics(only) if only else {})
     save_results(study, folder / "all")
     save_report(study, folder / "all" / "report.html")
     client.log_artifacts(parent, str(folder / "all"))
@@ -161,7 +167,7 @@ def _record(client: "MlflowClient", experiment: str, study: Study, folder: Path)
 
 
 def _run_name(study: Study, comparison: Comparison, method: MethodResult) -> str:
-    """The label; in a study, with what tells its comparisons apart."""
+    """Return the label, and in a study of several comparisons the settings that differ between them."""
     told = {
         "dataset": comparison.dataset.name,
         "encoder": comparison.encoder,
@@ -176,20 +182,20 @@ def _shared_params(study: Study) -> Mapping[str, Any]:
 
 
 def _values(study: Study, name: str) -> list[Any]:
-    """The different datasets, encoders or seeds of a study."""
+    """Return the distinct datasets, encoders or seeds of a study."""
     of = [one.dataset.name if name == "dataset" else getattr(one, name) for one in study.comparisons]
     return list(dict.fromkeys(of))
 
 
-def _batch(client: "MlflowClient", run_id: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
+def _log_batch(client: "MlflowClient", run_id: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
     from mlflow.entities import Metric, Param
 
     now = int(time.time() * 1000)
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in params.items()}
     client.log_batch(
         run_id,
-        metrics=[Metric(_allowed(name), value, now, 0) for name, value in values.items()],
-        params=[Param(_allowed(key), text[:_LONGEST]) for key, text in texts.items()],
+        metrics=[Metric(_clean_name(name), value, now, 0) for name, value in values.items()],
+        params=[Param(_clean_name(key), text[:_LONGEST_VALUE]) for key, text in texts.items()],
     )
 
 
@@ -213,8 +219,8 @@ def _method_params(comparison: Comparison, method: MethodResult) -> Mapping[str,
     return {"method": method.name, "label": method.label, **own, **shared}
 
 
-def _bounds(comparison: Comparison) -> dict[str, float]:
-    """What the reader answers from nothing, and from the gold documents: `bounds/gold-passages/qa/f1`."""
+def _bound_metrics(comparison: Comparison) -> dict[str, float]:
+    """Return the metrics of the reader's bounds by MLflow name, such as `bounds/gold-passages/qa/f1`."""
     return {
         f"bounds/{bound.label}/{metric_name(name)}": value
         for bound in comparison.bounds
@@ -230,7 +236,7 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     for name, figures in method.parts.items():
         values |= {f"index/{name}/seconds": figures.seconds, f"index/{name}/bytes": figures.bytes}
     for name, bounds in method.ci95.items():
-        values |= {f"{_of(name)}/ci95_low": bounds[0], f"{_of(name)}/ci95_high": bounds[1]}
+        values |= {f"{_figure_name(name)}/ci95_low": bounds[0], f"{_figure_name(name)}/ci95_high": bounds[1]}
     for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
         costs = {cost: getattr(usage, cost) for cost in COSTS}
         values |= {f"usage/{phase}/{cost}": float(value) for cost, value in costs.items() if value is not None}
@@ -244,8 +250,8 @@ def _method_metrics(method: MethodResult) -> dict[str, float]:
     return {**values, **totals, "unanswered": len(method.failures)}
 
 
-def _of(name: str) -> str:
-    """The MLflow name of a figure that has an interval."""
+def _figure_name(name: str) -> str:
+    """Return the MLflow name of a figure that has an interval."""
     if name in COSTS:
         return f"usage/query/{name}"
     measured = "@" in name or name in answers.ANSWER_METRICS
@@ -257,14 +263,14 @@ def _milliseconds(prefix: str, part: Percentiles) -> dict[str, float]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _allowed(name: str) -> str:
-    """MLflow takes letters, digits and a few signs in names."""
+def _clean_name(name: str) -> str:
+    """Replace characters that MLflow does not allow in names, and cut the name at 250 characters."""
     return str(regex.sub(r"[^\w./ -]", "_", name))[:250]
 
 
 @contextmanager
-def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that the user has not set, for a while."""
+def _set_environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables that the user has not set, and remove them at the end of the block."""
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -275,8 +281,8 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what mlflow and alembic say about themselves off the screen, and out of JSON on standard output."""
+def _silence() -> Iterator[None]:
+    """Silence the log messages of MLflow and alembic, which would otherwise mix with JSON on standard output."""
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The result of `ragindex.compare`: a comparison to print, to look into and to save."""
+"""The result of `ragindex.compare`, which can be printed, inspected and saved."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ _WIDTH = 160  # columns of the printed table
 
 
 class Figures(Mapping[str, float | None]):
-    """The figures of one method by name: metrics as `R@5`, `latency_ms_p50`, `index_bytes` …; None where not known."""
+    """Figures of one method by name: `R@5`, `latency_ms_p50`, `index_bytes`, …; a value is None if it is unknown."""
 
     def __init__(self, method: MethodResult) -> None:
         self.label, self.result = method.label, method
         self._values = _figures(method)
 
     def __getitem__(self, name: str) -> float | None:
-        """Raises UnknownNameError, which names the figures there are."""
+        """Return one figure. Raises UnknownNameError, which lists the available figures, if there is none."""
         value: float | None = _look_up(self._values, name, f"{self.label} has no figure")
         return value
 
@@ -45,16 +45,16 @@ class Figures(Mapping[str, float | None]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """A comparison of methods over one corpus.
+    """Result of a comparison of methods over one corpus.
 
-    `print(result)` shows the table, `result["bm25"]["R@5"]` is one figure, `for method in result` iterates over the
-    methods, best first. `comparison` holds everything else: answers, rankings, intervals, paired tests.
+    `print(result)` shows the table, `result["bm25"]["R@5"]` is one figure, and `for method in result` iterates over
+    the methods, best first. `comparison` holds everything else: answers, rankings, intervals and paired tests.
     """
 
     comparison: Comparison
 
     def __getitem__(self, label: str) -> Figures:
-        """The figures of a method. Raises UnknownNameError, which names the methods there are."""
+        """Return the figures of a method. Raises UnknownNameError, which lists the methods, if there is none."""
         by_label = {method.label: method for method in self.comparison.methods}
         return Figures(_look_up(by_label, label, "There is no method"))
 
@@ -75,34 +75,40 @@ class Result:
         return "\n".join(line.rstrip() for line in self._printed().export_text().splitlines())
 
     def _repr_html_(self) -> str:
-        """The table for a notebook."""
+        """Return the table as HTML for a notebook."""
         return self._printed().export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
     def _printed(self) -> Console:
-        """A console that has recorded the table."""
+        """Return a console that has recorded the table."""
         console = Console(file=StringIO(), width=_WIDTH, record=True, highlight=False, emoji=False)
         console.print(render_comparison(self.comparison))
         return console
 
     def to_frame(self) -> "DataFrame":
-        """One row a method, one column a figure, indexed by label. Raises MissingExtraError without pandas."""
+        """Return a DataFrame with a row per method, indexed by label, and a column per figure.
+
+        Raises MissingExtraError if pandas is not installed.
+        """
         pandas = require_module("pandas", "pandas", "to_frame")
         rows = {figures.label: dict(figures) for figures in self}
         frame: DataFrame = pandas.DataFrame.from_dict(rows, orient="index")
         return frame
 
     def save(self, folder: Path | str) -> None:
-        """Write rankings, figures and report into a folder, as the command `compare --out`. Raises StoreError."""
+        """Write rankings, figures and the report into a folder, as `ragindex compare --out` does.
+
+        Raises StoreError if the files cannot be written.
+        """
         save_results(self.study, Path(folder))
         self.report(Path(folder) / "report.html")
 
     def report(self, path: Path | str) -> None:
-        """Write the report as one HTML file. Raises StoreError."""
+        """Write the report as one HTML file. Raises StoreError if it cannot be written."""
         save_report(self.study, Path(path))
 
     @property
     def study(self) -> Study:
-        """The comparison as a study of one."""
+        """Return a study that holds only this comparison."""
         return Study(self.comparison.dataset.name, (self.comparison,))
 
 
@@ -125,9 +131,9 @@ def _figures(method: MethodResult) -> dict[str, float | None]:
 
 def _look_up(values: Mapping[str, Any], name: str, missing: str) -> Any:
     if name not in values:
-        raise UnknownNameError(f"{missing} {name!r}. Available: {_list(values)}.")
+        raise UnknownNameError(f"{missing} {name!r}. Available: {_join_names(values)}.")
     return values[name]
 
 
-def _list(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(names)

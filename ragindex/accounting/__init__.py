@@ -1,1 +1,1 @@
-"""What work takes: time, tokens, money."""
+"""Accounting of the time, tokens and money that a run uses."""

@@ -1,8 +1,9 @@
-"""What was asked of language models, encoders and rerankers, and what it cost. Methods book nothing themselves.
+"""Ledger of the calls to LLMs, encoders and rerankers, and of their cost.
 
-Who sends a paid request books it here when it is answered, once: not who asked for it, nor who keeps the answer.
+The client that sends a paid request records it once, when the response arrives. Methods and caches record nothing.
 
-`attributed` says whose calls follow; `recording` collects them. Both travel into threads that copy the context.
+`attribute_calls` sets the phase and method of the calls inside it; `record_calls` collects them. Both also apply in
+threads that copy the context.
 """
 
 from collections import Counter
@@ -25,11 +26,12 @@ EMBEDDING = "embedding"
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One call that was answered.
+    """A call that was answered.
 
-    Tokens are as the server reported them; `estimated` where a tokenizer or a guess had to stand in. `money` is None
-    for a model without a price; money and `seconds` are as first recorded where the answer was `replayed`. A `rule`
-    costs nothing but time. `item` is the place of the input in its `map`.
+    Token counts come from the server; `estimated` is True if some were counted by a tokenizer or guessed instead.
+    `money` (US dollars) is None if the model has no price. If the answer was `replayed` from the cache, `money` and
+    `seconds` are those of the original request. A `rule` costs only time. `item` is the position of the input in its
+    `map`.
     """
 
     task: str
@@ -48,26 +50,26 @@ class CallRecord:
 
     @property
     def usage(self) -> Usage:
-        """Seconds, tokens and money."""
+        """The call's seconds, tokens and money."""
         return Usage(self.seconds, self.input_tokens, self.output_tokens, self.money)
 
 
 @dataclass(slots=True)
 class _Lane:
-    """Seconds of calls one after the other: as first recorded and as they took now."""
+    """Total seconds of sequential calls: as first recorded (`first`) and as measured in this run (`now`)."""
 
     first: float = 0.0
     now: float = 0.0
     lock: Lock = field(default_factory=Lock)
 
     def take(self, first: float, now: float) -> None:
-        """One more call."""
+        """Add the seconds of a call."""
         with self.lock:
             self.first, self.now = self.first + first, self.now + now
 
 
 class Tally:
-    """The calls of one `recording`, also while it goes on. Thread-safe."""
+    """Calls collected by `record_calls`, readable while recording is in progress. Thread-safe."""
 
     def __init__(self) -> None:
         self._entries: list[CallRecord] = []
@@ -76,22 +78,22 @@ class Tally:
 
     @property
     def entries(self) -> tuple[CallRecord, ...]:
-        """Every call, in the order of their answers."""
+        """All calls, in the order in which they were answered."""
         with self._lock:
             return tuple(self._entries)
 
     @property
     def first(self) -> Usage:
-        """As if every call were paid now: replayed ones with what they first cost."""
-        return _sum(self.entries)
+        """Total usage as if every call were paid now: replayed calls count with their original cost."""
+        return _sum_usage(self.entries)
 
     @property
     def spent(self) -> Usage:
-        """What was paid now."""
-        return _sum([entry for entry in self.entries if not entry.replayed])
+        """Usage of the calls that were paid in this run; replayed calls are excluded."""
+        return _sum_usage([entry for entry in self.entries if not entry.replayed])
 
     def by_item(self) -> dict[int | None, Usage]:
-        """`first`, for each place in a `map`; None: the calls outside of one."""
+        """Return the `first` usage by input position in a `map`. The key None holds the calls outside any `map`."""
         usages: dict[int | None, Usage] = {}
         for entry in self.entries:
             usages[entry.item] = usages.get(entry.item, Usage()) + entry.usage
@@ -99,43 +101,43 @@ class Tally:
 
     @property
     def calls(self) -> int:
-        """Calls of language models and rerankers, paid or replayed; rules and encoders are not among them."""
+        """Number of calls to LLMs and rerankers, paid or replayed; rules and encoders are excluded."""
         return sum(not entry.rule and entry.task != EMBEDDING for entry in self.entries)
 
     @property
     def replayed(self) -> int:
-        """Those of `calls` that were answered from the cache."""
+        """Number of `calls` that were answered from the cache."""
         return sum(entry.replayed and entry.task != EMBEDDING for entry in self.entries)
 
     @property
     def rules(self) -> int:
-        """Answers that a rule gave."""
+        """Number of answers given by rules."""
         return sum(entry.rule for entry in self.entries)
 
     @property
     def cached_tokens(self) -> int:
-        """Input tokens that the server had seen before, of all calls; they are among the input tokens too."""
+        """Input tokens of all calls that the server read from its prompt cache; the input tokens include them."""
         return sum(entry.cached_tokens for entry in self.entries)
 
     @property
     def estimated(self) -> bool:
-        """Whether some of the tokens are not the server's own count."""
+        """Whether any token count is an estimate instead of the server's own count."""
         return any(entry.estimated for entry in self.entries)
 
     @property
     def unpriced(self) -> frozenset[str]:
-        """Models without a price: where there are any, the money of `first` is not known."""
+        """Models without a price. If there are any, the money of `first` is unknown."""
         return frozenset(entry.model for entry in self.entries if entry.money is None)
 
     @property
     def stages(self) -> dict[str, Counter[str]]:
-        """By task, how often answers were read how (`strict`, `found`, …) or failed why, and requests `sent again`."""
+        """Counts of outcomes by task: how answers were parsed (`strict`, `found`, …), why they failed, retries."""
         with self._lock:
             return {task: Counter(counts) for task, counts in self._stages.items()}
 
     @property
     def correction(self) -> float:
-        """Seconds to add to a measured time, so that replayed calls count with the seconds first recorded."""
+        """Seconds to add to a measured time, so that replayed calls count with the seconds of the original request."""
         return self._lane.first - self._lane.now
 
     def _add(self, entry: CallRecord) -> None:
@@ -147,11 +149,11 @@ class Tally:
             self._stages.setdefault(task, Counter())[stage] += 1
 
 
-def _sum(entries: Sequence[CallRecord]) -> Usage:
+def _sum_usage(entries: Sequence[CallRecord]) -> Usage:
     return reduce(add, (entry.usage for entry in entries), Usage())
 
 
-# ---------------------------------------------------------------- whose calls, and who collects them
+# ---------------------------------------------------------------- attribution and recording
 
 
 _phase: ContextVar[Phase] = ContextVar("ragindex_phase", default="")
@@ -163,7 +165,7 @@ _lanes: ContextVar[tuple[_Lane, ...]] = ContextVar("ragindex_lanes", default=())
 
 @contextmanager
 def attribute_calls(phase: Phase = "", method: str = "") -> Iterator[None]:
-    """Calls inside belong to `method` and `phase`. The outermost wins: a base's calls are its wrapper's."""
+    """Attribute calls inside to `method` and `phase`. The outermost wins: a base's calls count for its wrapper."""
     tokens = _phase.set(_phase.get() or phase), _method.set(_method.get() or method)
     try:
         yield
@@ -174,7 +176,7 @@ def attribute_calls(phase: Phase = "", method: str = "") -> Iterator[None]:
 
 @contextmanager
 def record_calls() -> Iterator[Tally]:
-    """Collect every call of this context and of threads that copy it; recordings outside this one get them too."""
+    """Collect the calls of this context and of threads that copy it. Enclosing recordings collect them as well."""
     tally = Tally()
     tokens = _tallies.set((*_tallies.get(), tally)), _lanes.set((*_lanes.get(), tally._lane))
     try:
@@ -185,7 +187,7 @@ def record_calls() -> Iterator[Tally]:
 
 
 def record_call(entry: CallRecord, now: float) -> None:
-    """Record an answered call that took `now` seconds here; it belongs to whom this context says."""
+    """Record an answered call that took `now` seconds in this run, with the phase, method and item of the context."""
     booked = replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
     for tally in _tallies.get():
         tally._add(booked)
@@ -193,30 +195,30 @@ def record_call(entry: CallRecord, now: float) -> None:
 
 
 def count_outcome(task: str, stage: str) -> None:
-    """Record how an answer was read, or what befell a request."""
+    """Count how an answer was parsed, or what happened to a request."""
     for tally in _tallies.get():
         tally._count(task, stage)
 
 
 def add_time(first: float, now: float) -> None:
-    """Record work that took `first` seconds when it was first done, and `now` seconds here."""
+    """Record work that took `first` seconds originally and `now` seconds in this run."""
     for lane in _lanes.get():
         lane.take(first, now)
 
 
-# ---------------------------------------------------------------- many at once
+# ---------------------------------------------------------------- concurrent calls
 
 
 @dataclass(slots=True)
 class Lanes:
-    """The times of the inputs of one `map`, which go on beside one another."""
+    """Times of the inputs of one `map`, which run concurrently on `workers` workers."""
 
     workers: int
     lanes: list[_Lane] = field(default_factory=list)
 
     @contextmanager
     def item(self, number: int) -> Iterator[None]:
-        """The calls inside are for the input `number`."""
+        """Attribute calls inside to input `number`."""
         lane = _Lane()
         self.lanes.append(lane)
         tokens = _item.set(number), _lanes.set((lane,))
@@ -227,14 +229,14 @@ class Lanes:
             _item.reset(tokens[0])
 
     def close(self) -> None:
-        """Book the time of the whole: as many at once as there are workers, each the next input when it is free."""
+        """Record the total time: the makespan of the inputs if each goes, in order, to the first free worker."""
         add_time(
-            _together([lane.first for lane in self.lanes], self.workers),
-            _together([lane.now for lane in self.lanes], self.workers),
+            _compute_makespan([lane.first for lane in self.lanes], self.workers),
+            _compute_makespan([lane.now for lane in self.lanes], self.workers),
         )
 
 
-def _together(seconds: Sequence[float], workers: int) -> float:
+def _compute_makespan(seconds: Sequence[float], workers: int) -> float:
     busy_until = [0.0] * max(1, min(workers, len(seconds)))
     for needed in seconds:
         heapreplace(busy_until, busy_until[0] + needed)

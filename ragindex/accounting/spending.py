@@ -1,4 +1,4 @@
-"""What a command paid: requests to LLMs, encoders and rerankers, each counted once."""
+"""Reports of what a command paid for requests to LLMs, encoders and rerankers, each counted once."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from ragindex.accounting.ledger import Tally
 
 
 def spending_to_json(paid: Tally) -> dict[str, Any]:
-    """`{"input_tokens", "output_tokens", "money"}`, in dollars; money is null where a price is not known."""
+    """Return `{"input_tokens", "output_tokens", "money"}`; money is in US dollars, or None if a price is unknown."""
     spent = paid.spent
     return {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens, "money": spent.money}
 
 
 def format_spending(paid: Tally) -> str | None:
-    """Return what was paid now as a sentence; None if nothing was."""
-    spent, unknown = paid.spent, _without_price(paid)
+    """Return what was paid in this run as a sentence, or None if nothing was paid."""
+    spent, unknown = paid.spent, _list_unpriced(paid)
     tokens = spent.input_tokens + spent.output_tokens
     if not (tokens or spent.money or unknown):
         return None
@@ -21,5 +21,5 @@ def format_spending(paid: Tally) -> str | None:
     return f"Spent: {tokens:,} tokens, {price}."
 
 
-def _without_price(paid: Tally) -> list[str]:
+def _list_unpriced(paid: Tally) -> list[str]:
     return sorted({entry.model for entry in paid.entries if entry.money is None and not entry.replayed})

@@ -1,6 +1,6 @@
-"""Where the time of a retrieval goes: the encoder, the store, or the method's own work.
+"""Split of a retrieval's time into encoder, vector store, and the method's own work.
 
-The framework wraps encoders and collections; a method measures nothing itself and cannot forget to.
+The framework measures by wrapping encoders and collections, so methods contain no timing code.
 """
 
 import time
@@ -15,7 +15,7 @@ _current: ContextVar["TimeSplit | None"] = ContextVar("ragindex_times", default=
 
 @dataclass(slots=True)
 class TimeSplit:
-    """Seconds spent since recording began. `total` is set when it ends; `own` is what neither engine took."""
+    """Seconds spent since recording began. `total` is set at the end; `own` excludes encoder and store."""
 
     encoder: float = 0.0
     store: float = 0.0
@@ -23,13 +23,13 @@ class TimeSplit:
 
     @property
     def own(self) -> float:
-        """Seconds of the method itself."""
+        """Seconds spent in the method itself."""
         return max(0.0, self.total - self.encoder - self.store)
 
 
 @contextmanager
 def record_times() -> Iterator[TimeSplit]:
-    """Measure everything this context (and threads that copy it) does inside the block."""
+    """Measure the work of this context, and of threads that copy it, inside the block."""
     times = TimeSplit()
     token = _current.set(times)
     start = time.perf_counter()
@@ -41,7 +41,7 @@ def record_times() -> Iterator[TimeSplit]:
 
 
 def add_seconds(where: Literal["encoder", "store"], seconds: float) -> None:
-    """Book seconds on the current recording, if there is one."""
+    """Add seconds to the current recording, if there is one."""
     times = _current.get()
     if times is None:
         return

@@ -1,1 +1,1 @@
-"""The commands, one file each."""
+"""The commands of `ragindex`, one module per command."""

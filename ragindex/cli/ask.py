@@ -98,7 +98,7 @@ def ask(
 
 
 def _answer(workspace: Workspace, question: str, context: AnswerContext) -> tuple[CitedAnswer, bool]:
-    """Return the answer, and whether rules gave it. Without any context nothing is asked."""
+    """Return the answer, and whether offline rules gave it. Without context, do not call the LLM."""
     if not context.passages and not context.notes:
         return CitedAnswer("", found=False), False
     with ledger.record_calls() as tally:
@@ -107,7 +107,7 @@ def _answer(workspace: Workspace, question: str, context: AnswerContext) -> tupl
 
 
 def _to_json(question: str, answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval) -> dict[str, Any]:
-    """`passages` are all passages in the context, `rests_on` the numbers of those that support the answer."""
+    """Return the result as JSON: all `passages` of the context, and in `rests_on` the numbers of the cited ones."""
     documents = {hit.id: list(hit.doc_ids) for hit in retrieval.hits}
     passages = [
         {

@@ -1,4 +1,4 @@
-"""What commands share: text and JSON output, exit codes of errors, checks of arguments."""
+"""Helpers for all commands: text and JSON output, exit codes of errors, checks of arguments."""
 
 import io
 import json
@@ -27,12 +27,12 @@ from ragindex.errors import RagindexError, StoreError, UsageError
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hide_secrets
 
-_WIDE = 1000  # columns where the output is not a terminal: programs and files get whole lines
+_FILE_WIDTH = 1000  # columns if the output is not a terminal, so that programs and files get unbroken lines
 _CONTROL = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
 
 
 def require_writable(folder: Path) -> None:
-    """Check before the work that `folder` can be created or written to. Raises StoreError."""
+    """Check in advance that `folder` can be created or written to. Raises StoreError."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.exists(place))
     if not os.path.isdir(there):
         raise StoreError(f"Cannot write to {folder}: {there} is not a folder. Choose another path.")
@@ -53,9 +53,12 @@ def json_destination(written: str | None) -> str | None:
 
 
 def write_result(value: Any, destination: str | None, show: Callable[[], None]) -> None:
-    """Write `value` as JSON to a file and show it, or, for `-`, write the JSON alone to standard output."""
+    """Write `value` as JSON to the file `destination`, if given, and call `show`; for `-` only print the JSON.
+
+    Raises StoreError if the file cannot be written.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    written = text.encode("utf-8", "backslashreplace")  # half a surrogate pair becomes its escape in JSON
+    written = text.encode("utf-8", "backslashreplace")  # a lone surrogate becomes its JSON escape
     if destination == "-":
         typer.echo(written, nl=False)
         return
@@ -68,17 +71,17 @@ def write_result(value: Any, destination: str | None, show: Callable[[], None]) 
 
 
 def strip_controls(text: str) -> str:
-    """Replace control characters, which could move the cursor or change colours."""
+    """Replace control characters, which could move the terminal's cursor or change its colors."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def escape_markup(text: str) -> str:
-    """Return markup that rich prints as this text, without control characters."""
+    """Return rich markup that prints as this text, without control characters."""
     return escape(strip_controls(text))
 
 
 def text_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    """Return a plain table; cells are text, not markup."""
+    """Return a table without borders; cells are plain text, not markup."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -88,18 +91,18 @@ def text_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Tab
 
 
 def format_dollars(money: float | None, digits: int = 4) -> str:
-    """Format an amount of money; a dash where it is unknown."""
+    """Format an amount in dollars; a dash if it is unknown."""
     return "–" if money is None else f"{money:.{digits}f}"
 
 
 def stdout() -> Console:
     """Return the console on standard output."""
-    return _console(stderr=False)
+    return _make_console(stderr=False)
 
 
 def print_note(text: str) -> None:
     """Print a message on standard error."""
-    _console(stderr=True).print(Text(strip_controls(hide_secrets(text)), style="yellow"))
+    _make_console(stderr=True).print(Text(strip_controls(hide_secrets(text)), style="yellow"))
 
 
 def print_spending(paid: Tally) -> None:
@@ -108,10 +111,10 @@ def print_spending(paid: Tally) -> None:
         stdout().print(Text(strip_controls(spending), style="dim"), soft_wrap=True)
 
 
-def _console(*, stderr: bool) -> Console:
+def _make_console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, highlight=False, emoji=False)
     if not console.is_terminal:
-        console.width = _WIDE
+        console.width = _FILE_WIDTH
     return console
 
 
@@ -127,7 +130,7 @@ def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
 
 
 def require_question(question: str) -> None:
-    """Raises UsageError for an empty question."""
+    """Raise UsageError if the question is empty."""
     if not question.strip():
         raise UsageError("The question is empty.")
 
@@ -137,26 +140,26 @@ def quote_argument(value: object) -> str:
     return shlex.quote(str(value))
 
 
-class _Stopped(BaseException):
-    """Ctrl-C. Not KeyboardInterrupt, which typer handles itself."""
+class _Interrupt(BaseException):
+    """The exception for Ctrl-C. It is not KeyboardInterrupt, because typer handles that itself."""
 
 
 def run_with_exit_codes(start: Callable[[], None]) -> None:
-    """Run the command line: print each of our errors in one line and exit with its code, each warning in one line."""
+    """Run the command line; print warnings and RagindexErrors as one line each, and exit with the error's code."""
     warnings.showwarning = _show_warning
     if (sys.excepthook, threading.excepthook) == (sys.__excepthook__, threading.__excepthook__):
         sys.excepthook = _show_crash
         threading.excepthook = lambda crash: _show_crash(crash.exc_type, crash.exc_value, crash.exc_traceback)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 must not end the run
+            stream.reconfigure(errors="backslashreplace")  # do not crash on terminals that are not UTF-8
     previous = signal.signal(signal.SIGINT, _stop)
     try:
         start()
     except RagindexError as error:
-        _console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {strip_controls(str(error))}"))
+        _make_console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {strip_controls(str(error))}"))
         raise SystemExit(error.exit_code) from error
-    except _Stopped:
+    except _Interrupt:
         print_note("Stopped. Progress saved. Run the same command to resume.")
         raise SystemExit(130) from None
     finally:
@@ -164,11 +167,11 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
 
 
 def _stop(*signal: object) -> NoReturn:
-    raise _Stopped
+    raise _Interrupt
 
 
 def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """Print an unexpected error as Python does, without secrets."""
+    """Print the traceback of an unexpected error, without secrets."""
     sys.stderr.write(hide_secrets("".join(traceback.format_exception(kind, error, trace))))
 
 

@@ -1,4 +1,4 @@
-"""The command `doctor`: what is installed, what is missing, and how to install it."""
+"""The command `doctor`: list what is installed, what is missing, and how to install it."""
 
 import importlib.util
 import os
@@ -12,15 +12,15 @@ from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError
 from ragindex.plugins import registry
 from ragindex.workspace.part_keys import require_working
 
-_EXTRAS = {  # the module that an extra installs, and what needs it
+_EXTRAS = {  # extra: the module that it installs, and the feature that needs the module
     "neural": ("sentence_transformers", "encoder sentence-transformers"),
     "elasticsearch": ("elasticsearch", "store elasticsearch"),
     "pdf": ("pypdf", "reading .pdf"),
     "umap": ("umap", "clustering with UMAP"),
     "eval": ("mlflow", "recording comparisons and retrievals in MLflow"),
 }
-_LOADED: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores")
-_LOADED_IF_THIRD_PARTY: tuple[registry.PluginGroup, ...] = ("parts", "llms", "corpora", "commands")
+_CHECKED_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores")
+_THIRD_PARTY_GROUPS: tuple[registry.PluginGroup, ...] = ("parts", "llms", "corpora", "commands")
 _VARIABLES = {
     "OPENAI_API_KEY": "the key for --encoder openai:NAME",
     "OPENAI_BASE_URL": "default: https://api.openai.com/v1",
@@ -51,45 +51,52 @@ def doctor(json: JsonOption = None) -> None:
 
 
 def check_installation() -> list[tuple[str, str, str]]:
-    """Return what was checked, its state, and a detail: its use, or the command that installs it."""
+    """Return (item, state, detail) for each check; the detail is a version, a use or the install command."""
     return [
         ("python", "ok", platform.python_version()),
         ("ragindex", "ok", distribution.find_distribution().version),
-        *(_extra(name) for name in sorted(_EXTRAS)),
-        *(_loads(group, name) for group in _LOADED for name in registry.plugin_names(group)),
-        *(_loads(group, name) for group, name in _third_party()),
+        *(_check_extra(name) for name in sorted(_EXTRAS)),
+        *(_check_plugin(group, name) for group in _CHECKED_GROUPS for name in registry.plugin_names(group)),
+        *(_check_plugin(group, name) for group, name in _find_third_party_plugins()),
         *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
     ]
 
 
-def _extra(name: str) -> tuple[str, str, str]:
+def _check_extra(name: str) -> tuple[str, str, str]:
     module, use = _EXTRAS[name]
     there = importlib.util.find_spec(module) is not None
-    return (f"extra {name}", "ok" if there else "missing", f"for {use}" if there else f"for {use}: {_install(name)}")
+    return (
+        f"extra {name}",
+        "ok" if there else "missing",
+        f"for {use}" if there else f"for {use}: {_get_install_command(name)}",
+    )
 
 
-def _install(extra: str) -> str:
+def _get_install_command(extra: str) -> str:
     return distribution.install_line(*map(distribution.package_of, distribution.read_extras()[extra]))
 
 
-def _loads(group: registry.PluginGroup, name: str) -> tuple[str, str, str]:
+def _check_plugin(group: registry.PluginGroup, name: str) -> tuple[str, str, str]:
     what = f"{group.removesuffix('s')} {name}".replace("scheme", "method")
     try:
         registry.load_plugin(group, name)
         if group == "schemes":
-            _create(name)
+            _check_method(name)
     except MissingExtraError as error:
         return (what, "missing", str(error))
     except RagindexError as error:
         return (what, "broken", str(error))
     for extra, (module, use) in _EXTRAS.items():
         if use == what and importlib.util.find_spec(module) is None:
-            return (what, "missing", _install(extra))
+            return (what, "missing", _get_install_command(extra))
     return (what, "ok", registry.entry(group, name).value)
 
 
-def _create(name: str) -> None:
-    """Raises BrokenPluginError where a method cannot be created; one that needs a parameter is not tried."""
+def _check_method(name: str) -> None:
+    """Create a method to check that it works; skip methods that require a parameter.
+
+    Raises BrokenPluginError or NameTakenError.
+    """
     try:
         require_working(registry.scheme(name))
     except (BrokenPluginError, NameTakenError):
@@ -98,11 +105,11 @@ def _create(name: str) -> None:
         return
 
 
-def _third_party() -> Iterator[tuple[registry.PluginGroup, str]]:
+def _find_third_party_plugins() -> Iterator[tuple[registry.PluginGroup, str]]:
     """Yield installed plugins of other distributions that are not checked above."""
     return (
         (group, name)
-        for group in _LOADED_IF_THIRD_PARTY
+        for group in _THIRD_PARTY_GROUPS
         for name in registry.plugin_names(group)
         if not registry.is_ours(group, name)
     )

@@ -1,4 +1,4 @@
-"""What the commands that change documents share: reading DATA, and reporting what changed."""
+"""Helpers for commands that change documents: reading DATA, and reporting the changes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +9,13 @@ from ragindex.workspace.documents import Changed
 from ragindex.workspace.settings import require_apart
 
 MAX_NAMED = 5
-"""Documents that a message names."""
+"""Largest number of document ids that a message lists."""
 
 
 def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool) -> Corpus:
-    """Read the documents of DATA for the index in `folder`; note skipped, ignored and duplicate ones.
+    """Read the documents of DATA for the index in `folder`; print notes on skipped, ignored and duplicate ones.
 
-    Raises DataError for what cannot be read, and UsageError where DATA and the index contain one another.
+    Raises DataError if an item cannot be read, and UsageError if DATA and the index contain one another.
     """
     corpus = read(data, format=format, skip_bad=skip_bad)
     require_apart(folder, data, corpus)
@@ -29,11 +29,11 @@ def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool) -> 
 
 
 def format_changes(changed: Changed) -> str:
-    """Count added, changed, removed and unchanged documents; name the first of those that are new or gone."""
-    added = _names(changed.new) if changed.changed + changed.unchanged else ""
-    removed = f", {changed.removed} removed{_names(changed.gone)}" if changed.removed else ""
+    """Return the counts of added, changed, removed and unchanged documents, with the first new and removed ids."""
+    added = _format_names(changed.new) if changed.changed + changed.unchanged else ""
+    removed = f", {changed.removed} removed{_format_names(changed.gone)}" if changed.removed else ""
     return f"{changed.added} added{added}, {changed.changed} changed{removed}, {changed.unchanged} unchanged"
 
 
-def _names(ids: Sequence[str]) -> str:
+def _format_names(ids: Sequence[str]) -> str:
     return f" ({', '.join(ids[:MAX_NAMED])}{', …' if len(ids) > MAX_NAMED else ''})" if ids else ""

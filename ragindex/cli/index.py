@@ -79,7 +79,7 @@ def index(
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if triples is not None:
         imported_files.require_reader(schemes)
-    corpus = _read(data, folder, format, skip_bad, rebuild)
+    corpus = _read_data(data, folder, format, skip_bad, rebuild)
     with Workspace.open(
         folder,
         create=corpus is not None,
@@ -97,7 +97,7 @@ def index(
             workspace.import_part(imported_files.TRIPLES, triples)
         with ledger.record_calls() as paid:
             workspace.sync(schemes)
-        parts, counts = _figures(workspace, schemes), workspace.counts()
+        parts, counts = _collect_figures(workspace, schemes), workspace.counts()
         notes = format_part_notes(workspace, schemes)
         require_records(workspace, schemes)
     value = {
@@ -127,15 +127,15 @@ def index(
     write_result(value, json, show)
 
 
-def _read(data: str | None, folder: Path, format: str | None, skip_bad: bool, rebuild: bool) -> Corpus | None:
-    """Read the documents, after an index of an older format was moved aside."""
+def _read_data(data: str | None, folder: Path, format: str | None, skip_bad: bool, rebuild: bool) -> Corpus | None:
+    """Read the documents of DATA, if given; with `rebuild`, first move an index of an older format aside."""
     if rebuild:
         move_aside(folder)
     return None if data is None else read_corpus(data, folder, format, skip_bad)
 
 
-def _figures(workspace: Workspace, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
-    """Return time and size of each part by label, and of the encoder's fit where a part uses the encoder."""
+def _collect_figures(workspace: Workspace, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
+    """Return time and size of each part by label, and of the encoder's fit if a part uses the encoder."""
     parts = {registry.label(part): part for scheme in schemes for part in workspace.all_parts(scheme)}
     fit = workspace.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return {name: workspace.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})

@@ -1,4 +1,4 @@
-"""The command line: one module a command. Commands of other packages come from the entry points ragindex.commands."""
+"""The command line app: one module per command; other packages add commands by the entry points `ragindex.commands`."""
 
 import typer
 
@@ -29,7 +29,7 @@ for command in (methods, index, search, ask, add, remove, parts, repair, cache, 
 
 
 def register_commands(to: typer.Typer) -> None:
-    """Add the commands of installed packages; skip one that cannot be loaded, with a note."""
+    """Add the commands of installed packages; skip those that fail to load, with a note."""
     known = {command.name for command in to.registered_commands}
     for name in registry.plugin_names("commands"):
         if name in known:
@@ -41,7 +41,7 @@ def register_commands(to: typer.Typer) -> None:
 
 
 def run_cli() -> None:
-    """Run the command `ragindex`; its entry point."""
+    """Run the command line."""
     run_with_exit_codes(_start)
 
 

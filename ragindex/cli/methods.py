@@ -31,8 +31,8 @@ def methods(
         write_result(value, json, lambda: stdout().print(text_table(("method", "from", "object"), rows)))
         return
     spec = parse_spec(name)
-    group, name = _group(spec.name), spec.name
-    if spec.params or spec.argument:  # a whole specification: its parameters are checked too
+    group, name = _find_group(spec.name), spec.name
+    if spec.params or spec.argument:  # check the parameters of a full specification too
         registry.create(group, spec)
     plugin = registry.load_plugin(group, name)
     described = parameters(plugin)
@@ -65,6 +65,6 @@ def _installed_methods() -> Iterator[tuple[str, str, str]]:
             yield name, point.dist.name if point.dist else "", point.value
 
 
-def _group(name: str) -> registry.PluginGroup:
-    """Return the first plugin group with this name; the methods where there is none."""
+def _find_group(name: str) -> registry.PluginGroup:
+    """Return the first plugin group that has this name; `schemes` if none has it."""
     return next((group for group in _GROUPS if name in registry.plugin_names(group)), "schemes")

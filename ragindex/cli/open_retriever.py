@@ -1,4 +1,4 @@
-"""Opening a retriever for a command; where parts are missing, the error names the command that builds them."""
+"""A helper that opens a retriever for a command; if parts are missing, the error names the command to build them."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from ragindex.workspace.workspace import Workspace
 
 
 def open_retriever(workspace: Workspace, scheme: Scheme, flags: Mapping[str, object]) -> Retriever:
-    """Open the scheme's retriever. Raises MissingPartError.
+    """Open the scheme's retriever. Raises MissingPartError with the command that builds the missing parts.
 
-    `flags` are the command's flags and their values, None where a flag is not given.
+    `flags` maps the command's flags to their values, None if a flag is not given.
     """
     try:
         return scheme.open(workspace)

@@ -1,4 +1,4 @@
-"""Views of single parts for `ragindex parts`: the aliases that were merged, a summary tree."""
+"""Views of single parts for `ragindex parts`: merged aliases, and summary trees."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ _ALIAS_FIELDS = ("evidence", "aliases", "passage_ids", "score", "text")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Which rows a view shows: the first `limit`, or `size` drawn at random with `seed`."""
+    """The rows that a view shows: the first `limit`, or `size` rows drawn at random with `seed`."""
 
     limit: int
     size: int | None
@@ -32,7 +32,7 @@ class RenderedPart:
 
 
 PartView: TypeAlias = Callable[[Any, Sample], RenderedPart]
-"""Renders what a part opens to."""
+"""A function that renders the opened object of a part."""
 
 
 def view_aliases(records: Collection, sample: Sample) -> RenderedPart:
@@ -68,4 +68,4 @@ VIEWS: Mapping[tuple[str, str], PartView] = {
     ("judged_same_as", "audit"): view_aliases,
     ("summary_tree", "show"): view_tree,
 }
-"""By part and flag. Another view is an entry here, a function, and a flag of `parts`."""
+"""The views by part and flag. To add a view, add a function, an entry here, and a flag of `parts`."""

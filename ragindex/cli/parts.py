@@ -1,4 +1,4 @@
-"""The command `parts`: the parts of an index with their sizes, its sources, and views of single parts."""
+"""The command `parts`: list the parts of an index with their sizes, its sources, and show single parts."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -43,19 +43,19 @@ def parts(
 
     Example: ragindex parts same_as --index my-index --audit --sample 20
     """
-    view = _view(name, {"audit": audit, "show": show})
+    view = _select_view(name, {"audit": audit, "show": show})
     if view is None and (limit, sample, seed) != (None, None, None):
         raise UsageError("--limit, --sample and --seed need a view. Add --audit or --show.")
     with Workspace.open(folder, create=False, encoder=encoder) as workspace:
         if view is None or name is None:
-            _list(workspace, name, json)
+            _list_parts(workspace, name, json)
             return
-        rendered = view(_open(workspace, name), Sample(limit or _DEFAULT_LIMIT, sample, seed or 0))
+        rendered = view(_open_part(workspace, name), Sample(limit or _DEFAULT_LIMIT, sample, seed or 0))
     write_result(rendered.value, json, lambda: stdout().print(rendered.text))
 
 
-def _view(name: str | None, flags: Mapping[str, bool]) -> PartView | None:
-    """Return the view of the flag that is set; None where no flag is set."""
+def _select_view(name: str | None, flags: Mapping[str, bool]) -> PartView | None:
+    """Return the view of the flag that is set; None if no flag is set. Raises UsageError if the part has no view."""
     flag = next((flag for flag, given in flags.items() if given), None)
     if flag is None:
         return None
@@ -68,12 +68,14 @@ def _view(name: str | None, flags: Mapping[str, bool]) -> PartView | None:
 # ---------------------------------------------------------------- the list
 
 
-def _list(workspace: Workspace, name: str | None, json: str | None) -> None:
+def _list_parts(workspace: Workspace, name: str | None, json: str | None) -> None:
     wanted = None if name is None else parse_spec(name).name
     records = [(key, record) for key, record in workspace.manifest.parts.items() if wanted in (None, record.name)]
     if name is not None and not records:
-        raise _missing(workspace, name)
-    rows = sorted((_row(workspace, key, record) for key, record in records), key=lambda row: (row["part"], row["id"]))
+        raise _make_missing_error(workspace, name)
+    rows = sorted(
+        (_build_row(workspace, key, record) for key, record in records), key=lambda row: (row["part"], row["id"])
+    )
     sources = [] if name is not None else workspace.sources()
     disk = workspace.disk()
 
@@ -94,35 +96,35 @@ def _list(workspace: Workspace, name: str | None, json: str | None) -> None:
             fields = ("name", "documents", "prefix", "format", "root")
             source_cells = [tuple(str(source[field]) for field in fields) for source in sources]
             stdout().print(text_table(("source", "documents", "ids begin with", "format", "from"), source_cells))
-        stdout().print(text_table(("on disk", "MB"), _disk_rows(disk)))
+        stdout().print(text_table(("on disk", "MB"), _build_disk_rows(disk)))
 
     value = {"parts": rows, "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)}}
     write_result(value | ({} if name is not None else {"sources": sources}), json, show)
 
 
-def _disk_rows(disk: Disk) -> list[tuple[str, str]]:
-    """Return name and megabytes of what serves, of larger other contents of the folder, and of the whole folder."""
+def _build_disk_rows(disk: Disk) -> list[tuple[str, str]]:
+    """Return name and megabytes of the files that searches use, of other large contents, and of the whole folder."""
     rows = [*disk.serving.items(), ("serving", disk.served)]
     rows += [(name, size) for name, size in disk.apart.items() if size >= _MIN_BYTES]
     return [(name, f"{size / 1e6:.1f}") for name, size in [*rows, ("the whole folder", disk.whole)]]
 
 
-def _row(workspace: Workspace, key: str, record: PartRecord) -> dict[str, Any]:
+def _build_row(workspace: Workspace, key: str, record: PartRecord) -> dict[str, Any]:
     counts = {
         name: workspace.store.open(f"{key}.{name}", version).count() for name, version in record.collections.items()
     }
-    value = {"part": _label(record), "id": key, "encoder": record.encoder_name, "records": counts}
+    value = {"part": _get_label(record), "id": key, "encoder": record.encoder_name, "records": counts}
     return value | {"bytes": record.bytes, "seconds": record.seconds, "notes": list(record.notes)}
 
 
 def _format_counts(records: Mapping[str, int]) -> str:
-    """Format the number of records, of each collection where there are several."""
+    """Format the number of records, per collection if there are several."""
     if len(records) == 1:
         return f"{next(iter(records.values())):,}"
     return ", ".join(f"{count:,} {name}" for name, count in sorted(records.items()))
 
 
-def _label(record: PartRecord) -> str:
+def _get_label(record: PartRecord) -> str:
     try:
         return registry.label(registry.part(record.part))
     except UnknownNameError:  # its package was uninstalled
@@ -132,18 +134,21 @@ def _label(record: PartRecord) -> str:
 # ---------------------------------------------------------------- one part
 
 
-def _open(workspace: Workspace, name: str) -> Any:
-    part = _find(workspace, name)
+def _open_part(workspace: Workspace, name: str) -> Any:
+    part = _find_part(workspace, name)
     try:
         return workspace.open_part(part)
     except MissingPartError as error:
-        raise _missing(workspace, name) from error
+        raise _make_missing_error(workspace, name) from error
 
 
-def _find(workspace: Workspace, name: str) -> Part[Any]:
-    """Return the part as written; a bare name means the only part of that name, or the one with default parameters."""
+def _find_part(workspace: Workspace, name: str) -> Part[Any]:
+    """Return the part that `name` specifies; a bare name means the default parameters if built, else the only part.
+
+    Raises UsageError if several parts have that name.
+    """
     part = registry.part(name)
-    records = {_label(r): r for r in workspace.manifest.parts.values() if r.name == registry.name_of(part)}
+    records = {_get_label(r): r for r in workspace.manifest.parts.values() if r.name == registry.name_of(part)}
     if parse_spec(name).params or registry.label(part) in records or not records:
         return part
     if len(records) > 1:
@@ -151,21 +156,21 @@ def _find(workspace: Workspace, name: str) -> Part[Any]:
     return registry.part(next(iter(records.values())).part)
 
 
-def _missing(workspace: Workspace, name: str) -> MissingPartError:
-    wanted = registry.part(name)  # raises UnknownNameError for a name that no part has
-    methods = _methods_with(lambda part: part == wanted) or _methods_with(lambda part: isinstance(part, type(wanted)))
+def _make_missing_error(workspace: Workspace, name: str) -> MissingPartError:
+    wanted = registry.part(name)  # raises UnknownNameError if no such part is installed
+    methods = _find_methods(lambda part: part == wanted) or _find_methods(lambda part: isinstance(part, type(wanted)))
     folder = quote_argument(workspace.folder)
     hint = f"Run: ragindex index --index {folder} --methods {methods[0]}" if methods else "No method uses it."
     return MissingPartError(f"The index {workspace.folder} has no part {name} for its encoder and seed. {hint}")
 
 
-def _methods_with(wanted: Callable[[Part[Any]], bool]) -> list[str]:
-    """Return the methods that, with default parameters, build such a part."""
+def _find_methods(wanted: Callable[[Part[Any]], bool]) -> list[str]:
+    """Return the methods that build a wanted part with default parameters."""
     methods = []
     for method in registry.plugin_names("schemes"):
         try:
             parts = topological_order(require_working(registry.scheme(method)).parts())
-        except RagindexError:  # a broken method builds nothing
+        except RagindexError:  # skip broken methods
             continue
         if any(map(wanted, parts)):
             methods.append(method)

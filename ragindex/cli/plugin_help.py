@@ -1,4 +1,4 @@
-"""A plugin's docstring and parameters, with their types, bounds and defaults as written in a method."""
+"""The docstring and parameters of a plugin, with types, bounds and defaults in the syntax of specifications."""
 
 import inspect
 import json
@@ -17,7 +17,7 @@ _PLUGINS = {registry.scheme: "method", registry.part: "part", registry.encoder: 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a plugin. `default` is as written in a method, None if required; `value` is its JSON value."""
+    """A parameter of a plugin. `default` is written as in a specification, None if required; `value` is its JSON."""
 
     name: str
     type: str
@@ -33,50 +33,52 @@ def docstring(plugin: type[BaseModel]) -> str:
 
 def parameters(plugin: type[BaseModel]) -> list[Parameter]:
     """Return the parameters in the order of the class's fields."""
-    return [_parameter(name, field, _description(plugin, name)) for name, field in plugin.model_fields.items()]
+    return [
+        _build_parameter(name, field, _find_description(plugin, name)) for name, field in plugin.model_fields.items()
+    ]
 
 
-def _description(plugin: type[BaseModel], name: str) -> str:
-    """Return the description of a field: its own, or that of the base class whose default it changes."""
+def _find_description(plugin: type[BaseModel], name: str) -> str:
+    """Return the description of a field: its own, or the one it inherits from a base class."""
     fields = (base.model_fields.get(name) for base in plugin.__mro__ if issubclass(base, BaseModel))
     return next((field.description for field in fields if field and field.description), "")
 
 
-def _parameter(name: str, field: FieldInfo, description: str) -> Parameter:
-    kind = _kind(field.annotation, field.metadata)
+def _build_parameter(name: str, field: FieldInfo, description: str) -> Parameter:
+    kind = _format_type(field.annotation, field.metadata)
     if field.is_required():
         return Parameter(name, kind, None, None, description)
     default = field.get_default(call_default_factory=True)
-    return Parameter(name, kind, _format(default), _to_json(default), description)
+    return Parameter(name, kind, _format_value(default), _to_json(default), description)
 
 
-def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+def _format_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     """Format a type with its bounds."""
     plugins = [_PLUGINS[item.func] for item in metadata if isinstance(item, BeforeValidator) and item.func in _PLUGINS]
     bounds = [
         f"{sign} {getattr(item, key)}" for item in metadata for key, sign in _BOUNDS.items() if hasattr(item, key)
     ]
-    return ", ".join([plugins[0] if plugins else _name(annotation), *bounds])
+    return ", ".join([plugins[0] if plugins else _format_annotation(annotation), *bounds])
 
 
-def _name(annotation: Any) -> str:
+def _format_annotation(annotation: Any) -> str:
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
-        return _kind(inner[0], inner[1:])
+        return _format_type(inner[0], inner[1:])
     if get_origin(annotation) is Literal:
         return " | ".join(map(str, inner))
     if get_origin(annotation) in (tuple, list):
-        return f"[{_name(inner[0])}, …]"
+        return f"[{_format_annotation(inner[0])}, …]"
     if inner:
-        return " | ".join(map(_name, inner))
+        return " | ".join(map(_format_annotation, inner))
     return "null" if annotation is type(None) else str(getattr(annotation, "__name__", annotation))
 
 
-def _format(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, BaseModel):
         return registry.label(value)
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_format, value))}]"
+        return f"[{', '.join(map(_format_value, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 

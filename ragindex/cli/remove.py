@@ -59,7 +59,7 @@ def remove(
 
 
 def _existing_files(workspace: Workspace, ids: Sequence[str]) -> list[Path]:
-    """Return the files that still exist of the first few of these documents."""
+    """Return the files, if they still exist, of the first MAX_NAMED of these documents."""
     owners, known = workspace.documents.sources(ids[:MAX_NAMED]), workspace.manifest.sources
     files = [sources.file_of(known[owner], id) for id, owner in owners.items()]
     return [file for file in files if file is not None]

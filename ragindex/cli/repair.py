@@ -1,4 +1,4 @@
-"""The command `repair`: check every file of an index, and rebuild what is damaged."""
+"""The command `repair`: check every file of an index, and rebuild damaged ones."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `search`: the hits of one method for one question."""
+"""The command `search`: print the hits of one method for one question."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -88,7 +88,7 @@ def search(
 
 
 def _note_unknown_keys(workspace: Workspace, scheme: Scheme, keys: Iterable[str]) -> None:
-    """Note each key of a filter that no document has."""
+    """Print a note for each metadata key of a filter that no document has."""
     parts = [workspace.open_part(part) for part in workspace.all_parts(scheme)]
     fields = {name for part in parts if isinstance(part, MeteredCollection) for name in part.fields()}
     known = sorted(name.removeprefix("meta.") for name in fields if name.startswith("meta."))

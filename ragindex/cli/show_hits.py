@@ -1,4 +1,4 @@
-"""The hits and steps of a retrieval, printed or as JSON."""
+"""Output of the hits and steps of a retrieval, as text or JSON."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _SHOWN_TRIPLES = 10
 
 
 def retrieval_to_json(question: str, retrieval: Retrieval) -> dict[str, Any]:
-    """Return `{"question", "hits", "trace", "notes"}`."""
+    """Return a retrieval as JSON: `{"question", "hits", "trace", "notes"}`."""
     hits = [
         {
             "id": hit.id,
@@ -32,34 +32,34 @@ def retrieval_to_json(question: str, retrieval: Retrieval) -> dict[str, Any]:
 
 
 def print_hits(retrieval: Retrieval, explain: bool) -> None:
-    """Print the hits; with `explain` each step of the retrieval too."""
+    """Print the hits; with `explain`, also print each step of the retrieval."""
     if not retrieval.hits:
         stdout().print("No results.")
     for rank, hit in enumerate(retrieval.hits, start=1):
         name, documents = strip_controls(hit.title or hit.id), strip_controls(", ".join(hit.doc_ids))
         stdout().print(Text.assemble((f"{rank}. {name}", "bold"), f"  {hit.score:.4f}  ", (documents, "dim")))
-        stdout().print(Text(strip_controls(_start(hit.text, 400))))
+        stdout().print(Text(strip_controls(_truncate(hit.text, 400))))
     for step in retrieval.trace if explain else ():
-        stdout().print(Text(strip_controls(_summary(step)), style="dim"))
-        for line in _details(step):
+        stdout().print(Text(strip_controls(_summarize_step(step)), style="dim"))
+        for line in _format_details(step):
             stdout().print(Text(strip_controls(f"    {line}"), style="dim"))
 
 
-def _summary(step: Step) -> str:
+def _summarize_step(step: Step) -> str:
     ids = ", ".join(step.ids[:5]) + (f", … ({len(step.ids)})" if len(step.ids) > 5 else "")
     tokens = step.input_tokens + step.output_tokens
     cost = f", {tokens:,} tokens" if tokens else ""
-    summary = f"step {step.iteration}, {step.index}, {step.ms:.1f} ms{cost}: {_start(step.query, 100)}"
+    summary = f"step {step.iteration}, {step.index}, {step.ms:.1f} ms{cost}: {_truncate(step.query, 100)}"
     return summary + (f" → {ids}" if ids else "")
 
 
-def _details(step: Step) -> list[str]:
-    """Return the note, then the first triples, then the first paths with their scores."""
+def _format_details(step: Step) -> list[str]:
+    """Return lines with the note and the first triples and scored paths of a step."""
     scores = [f"{score:.3f}  " for score in step.scores] or [""] * len(step.paths)
     paths = [("", (triple,)) for triple in step.triples] + list(zip(scores, step.paths, strict=False))
-    shown = [_start(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
-    return [*([_start(step.note, 200)] if step.note else []), *shown]
+    shown = [_truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
+    return [*([_truncate(step.note, 200)] if step.note else []), *shown]
 
 
-def _start(text: str, longest: int) -> str:
+def _truncate(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"

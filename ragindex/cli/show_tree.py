@@ -1,4 +1,4 @@
-"""A summary tree as JSON and as text: nodes per level, and each summary below its roots with size and first words."""
+"""Output of a summary tree as JSON and text: nodes per level, and the tree of summaries with sizes and first words."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,16 @@ from ragindex.interfaces import Collection
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 
 _MAX_TEXT = 80  # characters of a summary
-_MAX_BELOW = 10  # summaries shown below one
+_MAX_CHILDREN = 10  # summaries shown below one
 
 
 def summarize_tree(nodes: Collection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the nodes per level and the number of leaves below no summary, `{"levels", "alone"}`, and the roots.
+    """Return counts, `{"levels", "alone"}`, and the roots of the tree.
 
-    A root is `{"id", "level", "children", "passages", "text", "below"}`: counts, first words, and the summaries below.
-    Roots and summaries are sorted by size, largest first, then by id. A summary with several parents is below each.
+    `levels` has the number of nodes per level, `alone` the number of leaves without a summary. A root is `{"id",
+    "level", "children", "passages", "text", "below"}`: counts, first words, and child summaries of the same form. Roots
+    and summaries are sorted by number of passages, largest first, then by id. A summary with several parents occurs
+    below each.
     """
     rows = [
         row for batch in nodes.scan(("level", "kind", "children", "passage_ids", "text")) for row in batch.to_pylist()
@@ -29,11 +31,11 @@ def summarize_tree(nodes: Collection) -> tuple[dict[str, Any], list[dict[str, An
     children = {child for row in by_id.values() for child in row["children"]}
     levels = Counter(int(row["level"]) for row in rows)
     alone = sum(row["id"] not in children and row["id"] not in by_id for row in rows)
-    roots = _sorted([_below(id, by_id) for id in by_id if id not in children])
+    roots = _sort_nodes([_build_node(id, by_id) for id in by_id if id not in children])
     return {"levels": {str(level): count for level, count in sorted(levels.items())}, "alone": alone}, roots
 
 
-def _below(id: str, by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _build_node(id: str, by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     row = by_id[id]
     words = " ".join(row["text"][: 4 * _MAX_TEXT].split())
     return {
@@ -42,11 +44,11 @@ def _below(id: str, by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "children": len(row["children"]),
         "passages": len(row["passage_ids"]),
         "text": words if len(words) <= _MAX_TEXT else f"{words[:_MAX_TEXT]}…",
-        "below": _sorted([_below(child, by_id) for child in row["children"] if child in by_id]),
+        "below": _sort_nodes([_build_node(child, by_id) for child in row["children"] if child in by_id]),
     }
 
 
-def _sorted(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sort_nodes(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(nodes, key=lambda node: (-node["passages"], node["id"]))
 
 
@@ -56,23 +58,23 @@ def _sorted(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def render_tree(
     counts: Mapping[str, Any], roots: Sequence[Mapping[str, Any]], shown: Sequence[Mapping[str, Any]]
 ) -> Group:
-    """Render the levels in one sentence, then a tree of each of the `shown` roots."""
+    """Render the counts as one sentence, then the tree of each of the `shown` roots."""
     levels = ", ".join(f"{count:,} on level {level}" for level, count in counts["levels"].items())
     alone = f" {counts['alone']:,} leaves are below no summary." if counts["alone"] else ""
     first = Text(f"Nodes: {levels or 'none'}.{alone}")
     more = [Text(f"… and {len(roots) - len(shown):,} more roots")] if len(shown) < len(roots) else []
-    return Group(first, *(_render(root) for root in shown), *more)
+    return Group(first, *(_render_node(root) for root in shown), *more)
 
 
-def _render(node: Mapping[str, Any]) -> Tree:
-    tree = Tree(_line(node))
-    for below in node["below"][:_MAX_BELOW]:
-        tree.add(_render(below))
-    if len(node["below"]) > _MAX_BELOW:
-        tree.add(f"… and {len(node['below']) - _MAX_BELOW:,} more summaries")
+def _render_node(node: Mapping[str, Any]) -> Tree:
+    tree = Tree(_format_node(node))
+    for below in node["below"][:_MAX_CHILDREN]:
+        tree.add(_render_node(below))
+    if len(node["below"]) > _MAX_CHILDREN:
+        tree.add(f"… and {len(node['below']) - _MAX_CHILDREN:,} more summaries")
     return tree
 
 
-def _line(node: Mapping[str, Any]) -> Text:
+def _format_node(node: Mapping[str, Any]) -> Text:
     size = f"level {node['level']}, {node['children']:,} children, {node['passages']:,} passages, {node['id']}"
     return Text.assemble((size, "dim"), f"  {strip_controls(node['text'])}")

@@ -1,4 +1,4 @@
-"""Reading documents, and chunking them into passages."""
+"""Readers for documents, and chunking into passages."""
 
 from ragindex.corpus.chunking import Chunking, chunk, passage_text
 from ragindex.corpus.corpus import Corpus, content_id

@@ -1,4 +1,4 @@
-"""The corpora of benchmark files. What would give away gold (is_supporting, idx, question_id …) is not read.
+"""Readers for the corpora of benchmark files. Fields that reveal gold (is_supporting, idx, question_id …) are not read.
 
 Formats: BEIR (github.com/beir-cellar/beir), HippoRAG (github.com/OSU-NLP-Group/HippoRAG), MuSiQue
 (github.com/StonyBrookNLP/musique), HotpotQA (hotpotqa.github.io), 2WikiMultihopQA (github.com/Alab-NII/2wikimultihop).
@@ -21,24 +21,24 @@ from ragindex.corpus.json_reader import (
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA
 
-_CORPUS_LINE = ("_id", "id", "title", "text", "metadata")
+_CORPUS_KEYS = ("_id", "id", "title", "text", "metadata")
 
 
 def join_sentences(sentences: list[str]) -> str:
-    """One text: put together as they are where sentences bring their own white space, else with spaces."""
+    """Join sentences: without a separator if they contain their own leading white space, else with spaces."""
     spaced = any(sentence[:1].isspace() for sentence in sentences[1:])
     return ("" if spaced else " ").join(sentences)
 
 
 def join_body(item: Item, value: Any) -> str:
-    """A text that is a string or an array of sentences."""
+    """Return a text given as a string or as an array of sentences. Raises DataError for anything else."""
     if isinstance(value, list):
         return join_sentences([item.unicode(sentence, "an array of strings as sentences") for sentence in value])
     return item.unicode(value, "a string or an array of sentences as text")
 
 
 def parse_paragraph(item: Item) -> tuple[str, str]:
-    """Title and text of a paragraph in MuSiQue's or HippoRAG's form."""
+    """Return title and text of a paragraph in the format of MuSiQue or HippoRAG. Raises DataError without a text."""
     key = "text" if item.fields.get("text") is not None else "paragraph_text"
     if item.fields.get(key) is None:
         raise item.error("a text under 'text' or 'paragraph_text'", item.under("text"))
@@ -46,20 +46,20 @@ def parse_paragraph(item: Item) -> tuple[str, str]:
 
 
 def parse_context_entry(item: Item, value: Any) -> tuple[str, str]:
-    """Title and text of an entry `[title, [sentence, …]]` of a HotpotQA or 2WikiMultihopQA context."""
+    """Return title and text of an entry `[title, [sentence, …]]` of a HotpotQA or 2WikiMultihopQA context."""
     if not isinstance(value, list) or len(value) != 2:
         raise item.error("a context of [title, [sentence, …]] pairs", format_value(value))
     return item.unicode(value[0], "a string as title"), join_body(item, value[1])
 
 
 def read_jsonl(path: Path, problems: Problems) -> Gathered:
-    """One document a line: `_id` or `id`, `title`, `text`, `metadata`; other keys become metadata."""
+    """Read one document per line: `_id` or `id`, `title`, `text`, `metadata`; other keys become metadata."""
     file = path / "corpus.jsonl" if path.is_dir() else path
-    return gather(problems.each(_corpus_line, read_json_lines(file, problems)), problems)
+    return gather(problems.each(_parse_corpus_line, read_json_lines(file, problems)), problems)
 
 
-def _corpus_line(item: Item) -> RawDocument:
-    others = [key for key in item.fields if key not in _CORPUS_LINE]
+def _parse_corpus_line(item: Item) -> RawDocument:
+    others = [key for key in item.fields if key not in _CORPUS_KEYS]
     if {"_id", "id"} <= item.fields.keys():
         others.append("id")
     text = item.text("text")
@@ -67,7 +67,7 @@ def _corpus_line(item: Item) -> RawDocument:
 
 
 def find_file_pair(path: Path) -> tuple[Path, Path]:
-    """The questions and the corpus of a HippoRAG folder or of `X.json`, beside which stands `X_corpus.json`."""
+    """Return the paths of questions and corpus of a HippoRAG folder, or of `X.json` with `X_corpus.json` beside it."""
     if path.is_dir():
         return path / "questions.json", path / "corpus.json"
     named = path.with_name(f"{path.stem}_corpus.json")
@@ -75,46 +75,46 @@ def find_file_pair(path: Path) -> tuple[Path, Path]:
 
 
 def read_hipporag(path: Path, problems: Problems) -> Gathered:
-    """A corpus file: a list of {title, text} or a mapping of titles to texts or sentences."""
+    """Read a HippoRAG corpus file: a list of {title, text}, or a mapping of titles to texts or sentences."""
     file = find_file_pair(path)[1]
     value = read_json_value(file)
     if isinstance(value, list):
-        return gather(problems.each(_listed, check_array_items(value, file, problems)), problems)
+        return gather(problems.each(_parse_list_item, check_array_items(value, file, problems)), problems)
     if not isinstance(value, dict):
         raise DataError("a list of {title, text} or a mapping of titles to sentences", format_value(value), path=file)
     titled = ((Item({"title": title}, file, None, n), text) for n, (title, text) in enumerate(value.items(), 1))
     return gather(
-        problems.each(lambda pair: _content(pair[0], pair[0].text("title"), join_body(*pair)), titled), problems
+        problems.each(lambda pair: _make_document(pair[0], pair[0].text("title"), join_body(*pair)), titled), problems
     )
 
 
-def _listed(item: Item) -> RawDocument:
+def _parse_list_item(item: Item) -> RawDocument:
     return RawDocument(parse_id(item), *parse_paragraph(item), parse_metadata(item), item)
 
 
-def _content(item: Item, title: str, text: str) -> RawDocument:
+def _make_document(item: Item, title: str, text: str) -> RawDocument:
     return RawDocument(None, title, text, NO_METADATA, item)
 
 
 def read_paragraphs(path: Path, problems: Problems) -> Gathered:
-    """The paragraphs of all questions of a MuSiQue file, each once."""
+    """Read the paragraphs of all questions of a MuSiQue file, without duplicates."""
 
     def of_question(item: Item) -> list[RawDocument]:
         inner = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
-        return [_content(one, *parse_paragraph(one)) for one in inner]
+        return [_make_document(one, *parse_paragraph(one)) for one in inner]
 
-    return gather(_flat(problems.each(of_question, read_json_items(path, problems))), problems)
+    return gather(_flatten(problems.each(of_question, read_json_items(path, problems))), problems)
 
 
 def read_contexts(path: Path, problems: Problems) -> Gathered:
-    """The contexts of all questions of a HotpotQA or 2WikiMultihopQA file, each once."""
+    """Read the contexts of all questions of a HotpotQA or 2WikiMultihopQA file, without duplicates."""
 
     def of_question(item: Item) -> list[RawDocument]:
-        return [_content(item, *parse_context_entry(item, value)) for value in item.array("context")]
+        return [_make_document(item, *parse_context_entry(item, value)) for value in item.array("context")]
 
-    return gather(_flat(problems.each(of_question, read_json_items(path, problems))), problems)
+    return gather(_flatten(problems.each(of_question, read_json_items(path, problems))), problems)
 
 
-def _flat(lists: Iterator[list[RawDocument]]) -> Iterator[RawDocument]:
+def _flatten(lists: Iterator[list[RawDocument]]) -> Iterator[RawDocument]:
     for one in lists:
         yield from one

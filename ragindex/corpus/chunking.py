@@ -8,9 +8,9 @@ from semantic_text_splitter import TextSplitter
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document, Passage
 
-# The splitter's time grows with the square of a stretch without sentence ends, so it sees so many passages at a time.
-_PASSAGES_A_WINDOW = 16
-_SMALLEST_WINDOW = 4096
+# The splitter takes quadratic time on text without sentence ends, so it only gets about this many passages at a time.
+_PASSAGES_PER_WINDOW = 16
+_MIN_WINDOW = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +37,24 @@ class Chunking:
 
 
 def passage_text(title: str, text: str) -> str:
-    """What is indexed and embedded: title, newline, text; where one of them is blank, the other alone."""
+    """Return the text to index and embed: title, newline, text; if one of them is blank, the other alone."""
     if not title.strip():
         return text
     return f"{title}\n{text}" if text.strip() else title
 
 
 def chunk(document: Document, chunking: Chunking | None) -> list[Passage]:
-    """The passages of a document, in order; `document.text[p.start:p.end] == p.text` for each.
+    """Split a document into passages, in order; `document.text[p.start:p.end] == p.text` for each passage `p`.
 
-    Without `chunking` the document is one passage under the document's id; otherwise the ids are `ID#0`, `ID#1`, … and
-    boundaries are, where possible, those of paragraphs, sentences and words. What no passage covers is white space.
-    A blank text gives one passage, which the title stands for. Raises DataError for text that is not Unicode.
+    Without `chunking` the document is one passage with the document's id. Otherwise the ids are `ID#0`, `ID#1`, …, and
+    passages end at the end of a paragraph, sentence or word if possible. Only white space is left out. A blank text
+    gives one empty passage, which is indexed by its title. Raises DataError if UTF-8 cannot encode the document.
     """
     _require_unicode(document)
     if chunking is None:
-        return [_passage(document, document.id, 0, len(document.text))]
-    spans = list(_spans(document.text, chunking)) or [(0, 0)]
-    return [_passage(document, f"{document.id}#{number}", *span) for number, span in enumerate(spans)]
+        return [_make_passage(document, document.id, 0, len(document.text))]
+    spans = list(_find_spans(document.text, chunking)) or [(0, 0)]
+    return [_make_passage(document, f"{document.id}#{number}", *span) for number, span in enumerate(spans)]
 
 
 def _require_unicode(document: Document) -> None:
@@ -68,18 +68,18 @@ def _require_unicode(document: Document) -> None:
             ) from error
 
 
-def _passage(document: Document, id: str, start: int, end: int) -> Passage:
+def _make_passage(document: Document, id: str, start: int, end: int) -> Passage:
     return Passage(id, document.id, document.title, document.text[start:end], start, end, document.metadata)
 
 
-def _spans(text: str, chunking: Chunking) -> Iterator[tuple[int, int]]:
+def _find_spans(text: str, chunking: Chunking) -> Iterator[tuple[int, int]]:
     splitter = TextSplitter(chunking.size, overlap=chunking.overlap)
-    window = max(_PASSAGES_A_WINDOW * chunking.size, _SMALLEST_WINDOW)
+    window = max(_PASSAGES_PER_WINDOW * chunking.size, _MIN_WINDOW)
     at = 0
     while at < len(text):
         found = splitter.chunk_indices(text[at : at + window])
         following = at + window
         if following < len(text) and found and found[-1][0] > 0:
-            following = at + found.pop()[0]  # the window may have ended in the middle of its last passage
+            following = at + found.pop()[0]  # the window may have cut its last passage, so it is split again
         yield from ((at + start, at + start + len(passage)) for start, passage in found)
         at = following

@@ -1,4 +1,4 @@
-"""Gathering documents into a corpus: ids, repeats, and what may stand in a document."""
+"""The Corpus, and checks of the documents that readers yield: ids, duplicates, and metadata."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,17 +14,17 @@ from ragindex.types import NO_METADATA, Document, Metadata
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Documents read from one place.
+    """Documents read from one source.
 
     Example:
         corpus = ragindex.read("my-documents")
         print(len(corpus.documents), corpus.skipped, corpus.ignored)
 
-    `repeats` counts further copies of documents that came without ids; `skipped` says what was left out and why;
-    `ignored` counts the files of a folder that no reader takes, by suffix. With `whole`, as in benchmark formats, a
-    document is a passage; documents of one's own are cut. `root` is what was read, in full: the folder that ids are
-    relative to, the file of a data set, the name of a made corpus; "" where a program made the documents. Of a folder
-    with `only`, that file alone was read.
+    `repeats` counts duplicates of documents without ids. `skipped` says which items were left out and why. `ignored`
+    counts files of a folder that no reader supports, by suffix. With `whole`, as in benchmark formats, each document is
+    one passage; otherwise documents are chunked. `root` is the source: the absolute path of the folder that ids are
+    relative to or of the data set's file, or the name of a generated corpus; "" for documents made by a program. If
+    `only` is set, only that file of the folder was read.
     """
 
     name: str
@@ -39,13 +39,13 @@ class Corpus:
 
     @property
     def chunking(self) -> Literal["default"] | None:
-        """The default chunking of these documents; None: each document is one passage."""
+        """The default chunking of these documents; None if each document is one passage."""
         return None if self.whole else "default"
 
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as it was read, before it is known whether it has an id: `id` is the given one."""
+    """A document as it was read. `id` is None if the source gives it no id."""
 
     id: str | None
     title: str
@@ -58,12 +58,12 @@ Gathered: TypeAlias = tuple[tuple[Document, ...], int]
 
 
 def content_id(title: str, text: str) -> str:
-    """The id of a document that came without one: 16 hexadecimal digits of a hash of title and text."""
+    """Return the id for a document without one: 16 hexadecimal digits of a hash of title and text."""
     return digest([title, text])
 
 
 def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
-    """Return the documents and the number of repeats. A given id that occurs twice is an error."""
+    """Return the documents, and the number of duplicates without ids. Raises DataError if an id occurs twice."""
     kept: dict[str, Document] = {}
     hashed: set[str] = set()
     repeats = 0
@@ -87,7 +87,7 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
 
 
 def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gathered:
-    """Raises DataError for an empty corpus."""
+    """Return `gathered`. Raises DataError if it has no documents."""
     if not gathered[0]:
         found = f"none that can be read; {problems.sentences[0]}" if problems.sentences else "none"
         raise DataError("at least one document", found.removesuffix("."), path=path)
@@ -95,7 +95,7 @@ def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gat
 
 
 def parse_id(item: Item) -> str | None:
-    """The string or whole number under `_id` or `id`."""
+    """Return the id under `_id` or `id`, a string or integer, as a string; None if there is none. Raises DataError."""
     key = "_id" if "_id" in item.fields else "id"
     value = item.fields.get(key)
     if value is None:
@@ -109,7 +109,7 @@ def parse_id(item: Item) -> str | None:
 
 
 def parse_metadata(item: Item, *others: str) -> Metadata:
-    """What stands under `metadata`, together with the keys `others`; numbers must be finite."""
+    """Return the object under `metadata` together with the keys `others`. Raises DataError for non-finite numbers."""
     metadata = dict(item.within(item.fields.get("metadata") or {}, "'metadata'").fields)
     for key in others:
         if key in metadata:

@@ -25,21 +25,21 @@ FORMATS = ("folder", *_READERS)
 
 
 def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False) -> Corpus:
-    """Read the documents under a path; their format is recognised unless `format` names it (see FORMATS).
+    """Read the documents of a file or folder; the format is detected unless `format` names it (see FORMATS).
 
     Example:
         corpus = ragindex.read("my-documents")
 
-    A folder may hold text, Markdown, HTML and PDF files; a file may be a data set (BEIR, HippoRAG, MuSiQue, ...). Where
-    nothing is under the path and it is written NAME:REST, as world:1k, the plugin NAME makes the corpus.
+    A folder may contain text, Markdown, HTML and PDF files; a file may be a data set (BEIR, HippoRAG, MuSiQue, ...). If
+    the path does not exist and has the form NAME:REST, such as world:1k, the plugin NAME generates the corpus.
 
-    Raises UsageError for an unknown format and DataError, with file and line, for the first thing that cannot be
-    read; with `skip_bad` such items are left out, and `Corpus.skipped` holds a sentence about each.
+    Raises UsageError for an unknown format, and DataError, with file and line, for the first item that cannot be read.
+    With `skip_bad` such items are left out, and `Corpus.skipped` has a sentence about each.
     """
-    path, made = Path(path), _made(str(path), format)
+    path, made = Path(path), _generate_corpus(str(path), format)
     if made is not None:
         return made
-    format = recognise_format(path) if format is None else _known(path, format)
+    format = recognise_format(path) if format is None else _check_format(path, format)
     problems = Problems(skip_bad)
     ignored: Mapping[str, int] = {}
     if format == "folder":
@@ -47,13 +47,13 @@ def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False)
     else:
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
-    root, only = _origin(path, format)
+    root, only = _find_origin(path, format)
     skipped, whole = tuple(problems.sentences), format != "folder"
-    return Corpus(_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only)
+    return Corpus(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only)
 
 
-def _made(written: str, format: str | None) -> Corpus | None:
-    """The corpus of the plugin that `written` names before its colon; None where it names none, or a path."""
+def _generate_corpus(written: str, format: str | None) -> Corpus | None:
+    """Return the corpus that the plugin NAME of `NAME:REST` generates; None if there is none, or the path exists."""
     name, colon, _ = written.partition(":")
     if not colon or name not in registry.plugin_names("corpora") or os.path.exists(written):
         return None
@@ -63,10 +63,10 @@ def _made(written: str, format: str | None) -> Corpus | None:
     return replace(corpus, root=corpus.root or written)
 
 
-def _origin(path: Path, format: str) -> tuple[Path, str]:
-    """What documents are read from, by its real path, and the one file of it that is read, "" for all.
+def _find_origin(path: Path, format: str) -> tuple[Path, str]:
+    """Return the resolved path of the source, and the name of the only file read from it ("" for all files).
 
-    A link to a folder is that folder. A link to a file stays what it is called: its id is the link's name.
+    Links to folders are resolved. A link to a file keeps its name, because the name is the document's id.
     """
     if format == "folder":
         real = path.resolve() if path.is_dir() else path.parent.resolve()
@@ -79,7 +79,7 @@ def _origin(path: Path, format: str) -> tuple[Path, str]:
 
 
 def recognise_format(path: Path) -> str:
-    """The name of the format. Raises DataError where there is nothing, or nothing that is known."""
+    """Return the name of the format. Raises DataError if the path does not exist or the format is unknown."""
     _require_existing(path)
     if path.is_dir():
         return _recognise_folder(path)
@@ -93,7 +93,7 @@ def recognise_format(path: Path) -> str:
     raise DataError(f"a folder, or a file ending in .jsonl, .json, {', '.join(SUFFIXES)}", path.name, path=path)
 
 
-def _known(path: Path, format: str) -> str:
+def _check_format(path: Path, format: str) -> str:
     if format not in FORMATS:
         near = difflib.get_close_matches(format, FORMATS, n=3, cutoff=0.4) or FORMATS
         raise UnknownNameError(
@@ -135,7 +135,7 @@ def _recognise_items(path: Path) -> str:
     )
 
 
-def _name(path: Path) -> str:
+def _get_name(path: Path) -> str:
     resolved = path.resolve()
     if resolved.is_dir():
         return resolved.name

@@ -1,9 +1,9 @@
-"""The title and the visible text of an HTML page, as HTML5 (html.spec.whatwg.org, section 13.2) finds them.
+"""Extraction of the title and visible text of an HTML page, following HTML5 (html.spec.whatwg.org, section 13.2).
 
 The tokenizer is that of HTML5. No tree is built: HTML5 repeats unclosed formatting elements in every paragraph, so the
-tree of 200 kB of markup can take gigabytes and minutes. Of the tree only what decides whether text is shown is kept:
-elements whose content is not markup, templates, SVG and MathML. What may stand in a head shows no text, so all other
-text belongs to the body, whether or not its tags are written. Time and memory grow linearly with the page.
+tree of 200 kB of markup can take gigabytes and minutes. The reader only tracks the elements that decide whether text is
+visible: elements whose content is not markup, templates, SVG and MathML. Elements of the head show no text, so all
+other text belongs to the body, even without a body tag. Time and memory grow linearly with the page.
 """
 
 import html
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import regex
 
 _NAME = regex.compile(r"[A-Za-z][^\t\n\f />]*+")
-_REST_OF_TAG = regex.compile(  # attributes as the tokenizer sees them: a quote counts after "=" alone
+_REST_OF_TAG = regex.compile(  # attributes as the tokenizer sees them: a quote only counts after "="
     r"""(?: [\t\n\f\x20]++
           | /(?!>)
           | (?: =[^\t\n\f\x20/>=]*+ | [^\t\n\f\x20/>=]++ )
@@ -25,15 +25,15 @@ _REST_OF_TAG = regex.compile(  # attributes as the tokenizer sees them: a quote 
 _EMPTY_COMMENT = regex.compile(r"<!---?>")
 _COMMENT_END = regex.compile(r"--!?>")
 _SCRIPT = regex.compile(r"<!(?=--)|-->|<(/?)script(?=[\t\n\f />])", regex.IGNORECASE | regex.ASCII)
-_UNSHOWN = ("script", "style", "noscript", "iframe", "noembed", "noframes")
-_RAW = (*_UNSHOWN, "title", "textarea", "xmp")  # elements whose content is not markup
-_RAW_ENDS = {name: regex.compile(rf"</{name}(?=[\t\n\f />])", regex.IGNORECASE | regex.ASCII) for name in _RAW}
-_ZEROS = regex.compile(r"&#([xX]?)00++")
-_LARGE = regex.compile(r"&#(?:[0-9]{10,}+|[xX][0-9a-fA-F]{9,}+);?")  # no character; int() refuses thousands of digits
+_HIDDEN_ELEMENTS = ("script", "style", "noscript", "iframe", "noembed", "noframes")
+_RAW_ELEMENTS = (*_HIDDEN_ELEMENTS, "title", "textarea", "xmp")  # elements whose content is not markup
+_RAW_ENDS = {name: regex.compile(rf"</{name}(?=[\t\n\f />])", regex.IGNORECASE | regex.ASCII) for name in _RAW_ELEMENTS}
+_LEADING_ZEROS = regex.compile(r"&#([xX]?)00++")
+_OVERSIZED_REFERENCE = regex.compile(r"&#(?:[0-9]{10,}+|[xX][0-9a-fA-F]{9,}+);?")  # int() fails on very long numbers
 _SPACE = regex.compile(r"[ \t\n\f]+")
 
-# Elements of HTML that end SVG and MathML around them, and elements of those two that hold HTML again.
-_BREAKS_OUT = frozenset(
+# HTML elements that end SVG or MathML around them, and elements of SVG and MathML that contain HTML again.
+_BREAKOUT_ELEMENTS = frozenset(
     (
         *("b", "big", "blockquote", "body", "br", "center", "code", "dd", "div", "dl", "dt", "em", "embed", "h1"),
         *("h2", "h3", "h4", "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol"),
@@ -41,39 +41,42 @@ _BREAKS_OUT = frozenset(
         *("var",),
     )
 )
-_HOLDS_HTML = frozenset(
+_INTEGRATION_POINTS = frozenset(
     [("svg", name) for name in ("foreignobject", "desc", "title")]
     + [("math", name) for name in ("mi", "mo", "mn", "ms", "mtext")]
 )
-_UNSHOWN_IN_SVG = ("script", "style", "title")
+_HIDDEN_IN_SVG = ("script", "style", "title")
 
-_PARAGRAPHS = frozenset(
+_PARAGRAPH_ELEMENTS = frozenset(
     (
         *("article", "aside", "blockquote", "center", "details", "dialog", "dir", "dl", "fieldset", "figure"),
         *("footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr", "listing", "main"),
         *("menu", "nav", "ol", "p", "plaintext", "pre", "search", "section", "table", "ul", "xmp"),
     )
 )
-_LINES = frozenset(
+_LINE_ELEMENTS = frozenset(
     (
         *("address", "br", "caption", "dd", "div", "dt", "figcaption", "legend", "li", "optgroup", "option"),
         *("summary", "tr"),
     )
 )
-_NEWLINES = {**dict.fromkeys(_PARAGRAPHS, 2), **dict.fromkeys(_LINES, 1)}  # before and after the element
-_IN_A_PARAGRAPH = frozenset(("br", "caption", "legend", "optgroup", "option", "tr"))  # these do not end one
-_APART = frozenset(("button", "input", "select", "td", "textarea", "th"))  # a space before and after
-_IN_A_TABLE = frozenset(("caption", "td", "th", "tr"))
-_EMPTY = frozenset(("br", "hr", "input"))
+_NEWLINES = {
+    **dict.fromkeys(_PARAGRAPH_ELEMENTS, 2),
+    **dict.fromkeys(_LINE_ELEMENTS, 1),
+}  # before and after the element
+_PARAGRAPH_PARTS = frozenset(("br", "caption", "legend", "optgroup", "option", "tr"))  # do not end a paragraph
+_SPACED_ELEMENTS = frozenset(("button", "input", "select", "td", "textarea", "th"))  # get a space before and after
+_TABLE_PARTS = frozenset(("caption", "td", "th", "tr"))
+_VOID_ELEMENTS = frozenset(("br", "hr", "input"))
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_AS_IT_IS = frozenset(("listing", "plaintext", "pre", "textarea", "xmp"))
+_PREFORMATTED_ELEMENTS = frozenset(("listing", "plaintext", "pre", "textarea", "xmp"))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page shows. `title` is that of the page, else its first heading, else ""; `text` that of its body.
+    """The visible content of a page: `title` (of the page, else its first heading, else "") and `text` of the body.
 
-    `unclosed` says what is never closed and so takes the rest of the page, "" where there is nothing such.
+    `unclosed` names the unclosed markup that hides the rest of the page, with its line; "" if there is none.
     """
 
     title: str
@@ -82,15 +85,15 @@ class Page:
 
 
 def read_page(markup: str) -> Page:
-    """Title and text of a page: a line a block, an empty line around a paragraph, white space as a browser shows it."""
+    """Return title and text of a page: a line per block, blank lines around paragraphs, white space as in a browser."""
     reader = _Reader(markup.replace("\r\n", "\n").replace("\r", "\n"))
     reader.read()
     return Page(reader.title or reader.shown.heading(), reader.shown.text(), reader.unclosed)
 
 
 @dataclass(slots=True)
-class _Shown:
-    """The text as it is shown, piece by piece."""
+class _VisibleText:
+    """A builder of the visible text."""
 
     pieces: list[str] = field(default_factory=list)
     newlines: int = 0
@@ -101,7 +104,7 @@ class _Shown:
     opened: Counter[str] = field(default_factory=Counter)
 
     def add(self, text: str) -> None:
-        """A text between tags. White space alone is left out beside a newline."""
+        """Add text between tags. White space next to a newline is dropped."""
         if not self.as_it_is:
             text = _SPACE.sub(" ", text)
         if text.strip() or not self.newlines:
@@ -111,58 +114,58 @@ class _Shown:
             self.first_heading.append(text)
 
     def open(self, name: str) -> None:
-        """A start tag. Outside a table HTML5 passes over the tags of one."""
-        if name in _IN_A_TABLE and not self.opened["table"]:
+        """Process a start tag. HTML5 ignores tags of table parts outside of a table."""
+        if name in _TABLE_PARTS and not self.opened["table"]:
             return
-        self.opened[name] += name not in _EMPTY
+        self.opened[name] += name not in _VOID_ELEMENTS
         self._part(name)
         self.in_paragraph = self.in_paragraph or name == "p"
         self.in_heading = self.in_heading or (name == "h1" and not self.heading())
-        self.as_it_is += name in _AS_IT_IS
+        self.as_it_is += name in _PREFORMATTED_ELEMENTS
 
     def close(self, name: str) -> None:
-        """An end tag. Where nothing is open that it could end, HTML5 passes over it."""
-        if name in _HEADINGS:  # that of one heading ends any other
+        """Process an end tag. HTML5 ignores it if no matching element is open."""
+        if name in _HEADINGS:  # the end tag of one heading closes any other heading
             name = next((other for other in _HEADINGS if self.opened[other]), name)
         if not self.opened[name] and name not in ("br", "p"):
             return
         self.opened[name] -= self.opened[name] > 0
-        self.as_it_is = max(0, self.as_it_is - (name in _AS_IT_IS))
+        self.as_it_is = max(0, self.as_it_is - (name in _PREFORMATTED_ELEMENTS))
         self._part(name)
 
     def _part(self, name: str) -> None:
-        if name in _APART or (name == "br" and self.in_heading):
+        if name in _SPACED_ELEMENTS or (name == "br" and self.in_heading):
             self.add(" ")
         newlines = _NEWLINES.get(name, 0)
-        if newlines and name not in _IN_A_PARAGRAPH:
+        if newlines and name not in _PARAGRAPH_PARTS:
             newlines = 2 if self.in_paragraph else newlines
             self.in_paragraph = self.in_heading = False
         self.newlines = max(self.newlines, newlines)
 
     def heading(self) -> str:
-        """The first heading that has a text."""
+        """Return the text of the first heading that is not empty."""
         return " ".join("".join(self.first_heading).split())
 
     def text(self) -> str:
-        """All of it."""
+        """Return the visible text with white space normalized."""
         lines = (" ".join(line.split()) for line in "".join(self.pieces).split("\n"))
         return str(regex.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip())
 
 
 class _Reader:
-    """Reads markup from its start to its end."""
+    """A single-pass reader of markup."""
 
     def __init__(self, markup: str) -> None:
         self.markup, self.end = markup, len(markup)
-        self.xml = markup.lstrip().startswith("<?xml")  # there <script/> is whole, and CDATA is text
-        self.title, self.unclosed, self.shown = "", "", _Shown()
+        self.xml = markup.lstrip().startswith("<?xml")  # in XML, <script/> is complete, and CDATA is text
+        self.title, self.unclosed, self.shown = "", "", _VisibleText()
         self.templates = 0
-        self.foreign: list[tuple[str, str]] = []  # open elements of SVG and MathML with that name, the innermost last
+        self.foreign: list[tuple[str, str]] = []  # open elements: ("svg" or "math", element name), the innermost last
         self.open_foreign = Counter[str]()
         self.holding_html = 0
 
     def read(self) -> None:
-        """Every piece of markup and the text between them."""
+        """Read all markup and the text between the tags."""
         at = 0
         while (tag := self.markup.find("<", at)) >= 0:
             self._text(self.markup[at:tag])
@@ -170,12 +173,12 @@ class _Reader:
         self._text(self.markup[at:])
 
     def _text(self, text: str, *, raw: bool = False) -> None:
-        hidden = self.templates or (self.foreign and any(self.open_foreign[name] for name in _UNSHOWN_IN_SVG))
+        hidden = self.templates or (self.foreign and any(self.open_foreign[name] for name in _HIDDEN_IN_SVG))
         if text and not hidden:
             text = text.replace("\0", "")
-            self.shown.add(text if raw else _unescaped(text))
+            self.shown.add(text if raw else _unescape(text))
 
-    # Each of these takes the place of a "<" and gives the place after what begins there.
+    # Each of these methods takes the position of a "<" and returns the position after the markup that starts there.
 
     def _markup(self, at: int) -> int:
         following = self.markup[at + 1 : at + 2]
@@ -186,7 +189,7 @@ class _Reader:
         return self._start_tag(at)
 
     def _declaration(self, at: int) -> int:
-        """A comment, a document type, a processing instruction; CDATA where there may be some."""
+        """Skip a comment, document type or processing instruction; read CDATA in XML, SVG and MathML as text."""
         if self.markup.startswith("<!--", at):
             empty = _EMPTY_COMMENT.match(self.markup, at)
             found = empty or _COMMENT_END.search(self.markup, at + 4)
@@ -202,14 +205,14 @@ class _Reader:
         return found + 1 if found >= 0 else self.end
 
     def _to_the_end(self, what: str, at: int) -> int:
-        """Nothing closes what began at `at`: HTML5 shows none of the rest."""
+        """Record that the markup at `at` is never closed, and skip the rest, which HTML5 does not show."""
         self.unclosed = f"{what} in line {self.markup.count(chr(10), 0, at) + 1}"
         return self.end
 
     def _end_tag(self, at: int) -> int:
         name = _NAME.match(self.markup, at + 2)
         if name is None and at + 2 < self.end:
-            return self._after(">", at)  # a comment, for HTML5
+            return self._after(">", at)  # HTML5 treats it as a comment
         if name is None:
             self._text("</")
             return self.end
@@ -232,13 +235,13 @@ class _Reader:
     # Elements.
 
     def _open(self, name: str, at: int, *, empty: bool) -> int:
-        """The place after the element's content where that is no markup, else `at`, the place after its start tag."""
+        """Open an element, and return the position to go on at: `at`, or the end of content that is not markup."""
         if self._is_foreign(name):
             if not empty:
                 self._enter_foreign(name)
             return at
         empty = empty and self.xml
-        if name in _RAW and not empty:
+        if name in _RAW_ELEMENTS and not empty:
             return self._raw(name, at)
         if name == "template":
             self.templates += not empty
@@ -252,27 +255,27 @@ class _Reader:
         return at
 
     def _is_foreign(self, name: str) -> bool:
-        """Whether an element that begins here is one of SVG or MathML."""
-        if self.foreign and self.foreign[-1] not in _HOLDS_HTML:
-            if name not in _BREAKS_OUT:
+        """Return whether the element that starts here belongs to SVG or MathML."""
+        if self.foreign and self.foreign[-1] not in _INTEGRATION_POINTS:
+            if name not in _BREAKOUT_ELEMENTS:
                 return True
             self._leave_foreign()
         return name in ("svg", "math")
 
     def _enter_foreign(self, name: str) -> None:
-        inside = self.foreign and self.foreign[-1] not in _HOLDS_HTML
+        inside = self.foreign and self.foreign[-1] not in _INTEGRATION_POINTS
         self.foreign.append((self.foreign[-1][0] if inside else name, name))
         self.open_foreign[name] += 1
-        self.holding_html += self.foreign[-1] in _HOLDS_HTML
+        self.holding_html += self.foreign[-1] in _INTEGRATION_POINTS
 
     def _pop_foreign(self) -> str:
         popped = self.foreign.pop()
         self.open_foreign[popped[1]] -= 1
-        self.holding_html -= popped in _HOLDS_HTML
+        self.holding_html -= popped in _INTEGRATION_POINTS
         return popped[1]
 
     def _leave_foreign(self) -> None:
-        while self.foreign and self.foreign[-1] not in _HOLDS_HTML:
+        while self.foreign and self.foreign[-1] not in _INTEGRATION_POINTS:
             self._pop_foreign()
 
     def _close(self, name: str) -> None:
@@ -281,18 +284,18 @@ class _Reader:
                 pass
             return
         if name in ("br", "p") or (self.shown.opened[name] and not self.holding_html):
-            self._leave_foreign()  # what ends is around them
+            self._leave_foreign()  # the closed element surrounds the SVG or MathML
         if name == "template":
             self.templates = max(0, self.templates - 1)
         elif not self.templates:
             self.shown.close(name)
 
     def _raw(self, name: str, at: int) -> int:
-        """The element's content is text up to its end tag, or to the end of the page."""
-        end = _end_of_script(self.markup, at) if name == "script" else _found(_RAW_ENDS[name], self.markup, at)
+        """Read an element whose content is text up to its end tag or the end of the page."""
+        end = _find_script_end(self.markup, at) if name == "script" else _find_start(_RAW_ENDS[name], self.markup, at)
         content = self.markup[at : self.end if end is None else end]
         if name == "title" and not self.title and not self.templates:
-            self.title = " ".join(_unescaped(content).split())
+            self.title = " ".join(_unescape(content).split())
         elif name in ("textarea", "xmp") and not self.templates:
             self.shown.open(name)
             self._text(content, raw=name == "xmp")
@@ -303,14 +306,14 @@ class _Reader:
         return int(rest.end()) if rest else self.end
 
 
-def _found(pattern: "regex.Pattern[str]", markup: str, at: int) -> int | None:
+def _find_start(pattern: "regex.Pattern[str]", markup: str, at: int) -> int | None:
     found = pattern.search(markup, at)
     return found.start() if found else None
 
 
-def _end_of_script(markup: str, at: int) -> int | None:
-    """The place of the end tag. A script may hold `<!-- <script> … </script> -->`, in which it does not end."""
-    depth = 0  # 1: after <!--, 2: in a <script> there
+def _find_script_end(markup: str, at: int) -> int | None:
+    """Return the position of the script's end tag; one within `<!-- <script> … </script> -->` does not end it."""
+    depth = 0  # 1: after <!--, 2: in a <script> after <!--
     for found in _SCRIPT.finditer(markup, at):
         if found[0] == "<!":
             depth = max(depth, 1)
@@ -325,10 +328,10 @@ def _end_of_script(markup: str, at: int) -> int | None:
     return None
 
 
-def _unescaped(text: str) -> str:
-    """Text with its character references replaced."""
+def _unescape(text: str) -> str:
+    """Return the text with character references replaced."""
     if "&" not in text:
         return text
     if "&#" in text:
-        text = _LARGE.sub("\N{REPLACEMENT CHARACTER}", _ZEROS.sub(r"&#\g<1>0", text))
+        text = _OVERSIZED_REFERENCE.sub("\N{REPLACEMENT CHARACTER}", _LEADING_ZEROS.sub(r"&#\g<1>0", text))
     return html.unescape(text)

@@ -1,4 +1,4 @@
-"""Reading JSON and JSON Lines so that every fault is named with file and line."""
+"""A reader for JSON and JSON Lines whose errors name file and line."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,26 +8,26 @@ from typing import Any, TypeVar
 
 from ragindex.errors import DataError
 
-_GLANCE = 4 * 2**20  # bytes of an array that are looked at for its first item
+_GLANCE_BYTES = 4 * 2**20  # bytes of an array that are read to find its first item
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
 @dataclass(slots=True)
 class Problems:
-    """What to do with an item that cannot be read: raise, or, with `skip_bad`, leave it out and say so."""
+    """A handler for items that cannot be read: raise the error, or, with `skip_bad`, skip the item and record why."""
 
     skip_bad: bool
     sentences: list[str] = field(default_factory=list)
 
     def note(self, error: DataError) -> None:
-        """Raises the error, or records it as the sentence that says what was left out."""
+        """Raise the error, or, with `skip_bad`, record its message."""
         if not self.skip_bad:
             raise error
         self.sentences.append(str(error))
 
     def each(self, function: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
-        """`function` of every item that it can read."""
+        """Yield `function(item)` for each item; skip or raise a DataError as `note` does."""
         for item in items:
             try:
                 result = function(item)
@@ -39,7 +39,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One JSON object and where it stands: `line` of a JSON Lines file, or `number` (from 1) in an array."""
+    """A JSON object and its position: `line` of a JSON Lines file, or `number` (from 1) in an array."""
 
     fields: Mapping[str, Any]
     path: Path
@@ -47,25 +47,25 @@ class Item:
     number: int | None = None
 
     def error(self, expected: str, found: str) -> DataError:
-        """The error that names this item."""
+        """Return a DataError that names the position of this item."""
         suffix = "" if self.number is None else f" in item {self.number}"
         return DataError(expected, found + suffix, path=self.path, line=self.line)
 
     def within(self, value: Any, what: str) -> "Item":
-        """An object inside this one, such as a paragraph of a question."""
+        """Return an object inside this one, such as a paragraph, as an Item. Raises DataError if it is no object."""
         if not isinstance(value, Mapping):
             raise self.error(f"{what} to be an object", format_value(value))
         return Item(value, self.path, self.line, self.number)
 
     def array(self, key: str) -> list[Any]:
-        """The array under `key`."""
+        """Return the array under `key`. Raises DataError if it is missing or not an array."""
         value = self.fields.get(key)
         if not isinstance(value, list):
             raise self.error(f"an array under {key!r}", self.under(key))
         return value
 
     def text(self, *keys: str, default: str | None = None) -> str:
-        """The string under the first of `keys` that is there; null counts as not there."""
+        """Return the string under the first of `keys` that is not missing or null, else `default`. Raises DataError."""
         for key in keys:
             if self.fields.get(key) is not None:
                 return self.unicode(self.fields[key], f"a string under {key!r}")
@@ -74,7 +74,7 @@ class Item:
         return default
 
     def unicode(self, value: Any, expected: str) -> str:
-        """`value`, which must be a string that UTF-8 can hold."""
+        """Return `value`. Raises DataError unless it is a string that UTF-8 can encode."""
         if not isinstance(value, str):
             raise self.error(expected, format_value(value))
         try:
@@ -84,20 +84,20 @@ class Item:
         return value
 
     def under(self, key: str) -> str:
-        """What stands under `key`, for an error."""
+        """Describe the value under `key`, for an error message."""
         if key in self.fields:
             return format_value(self.fields[key])
         return f"only the keys {', '.join(map(repr, self.fields))}" if self.fields else "an empty object"
 
 
 def format_value(value: Any) -> str:
-    """A value as it stands in an error: JSON, shortened."""
+    """Format a value for an error message: JSON of at most 80 characters."""
     text = json.dumps(value, default=repr, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file. Raises DataError where it cannot be opened."""
+    """Return the bytes of a file. Raises DataError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -105,12 +105,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def unreadable_error(path: Path, error: OSError) -> DataError:
-    """The error for a file that the operating system does not give."""
+    """Return the DataError for a file that the operating system cannot read."""
     return DataError("a file that can be read", error.strerror or type(error).__name__, path=path)
 
 
 def decode_utf8(raw: bytes, path: Path, line: int = 1) -> str:
-    """UTF-8 text, without the byte order mark; `line` is the line that the bytes begin at."""
+    """Decode UTF-8 without its byte order mark; `line` is the first line of the bytes in the file. Raises DataError."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -122,19 +122,19 @@ def decode_utf8(raw: bytes, path: Path, line: int = 1) -> str:
 
 
 def read_json_value(path: Path) -> Any:
-    """The value that a JSON file holds."""
+    """Return the value of a JSON file. Raises DataError."""
     return _parse(decode_utf8(read_bytes(path), path), path, None)
 
 
 def read_json_items(path: Path, problems: Problems) -> Iterator[Item]:
-    """The objects of a JSON array, or of a JSON Lines file (`.jsonl`), whose blank lines are passed over."""
+    """Yield the objects of a JSON array, or of a JSON Lines file (`.jsonl`), skipping blank lines."""
     if path.suffix.lower() == ".jsonl":
         return read_json_lines(path, problems)
     return check_array_items(read_json_value(path), path, problems)
 
 
 def check_array_items(value: Any, path: Path, problems: Problems) -> Iterator[Item]:
-    """The objects of a JSON value that should be an array of objects."""
+    """Return the objects of a JSON value. Raises DataError if it is not an array of objects."""
     if not isinstance(value, list):
         raise DataError("an array of objects", format_value(value), path=path)
     return problems.each(_as_item, ((item, Item({}, path, None, number)) for number, item in enumerate(value, 1)))
@@ -146,11 +146,11 @@ def _as_item(found: tuple[Any, Item]) -> Item:
 
 
 def read_json_lines(path: Path, problems: Problems) -> Iterator[Item]:
-    """The objects of a JSON Lines file, whatever its name."""
-    return problems.each(_as_item, _json_lines(path, problems))
+    """Yield the objects of a JSON Lines file with any suffix."""
+    return problems.each(_as_item, _parse_json_lines(path, problems))
 
 
-def _json_lines(path: Path, problems: Problems) -> Iterator[tuple[Any, Item]]:
+def _parse_json_lines(path: Path, problems: Problems) -> Iterator[tuple[Any, Item]]:
     try:
         with path.open("rb") as file:
             lines = ((Item({}, path, number), raw) for number, raw in enumerate(file, 1) if raw.strip())
@@ -165,18 +165,18 @@ def _parse_line(found: tuple[Item, bytes]) -> tuple[Any, Item]:
 
 
 def read_first_item(path: Path) -> Mapping[str, Any]:
-    """The first object of a `.json` array or a `.jsonl` file, an empty one where it starts otherwise."""
+    """Return the first object of a `.json` array or `.jsonl` file; an empty mapping if there is none."""
     if path.suffix.lower() == ".jsonl":
         item = next(read_json_lines(path, Problems(skip_bad=True)), None)
         return {} if item is None else item.fields
-    value = _glance(path)
+    value = _read_first_value(path)
     return value if isinstance(value, Mapping) else {}
 
 
-def _glance(path: Path) -> Any:
+def _read_first_value(path: Path) -> Any:
     try:
         with path.open("rb") as file:
-            start = file.read(_GLANCE).decode("utf-8-sig", "ignore").lstrip()
+            start = file.read(_GLANCE_BYTES).decode("utf-8-sig", "ignore").lstrip()
     except OSError as error:
         raise unreadable_error(path, error) from error
     try:
@@ -188,7 +188,7 @@ def _glance(path: Path) -> Any:
 
 def _parse(text: str, path: Path, line: int | None) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_build_object)
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 30]
         found = f"{format_value(rest) if rest else 'the end'} at character {error.colno} ({error.msg})"
@@ -201,7 +201,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name}, which is not a JSON number")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

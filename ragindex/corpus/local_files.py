@@ -1,4 +1,4 @@
-"""Documents of one's own: text, Markdown, HTML and PDF files, alone or in a folder."""
+"""Readers for local documents: text, Markdown, HTML and PDF files, alone or in a folder."""
 
 import os
 from collections import Counter
@@ -19,26 +19,26 @@ from ragindex.types import MetadataValue
 _HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 _UNDERLINE = regex.compile(r" {0,3}=+[ \t]*")
 _FENCE = regex.compile(r" {0,3}(```|~~~)")
-# A damaged PDF makes pypdf fail in any of these ways, beside its own errors.
+# pypdf may raise any of these for a damaged PDF, in addition to its own errors.
 _PDF_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
 
-_Read = tuple[str, str, dict[str, MetadataValue]]  # title (blank: none), text, metadata
+_FileContent = tuple[str, str, dict[str, MetadataValue]]  # title (blank: none), text, metadata
 
 
-def _plain(raw: bytes, path: Path) -> _Read:
-    return "", _lines(decode_utf8(raw, path)), {}
+def _read_text(raw: bytes, path: Path) -> _FileContent:
+    return "", _normalize_newlines(decode_utf8(raw, path)), {}
 
 
-def _lines(text: str) -> str:
+def _normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _markdown(raw: bytes, path: Path) -> _Read:
-    text = _lines(decode_utf8(raw, path))
-    return _first_heading(text), text, {}
+def _read_markdown(raw: bytes, path: Path) -> _FileContent:
+    text = _normalize_newlines(decode_utf8(raw, path))
+    return _find_heading(text), text, {}
 
 
-def _first_heading(text: str) -> str:
+def _find_heading(text: str) -> str:
     fence, before = None, ""
     for line in text.split("\n"):
         mark = _FENCE.match(line)
@@ -52,14 +52,14 @@ def _first_heading(text: str) -> str:
     return ""
 
 
-def _html(raw: bytes, path: Path) -> _Read:
+def _read_html(raw: bytes, path: Path) -> _FileContent:
     found = read_page(decode_utf8(raw, path))
     if not found.text and found.unclosed:
         raise DataError("a page with text in its body", f"none, for {found.unclosed} is never closed", path=path)
     return found.title, found.text, {}
 
 
-def _pdf(raw: bytes, path: Path) -> _Read:
+def _read_pdf(raw: bytes, path: Path) -> _FileContent:
     pypdf = require_module("pypdf", "pypdf", f"Reading {path.name}")
     try:
         reader = pypdf.PdfReader(BytesIO(raw))
@@ -68,27 +68,28 @@ def _pdf(raw: bytes, path: Path) -> _Read:
         pages = len(reader.pages)
     except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_PDF_FAULTS) as error:
         raise DataError("a PDF file", str(error) or type(error).__name__, path=path) from error
-    return _unicode(str(title)).strip(), _unicode(text), {"pages": pages}
+    return _replace_surrogates(str(title)).strip(), _replace_surrogates(text), {"pages": pages}
 
 
-def _unicode(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_READERS: Mapping[str, Callable[[bytes, Path], _Read]] = {
-    ".txt": _plain,
-    ".md": _markdown,
-    ".html": _html,
-    ".htm": _html,
-    ".pdf": _pdf,
+_READERS: Mapping[str, Callable[[bytes, Path], _FileContent]] = {
+    ".txt": _read_text,
+    ".md": _read_markdown,
+    ".html": _read_html,
+    ".htm": _read_html,
+    ".pdf": _read_pdf,
 }
 SUFFIXES = tuple(_READERS)
 
 
 def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, int]]:
-    """The files of a folder, or one file, and the number of files that no reader takes, by suffix.
+    """Read the documents of a folder or of one file; also return the number of unsupported files by suffix.
 
-    Hidden files and folders are passed over. A document's id is its path in the folder, with slashes.
+    Hidden files and folders are skipped. A document's id is its path relative to the folder, with slashes.
+    Raises DataError if the folder has no supported file.
     """
     root = path if path.is_dir() else path.parent
     files = [path] if path.is_file() else list(_walk(path, problems))
@@ -98,7 +99,7 @@ def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, 
         seen = ", ".join(f"{count} {suffix}" for suffix, count in ignored.most_common(10))
         expected = f"a folder with files ending in {', '.join(SUFFIXES)}"
         raise DataError(expected, f"only {seen}" if seen else "no files", path=path)
-    return gather(problems.each(lambda file: _document(file, root), read), problems), ignored
+    return gather(problems.each(lambda file: _read_document(file, root), read), problems), ignored
 
 
 def _walk(top: Path, problems: Problems) -> Iterator[Path]:
@@ -110,14 +111,16 @@ def _walk(top: Path, problems: Problems) -> Iterator[Path]:
         yield from (Path(current, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _document(file: Path, root: Path) -> RawDocument:
+def _read_document(file: Path, root: Path) -> RawDocument:
     item = Item({}, file)
     id = item.unicode(file.relative_to(root).as_posix(), "a file name")
     title, text, metadata = _READERS[file.suffix.lower()](read_bytes(file), file)
     if not text.strip():
         raise item.error("a file with text in it", "none")
-    return RawDocument(id, title or file.stem, text, {"source": id, "modified": _modified(file), **metadata}, item)
+    return RawDocument(
+        id, title or file.stem, text, {"source": id, "modified": _get_modification_date(file), **metadata}, item
+    )
 
 
-def _modified(file: Path) -> str:
+def _get_modification_date(file: Path) -> str:
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()

@@ -1,1 +1,1 @@
-"""Everything that asks a language model, and the rules that do the same jobs without one."""
+"""LLM clients, tasks, caching and budgets, and rules that do the same tasks without an LLM."""

@@ -1,4 +1,4 @@
-"""Answering a question from retrieved passages: the context within a token budget, the LLM task, and citations."""
+"""Question answering from retrieved passages: a context within a token budget, the LLM task, and citations."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class NumberedPassage:
 
 @dataclass(frozen=True, slots=True)
 class AnswerContext:
-    """The passages and notes given with a question, and their tokens; `estimated` where no tokenizer counted them."""
+    """Passages and notes given with a question, and their token count; `estimated` if no tokenizer was available."""
 
     passages: tuple[NumberedPassage, ...] = ()
     notes: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class AnswerContext:
 
     @property
     def hit_ids(self) -> tuple[str, ...]:
-        """The ids of the passages' hits, in the order of the passages."""
+        """Hit ids of the passages, in order."""
         return tuple(passage.hit_id for passage in self.passages)
 
 
@@ -57,7 +57,7 @@ def build_context(
     """Pack notes, then passages in order of rank, into `tokens` tokens; truncate the last one after a word.
 
     A method's notes count against the same budget as passages. Tokens are counted with the tokenizer of `model`, or
-    estimated where tiktoken has none (see `ragindex.llm.tokens`). Raises UsageError for fewer than 1 token.
+    estimated if tiktoken has none (see `ragindex.llm.tokens`). Raises UsageError if `tokens` is less than 1.
     """
     if type(tokens) is not int or tokens < 1:
         raise UsageError(f"The 'tokens' of a context must be an int in the range [1, inf). Got {tokens!r} instead.")
@@ -75,35 +75,35 @@ def build_context(
 
 
 def _pack(pieces: Iterable[tuple[str, str]], room: int, model: str) -> tuple[list[str], int]:
-    """Return as many texts of (head, text) pieces as fit into `room` tokens, and their tokens including heads."""
+    """Return the texts of (head, text) pieces that fit into `room` tokens, and their token count including heads."""
     packed, used = [], 0
     for head, text in pieces:
-        needed = _count(head, text, model)
+        needed = _count_tokens(head, text, model)
         if used + needed <= room:
             packed.append(text)
             used += needed
             continue
         start = _truncate(head, text, room - used, model)
-        return ([*packed, start], used + _count(head, start, model)) if start else (packed, used)
+        return ([*packed, start], used + _count_tokens(head, start, model)) if start else (packed, used)
     return packed, used
 
 
 def _truncate(head: str, text: str, room: int, model: str) -> str:
-    """Return the longest start of `text` that ends after a word and fits; "" where not even one word does."""
+    """Return the longest prefix of `text` that ends after a word and fits; "" if not even one word fits."""
     ends = [word.end() for word in _WORD.finditer(text[: _LONGEST_TOKEN * room])]
-    fitting = bisect_right(ends, room, key=lambda end: _count(head, text[:end], model))
+    fitting = bisect_right(ends, room, key=lambda end: _count_tokens(head, text[:end], model))
     return text[: ends[fitting - 1]] if fitting else ""
 
 
-def _count(head: str, text: str, model: str) -> int:
+def _count_tokens(head: str, text: str, model: str) -> int:
     return count_text_tokens(f"{head}{text}\n\n", model).tokens
 
 
-# ---------------------------------------------------------------- the task
+# ---------------------------------------------------------------- task
 
 
 class AnswerOutput(BaseModel):
-    """The task's output: an answer of at most six words, the numbers of its passages, whether they contain it."""
+    """Output of ANSWER: an answer of at most six words, the numbers of its passages, and whether they contain it."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -118,7 +118,7 @@ class AnswerOutput(BaseModel):
 
 
 def answer_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
-    """Extract an answer from the passages and notes; cite the passage nearest to the question that contains it."""
+    """Extract an answer from passages and notes. Cite, of the passages that contain it, the nearest to the question."""
     question, passages, language = inputs["question"], inputs["passages"], inputs.get("language", "english")
     texts = [(passage.title, passage.text) for passage in passages] + [("", note) for note in inputs["notes"]]
     answer = rules.extract_answer(question, texts, language)
@@ -135,7 +135,7 @@ ANSWER = Task("answer", 1, _PROMPT, AnswerOutput, rule=answer_by_rule, max_token
 
 
 def answer_inputs(question: str, context: AnswerContext, language: str = "english") -> dict[str, Any]:
-    """Return the inputs of ANSWER. Without passages and notes the question is closed book."""
+    """Return the inputs of ANSWER. Without passages and notes, the question is closed-book."""
     return {"question": question, "passages": context.passages, "notes": context.notes, "language": language}
 
 
@@ -144,9 +144,9 @@ def answer_inputs(question: str, context: AnswerContext, language: str = "englis
 
 @dataclass(frozen=True, slots=True)
 class CitedAnswer:
-    """An answer, whether the passages contain it, the cited hit ids by passage number, and the context's tokens.
+    """An answer, whether the context contains it, the cited hit ids by passage number, and the context's token count.
 
-    Where they do not contain it, `answer` is a model's guess, or "" by the rules.
+    If the context does not contain it, `answer` is the LLM's guess, or "" if the rules answered.
     """
 
     answer: str
@@ -175,6 +175,6 @@ def answer_from_retrieval(
     model: str = "",
     language: str = "english",
 ) -> CitedAnswer:
-    """Answer a question from a retrieval. Raises as `LLM.run` does."""
+    """Answer a question from a retrieval. Raises the same errors as `LLM.run`."""
     context = build_context(retrieval.hits, retrieval.notes, tokens, model)
     return resolve_citations(llm.run(ANSWER, answer_inputs(question, context, language)), context)

@@ -1,4 +1,4 @@
-"""A limit on what is paid."""
+"""Spending limit for paid requests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,21 +8,21 @@ from ragindex.errors import BudgetError, UsageError
 
 
 class Booking:
-    """Money set aside for one call."""
+    """Money reserved for one call."""
 
     def __init__(self) -> None:
         self.paid = 0.0
 
     def pay(self, money: float) -> None:
-        """What was really paid; an answer that was not received in full costs nothing as far as is known."""
+        """Add the amount paid. A response that was not fully received counts as free, as its cost is unknown."""
         self.paid += money
 
 
 class Budget:
-    """At most `limit` dollars. What calls in flight could cost at most is set aside until they are answered.
+    """Limit of `limit` US dollars. The maximum cost of each call in flight is reserved until it is answered.
 
-    Thread-safe. A server that ignores max_tokens, or an input whose tokens could only be estimated, can go over what
-    was set aside for it, by no more than that call.
+    Thread-safe. A call can exceed its reservation if the server ignores max_tokens or its input tokens were only
+    estimated; the budget is then exceeded by no more than that call.
     """
 
     def __init__(self, limit: float) -> None:
@@ -35,15 +35,15 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """Dollars paid so far."""
+        """US dollars paid so far."""
         with self._changed:
             return self._spent
 
     @contextmanager
     def reserved(self, most: float) -> Iterator[Booking]:
-        """Set `most` dollars aside for one call, waiting for calls in flight where only they stand in the way.
+        """Reserve `most` US dollars for one call; wait while reservations of calls in flight leave too little.
 
-        Raises BudgetError where it does not fit even so.
+        Raises BudgetError if the money left is still too little when no call is in flight.
         """
         booking = Booking()
         with self._changed:
@@ -57,7 +57,7 @@ class Budget:
         finally:
             with self._changed:
                 self._in_flight -= 1
-                self._reserved = self._reserved - most if self._in_flight else 0.0  # nothing of what rounding leaves
+                self._reserved = self._reserved - most if self._in_flight else 0.0  # drop the rounding error
                 self._spent += booking.paid
                 self._changed.notify_all()
 
@@ -70,7 +70,7 @@ class Budget:
 
 @contextmanager
 def reserve_money(budget: Budget | None, most: float | None) -> Iterator[Booking]:
-    """`Budget.reserved`; without a budget nothing is set aside. None: what the call could cost is not known."""
+    """Reserve money with `Budget.reserved`, or nothing without a budget. `most` is None if the cost is unknown."""
     if budget is None:
         yield Booking()
         return
@@ -79,5 +79,5 @@ def reserve_money(budget: Budget | None, most: float | None) -> Iterator[Booking
 
 
 def parse_budget(to: float | Budget | None) -> Budget | None:
-    """A budget of so many dollars, None without one; a budget that is there already goes on."""
+    """Return a new Budget for an amount in US dollars; return None or an existing Budget as it is."""
     return to if to is None or isinstance(to, Budget) else Budget(to)

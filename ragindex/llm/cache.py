@@ -26,7 +26,7 @@ from ragindex.durable_files import RepairWarning
 from ragindex.errors import StoreError
 from ragindex.llm import key_locks
 
-_PATIENCE = 60.0  # seconds to wait for a commit of another process
+_LOCK_TIMEOUT = 60.0  # seconds to wait for a commit of another process
 _VERSION = 2
 
 
@@ -67,7 +67,7 @@ class ResponseCache(Protocol):
     """A cache of LLM responses. Thread-safe."""
 
     def get(self, key: str) -> CachedResponse | None:
-        """Return the response cached under `key`, None without one."""
+        """Return the response cached under `key`, or None if there is none."""
         ...
 
     def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
@@ -111,17 +111,17 @@ STORED_COLUMNS = (*CACHE_COLUMNS, "checksum")
 _READ = f"SELECT {', '.join(STORED_COLUMNS)} FROM calls WHERE key = ?"  # noqa: S608
 _WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(STORED_COLUMNS)}) VALUES ({', '.join('?' * len(STORED_COLUMNS))})"  # noqa: S608
 _ADD = _WRITE.replace("OR REPLACE", "OR IGNORE")
-_using = Lock()  # held while this process uses SQLite: a fork must not copy a lock or half a transaction
+_connection_lock = Lock()  # held while this process uses SQLite: a fork must not copy a lock or half a transaction
 
 
-def _with_checksum(row: CacheRow) -> CacheRow:
+def _add_checksum(row: CacheRow) -> CacheRow:
     values = [float(value) if isinstance(value, int | float) else value for value in row]  # as SQLite returns them
     return (*row, zlib.crc32(repr(values).encode("utf-8", "surrogatepass")))
 
 
 def verify_row(stored: CacheRow) -> CacheRow | None:
     """Return the values of CACHE_COLUMNS if the checksum fits; otherwise warn and return None."""
-    if _with_checksum(stored[:-1]) == stored:
+    if _add_checksum(stored[:-1]) == stored:
         return stored[:-1]
     warnings.warn("A cached LLM response is damaged; its request is sent again.", RepairWarning, stacklevel=2)
     return None
@@ -141,13 +141,13 @@ class SQLiteCache:
         _caches.add(self)
 
     def get(self, key: str) -> CachedResponse | None:
-        """Return the response cached under `key`, None if it is missing or damaged. Raises StoreError."""
+        """Return the response cached under `key`, or None if it is missing or damaged. Raises StoreError."""
         with self.connection() as connection:
             stored = connection.execute(_READ, (key,)).fetchone()
         row = None if stored is None else verify_row(stored)
         if row is None:
             return None
-        response = CachedResponse(*row[-len(fields(CachedResponse)) :])  # type: ignore[arg-type]  # as COLUMNS has them
+        response = CachedResponse(*row[-len(fields(CachedResponse)) :])  # type: ignore[arg-type]  # as in CACHE_COLUMNS
         return replace(response, estimated=bool(response.estimated))
 
     def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
@@ -158,7 +158,7 @@ class SQLiteCache:
             rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 with connection:
-                    connection.executemany(_WRITE, map(_with_checksum, rows))
+                    connection.executemany(_WRITE, map(_add_checksum, rows))
             except BaseException:
                 self._waiting.extendleft(reversed(rows))  # so that the waiting threads fail too
                 raise
@@ -166,16 +166,16 @@ class SQLiteCache:
     def add(self, rows: Sequence[CacheRow]) -> int:
         """Store rows of CACHE_COLUMNS whose keys are new; return their number. Raises StoreError."""
         with self.connection() as connection, connection:
-            return connection.executemany(_ADD, map(_with_checksum, rows)).rowcount
+            return connection.executemany(_ADD, map(_add_checksum, rows)).rowcount
 
     def claimed(self, key: str) -> AbstractContextManager[None]:
-        """Hold `key` exclusively among threads and processes, whatever path leads to the file. Raises StoreError."""
+        """Hold `key` exclusively among threads and processes, under any path of the file. Raises StoreError."""
         return key_locks.hold_key(self.path, key)
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """Hold the connection, one thread at a time. Raises StoreError for errors of SQLite inside."""
-        with _using, _store_errors(self.path):
+        with _connection_lock, _convert_errors(self.path):
             if self._connection is None:
                 self._connection = _open(self.path)
                 weakref.finalize(self, self._connection.close)
@@ -195,9 +195,9 @@ def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     key_locks.require_one_name(path)
     durable_files.require_sqlite_log(path)
-    connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
     try:
-        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite cannot wait for a change of journal mode
+        with FileLock(f"{path}.lock", timeout=_LOCK_TIMEOUT):  # SQLite cannot wait for a change of journal mode
             connection.execute("PRAGMA journal_mode = WAL")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
@@ -215,7 +215,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def _store_errors(path: Path) -> Iterator[None]:
+def _convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:  # a lock timeout is an OSError too
@@ -228,22 +228,22 @@ def _store_errors(path: Path) -> Iterator[None]:
 
 def _before_fork() -> None:
     """Close all connections: a child must not inherit one. Both processes open their own at the next use."""
-    _using.acquire()
+    _connection_lock.acquire()
     for cache in list(_caches):
         cache.close()
 
 
 def _after_fork() -> None:
-    _using.release()
+    _connection_lock.release()
 
 
-def _in_child() -> None:
-    global _using
-    _using = Lock()
+def _reset_in_child() -> None:
+    global _connection_lock
+    _connection_lock = Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_reset_in_child)
 
 
 # ---------------------------------------------------------------- contents
@@ -251,9 +251,9 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """The cached responses of one task: their number, first cost in dollars and tokens, and the oldest's Unix time.
+    """Summary of a task's cached responses: number, original cost in dollars and tokens, Unix time of the oldest.
 
-    `money` is None if that of any response is unknown.
+    `money` is None if the cost of any response is unknown.
     """
 
     task: str
@@ -265,7 +265,7 @@ class TaskSummary:
 
 
 def summarize(cache: SQLiteCache) -> list[TaskSummary]:
-    """Count responses, tokens and money by task. Raises StoreError."""
+    """Return one summary per task, in order of task name. Raises StoreError."""
     query = (
         "SELECT task, count(*), CASE WHEN count(money) = count(*) THEN total(money) END, "
         "sum(input_tokens), sum(output_tokens), min(at) FROM calls GROUP BY task ORDER BY task"
@@ -275,13 +275,13 @@ def summarize(cache: SQLiteCache) -> list[TaskSummary]:
 
 
 def disk_size(cache: SQLiteCache) -> int:
-    """Return the bytes of the cache's files."""
+    """Return the size of the cache's files in bytes."""
     paths = (Path(f"{cache.path}{end}") for end in ("", "-wal", "-shm"))
     return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def prune_responses(cache: SQLiteCache, older_than: float | None = None, task: str | None = None) -> int:
-    """Delete responses older than `older_than` seconds and of `task`; without either condition, all.
+    """Delete the responses of `task` that are older than `older_than` seconds; None sets no condition.
 
     Return the number of deleted responses, and free their space. Raises StoreError.
     """

@@ -1,4 +1,4 @@
-"""LLM calls: read from the cache, or sent within rate limits and budget; recorded in the ledger."""
+"""LLM calls that are read from the cache or sent within rate limits and budget, and recorded in the ledger."""
 
 import hashlib
 import json
@@ -20,11 +20,11 @@ from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
 
-_CAUTION = 1.2  # an estimate of tokens may be this much too low before a call goes over what was set aside for it
+_CAUTION = 1.2  # estimated token counts are multiplied by this, so that a call rarely exceeds its reservation
 
 
 class CachedCalls:
-    """The calls of one model, with the parameters `given`. Thread-safe."""
+    """Cached calls of one model with the parameters `given`. Thread-safe."""
 
     def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
@@ -49,7 +49,7 @@ class CachedCalls:
         return kept, True
 
     def _book(self, task: Task[Any], answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
-        """Record an answer that took `now` seconds here; its money, as far as is known."""
+        """Record an answer that took `now` seconds in this run; return its cost, or 0 if it is unknown."""
         money = answer.money
         if money is None:
             money = self._money(answer.input_tokens, answer.cached_tokens, answer.output_tokens)
@@ -68,7 +68,7 @@ class CachedCalls:
         return money or 0.0
 
     def _key(self, task: Task[Any], request: ChatRequest) -> str:
-        """Everything the answer depends on; not the form of the request, since a replay sends none."""
+        """Hash everything that the answer depends on, but not the form of the request, as a replay sends no request."""
         chat = self._chat
         whole = {
             "task": [task.name, task.version, task.hash],
@@ -87,7 +87,7 @@ class CachedCalls:
         return answer
 
     def _needed(self, request: ChatRequest) -> int:
-        """Input tokens, on the safe side; only where somebody asks for them."""
+        """Return an upper estimate of the input tokens, or 0 if neither the budget nor a rate limit needs it."""
         if self._setting.budget is None and self._given.tokens_per_minute is None:
             return 0
         messages = (
@@ -97,7 +97,7 @@ class CachedCalls:
         return round(count.tokens * _CAUTION) if count.estimated else count.tokens
 
     def _answer(self, task: Task[Any], request: ChatRequest, start: float) -> CachedResponse:
-        """A paid answer. Each attempt is booked that was answered, money set aside for it before it is sent."""
+        """Return a paid answer. Money is reserved before each attempt, and each billed attempt is recorded."""
         needed = self._needed(request)
         most = self._money(needed, 0, request.max_tokens)
 
@@ -129,7 +129,7 @@ class CachedCalls:
         raise self._failure(task, trouble)
 
     def _failure(self, task: Task[Any], trouble: Trouble) -> ServiceError:
-        """An LLMError where other inputs may fare better, else a ServiceError."""
+        """Return an LLMError if other inputs may succeed, else a ServiceError."""
         who = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
         if trouble.refuses_key:
             return ServiceError(f"{who} rejects the API key, {trouble}. Check {self._given.key_variable}.")
@@ -150,13 +150,13 @@ class CachedCalls:
         return LLMError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
 
     def _unusable(self, billed: Billed) -> CachedResponse:
-        """The record of a paid request without a usable answer."""
+        """Return the record of a paid request without a usable answer."""
         read, cached, written = billed.input_tokens, billed.cached_tokens, billed.output_tokens
         money = self._money(read, cached, written)
         return CachedResponse("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
 
     def _counted(self, request: ChatRequest, reply: Reply) -> CachedResponse:
-        """The reply with its tokens and money; what the server did not count is counted here."""
+        """Return the reply with token counts and cost; counts missing from the response are computed here."""
         model, read, written, estimated = self._chat.model, reply.input_tokens, reply.output_tokens, False
         if read is None:
             count = tokens.count_message_tokens(request.messages, model)

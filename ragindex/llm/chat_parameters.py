@@ -1,4 +1,4 @@
-"""The parameters of language models behind OpenAI's chat protocol."""
+"""Parameters of LLMs behind endpoints with OpenAI's chat protocol."""
 
 from typing import ClassVar, Literal
 
@@ -10,11 +10,11 @@ from ragindex.http import require_bare
 from ragindex.llm.plugins import LLMPlugin, PaidPlugin
 
 _VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
-_OURS = frozenset({"model", "messages", "temperature", "seed", "response_format", "max_tokens", "stream", "n"})
+_RESERVED = frozenset({"model", "messages", "temperature", "seed", "response_format", "max_tokens", "stream", "n"})
 
 
 class ChatParameters(LLMPlugin, PaidPlugin):
-    """See OpenAICompatibleChat."""
+    """Parameters of OpenAICompatibleChat."""
 
     argument: ClassVar[str] = "model"
     keys_from: ClassVar[str] = (
@@ -66,7 +66,7 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     @field_validator("key_variable")
     @classmethod
     def _a_name(cls, name: str) -> str:
-        """Raises UsageError, which does not repeat it: it may be the key itself."""
+        """Check the name. The UsageError does not repeat the value, which may be the key itself."""
         if not _VARIABLE.fullmatch(name):
             raise UsageError(
                 "The 'key_variable' parameter of openai must be the name of an environment variable in capitals, as "
@@ -77,7 +77,7 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     @field_validator("extra")
     @classmethod
     def _nothing_of_ours(cls, extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        taken = sorted(_OURS & extra.keys())
+        taken = sorted(_RESERVED & extra.keys())
         if taken:
             raise ValueError(f"without {taken[0]}, which the framework sets")
         return extra

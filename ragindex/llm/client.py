@@ -1,4 +1,4 @@
-"""Doing tasks with a language model: one conversation an input, many inputs at once."""
+"""LLM client that runs tasks: one conversation per input, many inputs concurrently."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +18,11 @@ from ragindex.llm.schema import schema_text
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 
-_LONGEST_SHOWN = 4000  # characters of an unusable answer that the model is shown again
+_MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
 
 class LLMClient:
-    """An LLM that sends requests to a model. Thread-safe."""
+    """LLM that sends requests to a model. Thread-safe."""
 
     def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         self._chat, self._given = chat, given
@@ -30,12 +30,12 @@ class LLMClient:
 
     @property
     def id(self) -> str:
-        """Provider, model, and a hash of the address and of all parameters that answers depend on."""
+        """Provider, model, and a hash of the endpoint's address and of all parameters that answers depend on."""
         chat, caps = self._chat, [self._given.max_tokens, self._given.reasoning_tokens]
         return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps])[:8]}"
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """Answer one input; an unusable answer is requested once more. Raises as `LLM.run` does."""
+        """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
         request = self._request(task, inputs, repeat)
         output, kept = self._converse(task, request)
         if isinstance(output, UnusableError) and again and kept:
@@ -54,7 +54,7 @@ class LLMClient:
         again: bool = False,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Output | Failure]:
-        """`run` for each input, as many at once as the endpoint may be asked. Raises as `LLM.map` says."""
+        """Run the task on each input, with up to `concurrency` requests in flight. See `LLM.map`."""
 
         def one(inputs: Mapping[str, Any]) -> Output:
             return self.run(task, inputs, repeat=repeat, again=again)
@@ -69,20 +69,20 @@ class LLMClient:
     def _converse(
         self, task: Task[Output], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
     ) -> tuple[Output | UnusableError, list[CachedResponse]]:
-        """Send a request and, if the answer is unusable, one more; also return which answers came from the cache."""
+        """Send a request and, if the answer is unusable, a corrected one; also return the answers from the cache."""
         answer, replayed = self._calls.answer(task, request, unwanted)
         kept = [answer] if replayed else []
-        output = _read(task, answer)
+        output = _read_output(task, answer)
         if not isinstance(output, UnusableError) or output.kind == "refusal":
             return output, kept
         ledger.count_outcome(task.name, "asked again")
-        answer, replayed = self._calls.answer(task, _corrected(request, answer, output), unwanted)
-        return _read(task, answer), [*kept, answer] if replayed else kept
+        answer, replayed = self._calls.answer(task, _build_retry(request, answer, output), unwanted)
+        return _read_output(task, answer), [*kept, answer] if replayed else kept
 
 
-def _read(task: Task[Output], answer: CachedResponse) -> Output | UnusableError:
+def _read_output(task: Task[Output], answer: CachedResponse) -> Output | UnusableError:
     try:
-        output, stage = _usable(task, answer)
+        output, stage = _parse_output(task, answer)
     except UnusableError as error:
         ledger.count_outcome(task.name, error.kind)
         return error
@@ -90,8 +90,8 @@ def _read(task: Task[Output], answer: CachedResponse) -> Output | UnusableError:
     return output
 
 
-def _usable(task: Task[Output], answer: CachedResponse) -> tuple[Output, str]:
-    """The output and how it was read. Raises UnusableError."""
+def _parse_output(task: Task[Output], answer: CachedResponse) -> tuple[Output, str]:
+    """Parse an answer; return the output and how it was read. Raises UnusableError."""
     cut = answer.finish == "length"
     if answer.refusal or answer.finish == "content_filter":
         raise UnusableError("refusal", f"it refuses: {answer.refusal[:200] or 'its content filter stopped it'}")
@@ -112,8 +112,8 @@ def _usable(task: Task[Output], answer: CachedResponse) -> tuple[Output, str]:
         raise UnusableError("malformed", str(error)[:500]) from None
 
 
-def _corrected(request: ChatRequest, answer: CachedResponse, error: UnusableError) -> ChatRequest:
-    """The request once more: with twice the room where the answer was cut off, else showing what was wrong with it."""
+def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableError) -> ChatRequest:
+    """Return the request to retry with: twice the tokens if the answer was cut off, else the answer and its error."""
     if error.kind == "truncated":
         return replace(request, max_tokens=2 * request.max_tokens)
     form = (
@@ -126,5 +126,5 @@ def _corrected(request: ChatRequest, answer: CachedResponse, error: UnusableErro
     if error.kind == "empty":
         *others, last = request.messages
         return replace(hinted, messages=(*others, Message("user", f"{last.content}\n\n{note}")))
-    shown = Message("assistant", answer.text[:_LONGEST_SHOWN])
+    shown = Message("assistant", answer.text[:_MAX_SHOWN])
     return replace(hinted, messages=(*request.messages, shown, Message("user", note)))

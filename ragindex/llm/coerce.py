@@ -1,7 +1,8 @@
-"""Bringing JSON of known other forms into the form of an output type.
+"""Conversion of JSON in known other forms into the form of an output type.
 
-A list for the object that should hold it, one thing for a list of one, singular or otherwise written keys, numbered
-objects and plain strings for lists, positions for names, an object around the object.
+The known forms are: a list instead of the object that should contain it, a single item instead of a list, keys in the
+singular or in another spelling, an object with numbered keys or a string instead of a list, a list of values instead
+of an object, and an object nested in another object.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +15,17 @@ from pydantic import BaseModel, ValidationError
 from ragindex.llm.repair_json import repair_text
 
 _LISTS = (list, set, frozenset, Sequence)
-_NUMBERED = regex.compile(r"[A-Za-z]{0,20}_?\d{1,6}")
+_NUMBERED_KEY = regex.compile(r"[A-Za-z]{0,20}_?\d{1,6}")
 _BULLET = regex.compile(r"^\s*(?:[-*•]|\d{1,4}[.)])\s+")
 _WORD = regex.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])|[^\W_]+")
 _SEPARATORS = ("|", ";", "\t", ",")
-_QUOTED = regex.compile(r"""\s*[\[(]\s*[\[(]?\s*["']""")
+_QUOTED_LIST = regex.compile(r"""\s*[\[(]\s*[\[(]?\s*["']""")
 _GROUP = regex.compile(r"[(\[]([^()\[\]]{1,2000})[)\]]")
 _LONGEST_WRITTEN = 10_000  # characters of a string that is read as a list
 
 
 def reshape(value: Any, kind: Any) -> Any:
-    """`value` in the form of the type `kind`, as far as one can be seen; the rest is left for validation to refuse."""
+    """Convert `value` to the form of the type `kind` if a known form is recognized; validation refuses the rest."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return reshape(value, arguments[0])
@@ -52,21 +53,21 @@ def _as_text(value: Any) -> Any:
 def _as_object(value: Any, kind: type[BaseModel]) -> Any:
     fields = {info.alias or name: info.annotation for name, info in kind.model_fields.items()}
     if isinstance(value, str):
-        value = _parts(value, len(fields)) if len(fields) > 1 else dict.fromkeys(fields, value)
+        value = _split_values(value, len(fields)) if len(fields) > 1 else dict.fromkeys(fields, value)
     if isinstance(value, list):
-        value = _object_of_list(value, fields, kind)
+        value = _convert_list(value, fields, kind)
     if not isinstance(value, Mapping):
         return value
-    known = {field: item for key, item in value.items() if (field := _field(key, fields)) is not None}
+    known = {field: item for key, item in value.items() if (field := _find_field(key, fields)) is not None}
     if not known and len(value) == 1:
         (inside,) = value.values()
         return _as_object(inside, kind) if inside and isinstance(inside, Mapping | list) else value
     return {key: reshape(item, fields[key]) for key, item in known.items()} if known else value
 
 
-def _object_of_list(value: list[Any], fields: Mapping[str, Any], kind: type[BaseModel]) -> Any:
-    """The object whose fields, or whose one list, the values are."""
-    if len(value) == 1 and isinstance(value[0], Mapping) and any(_field(key, fields) for key in value[0]):
+def _convert_list(value: list[Any], fields: Mapping[str, Any], kind: type[BaseModel]) -> Any:
+    """Return an object with the values as its fields, or with the list as its only list field."""
+    if len(value) == 1 and isinstance(value[0], Mapping) and any(_find_field(key, fields) for key in value[0]):
         return value[0]
     lists = [name for name, annotation in fields.items() if _is_list(annotation)]
     if not lists and len(value) == len(fields) > 1 and not any(isinstance(item, list | Mapping) for item in value):
@@ -84,8 +85,8 @@ def _fits(value: Mapping[str, Any], kind: type[BaseModel]) -> bool:
     return True
 
 
-def _field(key: Any, fields: Mapping[str, Any]) -> str | None:
-    """The field that a key names, in whatever case, joined however, singular or plural."""
+def _find_field(key: Any, fields: Mapping[str, Any]) -> str | None:
+    """Return the field that a key names, ignoring case, separators and plural; None if there is not exactly one."""
     if key in fields:
         return str(key)
     same = [name for name in fields if _stem(name) == _stem(str(key))]
@@ -110,31 +111,31 @@ def _is_list(kind: Any) -> bool:
 
 
 def _as_list(value: Any, kind: Any) -> Any:
-    items = _items(value, kind)
+    items = _list_items(value, kind)
     return [reshape(item, kind) for item in items] if isinstance(items, list) else items
 
 
-def _items(value: Any, kind: Any) -> Any:
+def _list_items(value: Any, kind: Any) -> Any:
     if value is None:
         return []
     if isinstance(value, str):
-        value = _written(value, kind)
+        value = _split_list(value, kind)
     if isinstance(value, Mapping):
-        numbered = value and all(_NUMBERED.fullmatch(str(key)) for key in value)
+        numbered = value and all(_NUMBERED_KEY.fullmatch(str(key)) for key in value)
         return list(value.values()) if numbered else [value]
     if not isinstance(value, list):
         return [value]
-    width = _width(kind)
+    width = _item_width(kind)
     alone = width is not None and len(value) == width and not any(isinstance(v, list | Mapping) for v in value)
     return [value] if alone and not any(_splits(item, width) for item in value) else value
 
 
 def _splits(item: Any, width: int | None) -> bool:
-    return isinstance(item, str) and width is not None and isinstance(_parts(item, width), list)
+    return isinstance(item, str) and width is not None and isinstance(_split_values(item, width), list)
 
 
-def _width(kind: Any) -> int | None:
-    """How many values make one item; None where an item is one value or any number."""
+def _item_width(kind: Any) -> int | None:
+    """Return the number of values in an item; None if an item is a single value or has no fixed number."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return len(kind.model_fields) if len(kind.model_fields) > 1 else None
     arguments = get_args(kind)
@@ -143,7 +144,7 @@ def _width(kind: Any) -> int | None:
 
 def _as_tuple(value: Any, kinds: tuple[Any, ...]) -> Any:
     if isinstance(value, str):
-        value = _parts(value, len(kinds))
+        value = _split_values(value, len(kinds))
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, list) or len(value) != len(kinds):
@@ -151,27 +152,27 @@ def _as_tuple(value: Any, kinds: tuple[Any, ...]) -> Any:
     return [reshape(item, kind) for item, kind in zip(value, kinds, strict=True)]
 
 
-# ---------------------------------------------------------------- strings that are lists
+# ---------------------------------------------------------------- lists written as strings
 
 
-def _written(text: str, kind: Any) -> list[Any]:
-    """A list that was written as one string: JSON, lines, or parts between separators."""
-    if (inside := _bracketed(text)) is not None:
+def _split_list(text: str, kind: Any) -> list[Any]:
+    """Parse a list written as one string: as JSON, lines, or parts between separators."""
+    if (inside := _parse_brackets(text)) is not None:
         return inside
-    if _width(kind) is not None and (groups := _GROUP.findall(text)):
+    if _item_width(kind) is not None and (groups := _GROUP.findall(text)):
         return list(groups)
     text = text.strip().strip("()[]")
     lines = [stripped for line in text.split("\n") if (stripped := _BULLET.sub("", line).strip())]
-    if len(lines) > 1 or _width(kind) is not None:
+    if len(lines) > 1 or _item_width(kind) is not None:
         return lines
     separator = next((mark for mark in (";", "|", ",") if mark in text), None)
     parts = text.split(separator) if separator else lines
     return [stripped for part in parts if (stripped := part.strip())]
 
 
-def _parts(text: str, count: int) -> Any:
-    """`count` values written as one string; the string itself where they are not that many."""
-    inside = _bracketed(text)
+def _split_values(text: str, count: int) -> Any:
+    """Parse `count` values written as one string; return the string itself if their number differs."""
+    inside = _parse_brackets(text)
     if inside is not None and len(inside) == count:
         return inside
     bare = text.strip().strip("()[]")
@@ -182,8 +183,8 @@ def _parts(text: str, count: int) -> Any:
     return text
 
 
-def _bracketed(text: str) -> list[Any] | None:
-    if not _QUOTED.match(text) or len(text) > _LONGEST_WRITTEN:
+def _parse_brackets(text: str) -> list[Any] | None:
+    if not _QUOTED_LIST.match(text) or len(text) > _LONGEST_WRITTEN:
         return None
     value = repair_text(f"[{text}]")
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):

@@ -1,4 +1,4 @@
-"""What an endpoint accepts: found out by asking, remembered by address and model."""
+"""Request features that an endpoint accepts, learned from its responses and remembered by address and model."""
 
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -7,20 +7,29 @@ from typing import Literal, TypeAlias
 from ragindex.http import Trouble
 
 Structure: TypeAlias = Literal["schema", "json", "text"]
-_LOWER: dict[Structure, Structure] = {"schema": "json", "json": "text"}
-_REFUSING = frozenset({400, 404, 415, 422, 500, 501})
+_NEXT_STRUCTURE: dict[Structure, Structure] = {"schema": "json", "json": "text"}
+_REFUSAL_STATUSES = frozenset({400, 404, 415, 422, 500, 501})
 _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_NO_SUCH = ("unsupported", "not support", "unknown", "unrecognized", "unexpected", "not permitted", "extra", "instead")
+_UNSUPPORTED_WORDS = (
+    "unsupported",
+    "not support",
+    "unknown",
+    "unrecognized",
+    "unexpected",
+    "not permitted",
+    "extra",
+    "instead",
+)
 _STRUCTURE_WORDS = ("response_format", "json_schema", "json_object", "json mode", "schema", "structured", "grammar")
-_TOO_LONG = ("context length", "context_length", "too long", "too many tokens", "maximum context")
+_LENGTH_WORDS = ("context length", "context_length", "too long", "too many tokens", "maximum context")
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointFeatures:
-    """How requests are written: the structure asked for, the name of the limit, and what is left out.
+    """Form of requests to an endpoint: output structure, name of the token limit, and omitted parameters.
 
-    `left_out` holds some of temperature, seed, system (the role, whose text then goes before the user's) and the name
-    of the limit that was refused first.
+    `left_out` may contain temperature, seed, system (the role; its text is then put before the user's message) and the
+    name of the token limit that was refused.
     """
 
     structure: Structure = "schema"
@@ -34,27 +43,27 @@ class EndpointFeatures:
 
 
 def step_down(accepted: EndpointFeatures, trouble: Trouble, fixed: bool, proven: bool) -> EndpointFeatures | None:
-    """What to try after a refusal: without what it blames; None where it is about something else.
+    """Return the features to try after a refusal, without the one it names; None if the refusal has another cause.
 
-    A refusal that names nothing is blamed on the structure, unless that is `proven` to be accepted. A `fixed`
-    structure is never given up.
+    If the refusal names no feature, the structure is assumed to be the cause, unless it is `proven` to be accepted. A
+    `fixed` structure is never changed.
     """
-    if trouble.status not in _REFUSING or trouble.out_of_quota:
+    if trouble.status not in _REFUSAL_STATUSES or trouble.out_of_quota:
         return None
     said = f"{trouble.param} {trouble.code} {trouble.message}".lower()
-    if trouble.status != 500:  # a broken server says many words
-        lighter = _without_what_is_named(accepted, said)
+    if trouble.status != 500:  # the message of an internal error may contain any of the words
+        lighter = _drop_named_feature(accepted, said)
         if lighter is not None:
             return lighter
     blamed = any(words in said for words in _STRUCTURE_WORDS)
-    if fixed or not (blamed or _says_nothing(trouble, said, proven)):
+    if fixed or not (blamed or _is_unspecific(trouble, said, proven)):
         return None
-    lower = _LOWER.get(accepted.structure)
+    lower = _NEXT_STRUCTURE.get(accepted.structure)
     return None if lower is None else replace(accepted, structure=lower)
 
 
-def _without_what_is_named(accepted: EndpointFeatures, said: str) -> EndpointFeatures | None:
-    no_such = any(words in said for words in _NO_SUCH)
+def _drop_named_feature(accepted: EndpointFeatures, said: str) -> EndpointFeatures | None:
+    no_such = any(words in said for words in _UNSUPPORTED_WORDS)
     other = _OTHER_LIMIT[accepted.limit]
     if accepted.limit in said and no_such and other not in accepted.left_out:
         return replace(accepted, limit=other, left_out=accepted.left_out | {accepted.limit})
@@ -66,13 +75,13 @@ def _without_what_is_named(accepted: EndpointFeatures, said: str) -> EndpointFea
     return None
 
 
-def _says_nothing(trouble: Trouble, said: str, proven: bool) -> bool:
-    return not proven and trouble.status in (400, 415, 422) and not any(words in said for words in _TOO_LONG)
+def _is_unspecific(trouble: Trouble, said: str, proven: bool) -> bool:
+    return not proven and trouble.status in (400, 415, 422) and not any(words in said for words in _LENGTH_WORDS)
 
 
 @dataclass(slots=True)
 class EndpointMemory:
-    """What one model at one address accepts, as far as answers have shown. Thread-safe."""
+    """Features that one model at one address is known to accept. Thread-safe."""
 
     usual: EndpointFeatures
     proven: set[Structure] = field(default_factory=set)
@@ -80,18 +89,18 @@ class EndpointMemory:
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, schema: str) -> EndpointFeatures:
-        """How to ask for this schema."""
+        """Return the features to use for requests with this schema."""
         with self._lock:
             return self._by_schema.get(schema, self.usual)
 
     def learn(self, schema: str, accepted: EndpointFeatures) -> bool:
-        """A request written so was answered; whether that is news.
+        """Remember that a request in this form was answered; return whether the form is new for the schema.
 
-        One schema's refusal is no other's where another was accepted.
+        If the usual structure is proven for another schema, a lower structure is remembered for this schema only.
         """
         with self._lock:
             news = self._by_schema.get(schema, self.usual) != accepted
-            exception = _LOWER.get(self.usual.structure) is not None and self.usual.structure in self.proven
+            exception = _NEXT_STRUCTURE.get(self.usual.structure) is not None and self.usual.structure in self.proven
             if exception and accepted.structure != self.usual.structure:
                 self._by_schema[schema] = accepted
             else:
@@ -105,6 +114,6 @@ _lock = Lock()
 
 
 def endpoint_memory(base_url: str, model: str, first: Structure) -> EndpointMemory:
-    """This process's memory of a model at an address, whose requests begin with the structure `first`."""
+    """Return the process-wide memory of a model at an address; requests begin with the structure `first`."""
     with _lock:
         return _memories.setdefault((base_url, model, first), EndpointMemory(EndpointFeatures(first)))

@@ -1,4 +1,4 @@
-"""Export and import of cached LLM calls as JSON Lines, so that others replay a study at no cost."""
+"""Export and import of cached LLM calls as JSON Lines, so that others can replay a study at no cost."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _BATCH = 1000
 
 
 class _Row(BaseModel):
-    """One call, as `COLUMNS` has it."""
+    """A call in an export file, with the columns of `CACHE_COLUMNS`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -41,9 +41,10 @@ class _Row(BaseModel):
 
 
 def export_calls(cache: SQLiteCache, path: Path) -> int:
-    """Write every undamaged cached call to `path`, one per line, ordered by key; return their number.
+    """Write all undamaged cached calls to `path`, one per line, ordered by key; return their number.
 
-    A file that is there is replaced in one step, when the new one is whole. Raises StoreError and DataError.
+    An existing file is replaced atomically, once the new one is complete. Raises StoreError if the cache cannot be
+    read, DataError if `path` cannot be written or is a file of the cache.
     """
     query = f"SELECT {', '.join((*CACHE_COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
     written, last = 0, ""
@@ -51,12 +52,12 @@ def export_calls(cache: SQLiteCache, path: Path) -> int:
     if path.exists() and any(file.exists() and file.samefile(path) for file in own):
         raise DataError("a file beside the call cache", "a file of the call cache itself", path=path)
     try:
-        with _replaced(path) as file:
+        with _open_replacement(path) as file:
             while True:
-                with cache.connection() as connection:  # let go between batches: others may be at work
+                with cache.connection() as connection:  # released between batches for other threads
                     rows = connection.execute(query, (last,)).fetchall()
                     if rows and not (isinstance(rows[-1][0], str) and rows[-1][0] > last):
-                        raise sqlite3.DatabaseError("its keys are out of order")  # it would be read for ever
+                        raise sqlite3.DatabaseError("its keys are out of order")  # the loop would never end
                 if not rows:
                     return written
                 held = [row for kept in rows if (row := verify_row(kept)) is not None]
@@ -70,17 +71,17 @@ def export_calls(cache: SQLiteCache, path: Path) -> int:
         raise DataError("a file that can be written", str(error), path=path) from error
 
 
-def _replaced(path: Path) -> AbstractContextManager[IO[bytes]]:
-    """Open the file to write to; a pipe or a terminal cannot be replaced and is opened as it is."""
+def _open_replacement(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """Open a file that replaces `path` on success; a pipe or terminal cannot be replaced and is opened directly."""
     if path.exists() and not path.is_file():
         return path.open("wb")
     return durable_files.replace_file(Path(os.path.realpath(path)))
 
 
 def import_calls(cache: SQLiteCache, path: Path) -> int:
-    """Add the calls of an export to the cache; return how many are new. Raises DataError with the line, StoreError.
+    """Add the calls of an export to the cache; return the number of new ones.
 
-    Lines before a malformed one are imported.
+    Raises DataError with the line number if a line is malformed; the lines before it are imported. Raises StoreError.
     """
     added, number = 0, 0
     batch: list[CacheRow] = []
@@ -88,7 +89,7 @@ def import_calls(cache: SQLiteCache, path: Path) -> int:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    batch.append(_row(line, path, number))
+                    batch.append(_parse_row(line, path, number))
                 if len(batch) == _BATCH:
                     added, batch = added + cache.add(batch), []
     except (OSError, UnicodeDecodeError) as error:
@@ -98,7 +99,7 @@ def import_calls(cache: SQLiteCache, path: Path) -> int:
     return added
 
 
-def _row(line: str, path: Path, number: int) -> CacheRow:
+def _parse_row(line: str, path: Path, number: int) -> CacheRow:
     try:
         row = _Row.model_validate_json(line)
     except ValidationError as error:

@@ -1,9 +1,10 @@
-"""One at a time for each key of a file, among the threads of this process and among processes of this machine.
+"""Exclusive locks on the keys of a file, among the threads of this process and the processes of this machine.
 
-A claim is a lock on a single byte of a file beside the one that it guards: the system frees those of a process that
-dies. Such locks belong to the process, not to whoever took them: nobody else in the process is kept out by one, and
-closing any descriptor of the file drops all. So the process has one table of the files with claims on them. Everybody
-who claims a key goes through it, a file is opened once, and it is closed when nobody holds or awaits a claim on it.
+A key is locked through a POSIX lock on one byte of a lock file beside the guarded file; the system releases the locks
+of a process that dies. These locks belong to the process: they do not exclude its other threads, and closing any
+descriptor of the lock file releases all of them. Therefore the process keeps one table of lock files in use, which all
+callers share. Each lock file is opened once, and closed when no thread holds or awaits one of its locks. Threads
+exclude one another with ordinary locks.
 """
 
 import os
@@ -22,7 +23,7 @@ from ragindex.errors import StoreError
 if sys.platform != "win32":
     import fcntl
 
-_PATIENCE = 0.02  # seconds between two looks at what another process holds
+_POLL_INTERVAL = 0.02  # seconds between attempts to lock a byte that another process holds
 _PLACES = 2**62
 _Identity: TypeAlias = tuple[int, int]
 """Device and inode: one file has one, whatever names lead to it."""
@@ -30,7 +31,7 @@ _Identity: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class _File:
-    """A file with claims on it: who uses it in this process, and a lock for each place that is held or awaited."""
+    """A lock file: its users in this process, and a thread lock for each byte (`place`) that is held or awaited."""
 
     identity: _Identity
     descriptors: list[int] = field(default_factory=list)
@@ -44,28 +45,28 @@ _files: dict[_Identity, _File] = {}
 
 @contextmanager
 def hold_key(guarded: Path, key: str) -> Iterator[None]:
-    """Nobody else holds `key` (64 bits in hexadecimal digits or more) of the file `guarded` inside.
+    """Hold `key` (at least 16 hexadecimal digits) of the file `guarded` exclusively inside the block.
 
-    The claims of a file are the same under each of its paths, through symbolic links too. Raises StoreError where
-    the file of claims cannot be used.
+    The locks are the same under all paths of the file, including symbolic links. Raises StoreError if the lock file
+    cannot be used.
     """
     path, place = Path(f"{os.path.realpath(guarded)}.claims"), int(key[:16], 16) % _PLACES
     while True:
-        file = _entered(path)
+        file = _enter_file(path)
         try:
-            with _between_threads(file, place), _between_processes(file, place, path):
-                if _identity(path) == file.identity:
+            with _lock_among_threads(file, place), _lock_among_processes(file, place, path):
+                if _read_identity(path) == file.identity:
                     yield
                     return
         finally:
-            _left(file)
-        # somebody has deleted the file meanwhile: whoever comes now looks at another one
+            _leave_file(file)
+        # the lock file was deleted meanwhile, so later callers would lock another file: try again
 
 
 def require_one_name(path: Path) -> None:
-    """Raises StoreError for a database with several names (hard links).
+    """Raise StoreError if a database file has several names (hard links).
 
-    SQLite keeps a log beside each name, and whoever opens the file by another name does not see it.
+    SQLite keeps its log beside the name that was opened, so a process that opens another name does not see it.
     """
     if path.is_file() and path.stat().st_nlink > 1:
         raise StoreError(
@@ -75,34 +76,34 @@ def require_one_name(path: Path) -> None:
         )
 
 
-# ---------------------------------------------------------------- the table
+# ---------------------------------------------------------------- table of lock files
 
 
-def _entered(path: Path) -> _File:
-    """The file at `path`, opened where nobody in this process uses it."""
+def _enter_file(path: Path) -> _File:
+    """Register a user of the lock file at `path`, opening the file if it is not in use in this process."""
     with _table:
         try:
-            file = _files.get(_identity(path) or (0, 0)) or _opened(path)
+            file = _files.get(_read_identity(path) or (0, 0)) or _open_file(path)
         except OSError as error:
             raise StoreError(f"Cannot use the lock file {path}: {error}.") from error
         file.users += 1
         return file
 
 
-def _opened(path: Path) -> _File:
+def _open_file(path: Path) -> _File:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     status = os.fstat(descriptor)
     identity = (status.st_dev, status.st_ino)
     file = _files.setdefault(identity, _File(identity))
-    file.descriptors.append(descriptor)  # never closed while the file is in use, though it may be the second
+    file.descriptors.append(descriptor)  # even a second one stays open: closing it would release all locks
     return file
 
 
-def _left(file: _File) -> None:
+def _leave_file(file: _File) -> None:
     with _table:
         if _files.get(file.identity) is not file:
-            return  # in a forked child: it is the parent's
+            return  # in a forked child: the file belongs to the parent
         file.users -= 1
         if file.users == 0:
             del _files[file.identity]
@@ -110,7 +111,7 @@ def _left(file: _File) -> None:
                 os.close(descriptor)
 
 
-def _identity(path: Path) -> _Identity | None:
+def _read_identity(path: Path) -> _Identity | None:
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -122,7 +123,7 @@ def _identity(path: Path) -> _Identity | None:
 
 
 @contextmanager
-def _between_threads(file: _File, place: int) -> Iterator[None]:
+def _lock_among_threads(file: _File, place: int) -> Iterator[None]:
     with _table:
         lock, waiting = file.places.get(place, (Lock(), 0))
         file.places[place] = (lock, waiting + 1)
@@ -137,27 +138,27 @@ def _between_threads(file: _File, place: int) -> Iterator[None]:
 
 
 @contextmanager
-def _between_processes(file: _File, place: int, path: Path) -> Iterator[None]:
-    """On Windows, whose locks are others, only the threads of one process wait for one another."""
+def _lock_among_processes(file: _File, place: int, path: Path) -> Iterator[None]:
+    """Hold a byte lock. Windows has no such locks, so only the threads of one process exclude one another there."""
     if sys.platform == "win32":
         yield
         return
     mine = os.getpid()
     try:
         try:
-            while not _locked(file.descriptors[0], place):
-                time.sleep(_PATIENCE)
+            while not _try_lock(file.descriptors[0], place):
+                time.sleep(_POLL_INTERVAL)
         except OSError as error:
             raise StoreError(f"Cannot use the lock file {path}: {error}.") from error
         yield
     finally:
-        if os.getpid() == mine:  # no other thread of this process can hold the place
+        if os.getpid() == mine:  # not in a forked child; no other thread of this process can hold the byte
             fcntl.lockf(file.descriptors[0], fcntl.LOCK_UN, 1, place)
 
 
 if sys.platform != "win32":
 
-    def _locked(descriptor: int, place: int) -> bool:
+    def _try_lock(descriptor: int, place: int) -> bool:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except (BlockingIOError, PermissionError):
@@ -176,8 +177,8 @@ def _after_fork() -> None:
     _table.release()
 
 
-def _in_child() -> None:
-    """A child holds no claim of its parent's, and none of the parent's threads is there."""
+def _reset_in_child() -> None:
+    """Reset the table: a child has neither the locks nor the threads of its parent."""
     global _table
     for file in _files.values():
         for descriptor in file.descriptors:
@@ -187,4 +188,4 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_reset_in_child)

@@ -1,4 +1,4 @@
-"""The rules: each task done without a model, where it can be. The default, so that everything runs with no key."""
+"""LLM that does tasks by rules instead of a model. It is the default, so that everything runs without a key."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,27 +13,27 @@ from ragindex.llm.tasks import Failure, Output, Task
 
 
 def display_name(llm: str) -> str:
-    """A language model, by its written name, as a person reads who answered: `offline` is none."""
+    """Return the name of an LLM for display: `offline` is shown as rules."""
     return "rules (no model)" if llm == "offline" else llm
 
 
 class Offline(LLMPlugin):
-    """`offline`: no language model; every task by its rule."""
+    """LLM `offline`: every task is done by its rule, without a model."""
 
     version: ClassVar[int] = 1
 
     def open(self, setting: LLMSettings | None = None) -> "OfflineRules":
-        """The rules; they cost nothing, so no setting matters."""
+        """Open the rules. Settings have no effect, as rules cost nothing."""
         return OfflineRules()
 
 
 class OfflineRules:
-    """An LLM that applies the rules and sends no request."""
+    """LLM that applies the rules of tasks and sends no requests."""
 
     id = "offline rules"
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """What the task's rule makes of the input. Raises UsageError for a task without one."""
+        """Apply the task's rule to an input. Raises UsageError if the task has no rule."""
         if task.rule is None:
             raise UsageError(
                 f"{task.name} needs an LLM; no rule can do it. Choose one with --llm openai:MODEL "
@@ -55,7 +55,7 @@ class OfflineRules:
         again: bool = False,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Output | Failure]:
-        """`run` for each input, in order."""
+        """Run the task on each input, in order. See `LLM.map`."""
         results: list[Output | Failure] = []
         lanes = ledger.Lanes(1)
         for number, inputs in enumerate(many):

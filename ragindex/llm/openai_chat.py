@@ -1,4 +1,4 @@
-"""Language models at any endpoint that speaks OpenAI's chat protocol."""
+"""Client for LLMs at any endpoint with OpenAI's chat protocol."""
 
 import json
 import logging
@@ -35,16 +35,17 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 64
 _LONGEST_SHOWN = 120
 _LONGEST_MESSAGE = 500
-_SHORTEST_SECRET = 16  # characters: shorter ones are placeholders ("none"), and words of answers
+_SHORTEST_SECRET = 16  # characters; a shorter one is a placeholder ("none") and may be a word of an answer
 _log = logging.getLogger(__name__)
 SCHEMA_HINT = "Answer with one JSON object, and nothing else, that fits this JSON schema:\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One question: messages, the schema of the answer and at most how many tokens it may have.
+    """A request: messages, the JSON schema of the answer, and the maximum number of answer tokens.
 
-    A `plain` one needs no JSON where the endpoint knows none; the messages of a `hinted` one hold the schema already.
+    If `plain`, the answer need not be JSON at endpoints without JSON output. If `hinted`, the messages already contain
+    the schema.
     """
 
     task: str
@@ -58,7 +59,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back, in `seconds`; tokens are None where the server did not count them, or not credibly."""
+    """A response and its latency in `seconds`. Token counts are None if the server's are missing or implausible."""
 
     text: str
     finish: str
@@ -71,7 +72,7 @@ class Reply:
 
 
 class ChatClient(Protocol):
-    """A client of one model at one address. Thread-safe."""
+    """Client of one model at one address. Thread-safe."""
 
     provider: str
     model: str
@@ -79,16 +80,16 @@ class ChatClient(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, JsonValue]:
-        """All else that answers depend on."""
+        """All other parameters that answers depend on."""
         ...
 
     def send(self, request: ChatRequest) -> Reply:
-        """Ask once. Raises TroubleError."""
+        """Send a request once. Raises TroubleError if it fails."""
         ...
 
 
 class OpenAIChat:
-    """A client that sends each request once, in the form that the endpoint was found to accept.
+    """Client that sends each request once, in a form that the endpoint accepts.
 
     No key is needed before the first request, so cached calls are replayed without one.
     """
@@ -121,13 +122,13 @@ class OpenAIChat:
 
     @property
     def _client(self) -> "OpenAI":
-        with self._lock:  # making one takes a while, and many threads want the first
+        with self._lock:  # opening one is slow, and many threads may request it at once
             if self._opened is None:
                 self._opened = make_http_client(self._address, self._key, self._parameters.timeout)
             return self._opened
 
     def send(self, request: ChatRequest) -> Reply:
-        """One answered request, after those that were refused for their form. Raises TroubleError, UsageError."""
+        """Send a request, in simpler forms if the endpoint refuses the form. Raises TroubleError, UsageError."""
         accepted = self._memory.of(request.schema)
         while True:
             start = time.perf_counter()
@@ -154,7 +155,7 @@ class OpenAIChat:
     def _post(self, request: ChatRequest, accepted: EndpointFeatures) -> str:
         response = self._client.chat.completions.with_raw_response.create(
             model=self.model,
-            messages=[],  # those of the body replace it, and need not be walked through first
+            messages=[],  # replaced by those of `extra_body`, which the openai package does not process first
             extra_body=self._written(request, accepted),
         )
         return response.http_response.text
@@ -164,12 +165,14 @@ class OpenAIChat:
         seed = None if given.seed is None else given.seed + request.repeat
         optional = {"temperature": given.temperature, "seed": seed}
         kept = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
-        structure = _response_format(request, accepted.structure)
-        messages = [{"role": message.role, "content": message.content} for message in _messages(request, accepted)]
+        structure = _build_response_format(request, accepted.structure)
+        messages = [
+            {"role": message.role, "content": message.content} for message in _build_messages(request, accepted)
+        ]
         return {"messages": messages, accepted.limit: request.max_tokens, **kept, **structure, **given.extra}
 
 
-def _response_format(request: ChatRequest, structure: Structure) -> dict[str, Any]:
+def _build_response_format(request: ChatRequest, structure: Structure) -> dict[str, Any]:
     if structure == "text":
         return {}
     if structure == "json":
@@ -179,7 +182,7 @@ def _response_format(request: ChatRequest, structure: Structure) -> dict[str, An
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
-def _messages(request: ChatRequest, accepted: EndpointFeatures) -> list[Message]:
+def _build_messages(request: ChatRequest, accepted: EndpointFeatures) -> list[Message]:
     messages = list(request.messages)
     if accepted.structure != "schema" and not request.hinted and not (request.plain and accepted.structure == "text"):
         messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{SCHEMA_HINT}{request.schema}")
@@ -189,47 +192,47 @@ def _messages(request: ChatRequest, accepted: EndpointFeatures) -> list[Message]
     return messages
 
 
-# ---------------------------------------------------------------- what the server answered
+# ---------------------------------------------------------------- responses
 
 
 def read_reply(body: str, structure: Structure, seconds: float, hidden: Callable[[str], str]) -> Reply:
-    """A chat completion, each text of it as `hidden` shows it. Raises TroubleError, which passes, for anything else."""
+    """Parse a chat completion, with secrets removed from its texts by `hidden`. Raises TroubleError if it is none."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
         raise TroubleError(Trouble(f"expected JSON, got {hidden(body)[:_LONGEST_SHOWN]!r}")) from None
     said = parsed if isinstance(parsed, Mapping) else {}
     usage = said.get("usage")
-    billed = _billed(usage if isinstance(usage, Mapping) else {})
+    billed = _read_billed(usage if isinstance(usage, Mapping) else {})
     choices = said.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise TroubleError(_error_inside(said, hidden(body), hidden), billed if billed.input_tokens else None)
-    text = hidden(_text(message.get("content")))
+        raise TroubleError(_read_error(said, hidden(body), hidden), billed if billed.input_tokens else None)
+    text = hidden(_join_text(message.get("content")))
     counts = usage if isinstance(usage, Mapping) else {}
     return Reply(
         text=text,
         finish=hidden(str(choice.get("finish_reason") or "")),
-        refusal=hidden(_text(message.get("refusal"))),
+        refusal=hidden(_join_text(message.get("refusal"))),
         structure=structure,
         input_tokens=billed.input_tokens or None,
         cached_tokens=billed.cached_tokens,
-        output_tokens=_count(counts.get("completion_tokens"), 1 if text else 0),
+        output_tokens=_read_count(counts.get("completion_tokens"), 1 if text else 0),
         seconds=seconds,
     )
 
 
-def _billed(counts: Mapping[str, Any]) -> Billed:
-    """What the server counted; 0 where it did not, or not credibly."""
+def _read_billed(counts: Mapping[str, Any]) -> Billed:
+    """Return the token counts of the server, with 0 for those that are missing or implausible."""
     details = counts.get("prompt_tokens_details")
-    read = _count(counts.get("prompt_tokens"), 1) or 0
-    cached = _count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
-    return Billed(read, min(cached or 0, read), _count(counts.get("completion_tokens"), 0) or 0)
+    read = _read_count(counts.get("prompt_tokens"), 1) or 0
+    cached = _read_count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
+    return Billed(read, min(cached or 0, read), _read_count(counts.get("completion_tokens"), 0) or 0)
 
 
-def _error_inside(said: Mapping[str, Any], body: str, hidden: Callable[[str], str]) -> Trouble:
-    """Some endpoints send their errors as answers."""
+def _read_error(said: Mapping[str, Any], body: str, hidden: Callable[[str], str]) -> Trouble:
+    """Return the error of a response without a message: some endpoints send errors as successful responses."""
     error = said.get("error")
     if not isinstance(error, Mapping):
         return Trouble(f"expected choices with a message, got {body[:_LONGEST_SHOWN]!r}")
@@ -238,12 +241,12 @@ def _error_inside(said: Mapping[str, Any], body: str, hidden: Callable[[str], st
     return Trouble(message, code if isinstance(code, int) else None, hidden(str(code or "")))
 
 
-def _text(content: Any) -> str:
-    """A text, also where it comes in parts."""
+def _join_text(content: Any) -> str:
+    """Return the text of a message, joined if it comes in parts."""
     parts = content if isinstance(content, list) else [content]
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _count(value: Any, least: int) -> int | None:
+def _read_count(value: Any, least: int) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None

@@ -1,4 +1,4 @@
-"""Language models at any endpoint that speaks OpenAI's chat protocol, as a plugin."""
+"""Plugin for LLMs at any endpoint with OpenAI's chat protocol."""
 
 from ragindex.http import read_address
 from ragindex.llm.chat_parameters import ChatParameters
@@ -12,22 +12,22 @@ _URL_VARIABLES = ("OPENAI_BASE_URL",)
 
 
 class OpenAICompatibleChat(ChatParameters):
-    """`openai:MODEL` at OPENAI_BASE_URL with OPENAI_API_KEY, or with the key in the file OPENAI_API_KEY_FILE.
+    """LLM `openai:MODEL` at OPENAI_BASE_URL, with the key in OPENAI_API_KEY or in the file OPENAI_API_KEY_FILE.
 
-    `structure` is how answers are asked for: by JSON schema, else JSON mode, else plain text (auto), or one of these.
-    `max_tokens` caps what a task allows for an answer; `reasoning_tokens` are added for models that think first.
-    Requests that time out, lose their connection or get 408, 409, 429 or 5xx are sent again up to `retries` times.
-    `extra` goes into every request as it is.
+    `structure` sets how JSON is requested: schema, json or text; auto takes the first of these that the endpoint
+    accepts. `max_tokens` caps the answer length that a task allows; `reasoning_tokens` are added to it for models that
+    reason first. Requests that time out, lose their connection or get status 408, 409, 429 or 5xx are retried up to
+    `retries` times. `extra` is added to every request unchanged.
     """
 
     def price_missing(self, prices: Prices) -> str | None:
-        """What to say where the list of prices does not name the model."""
+        """Return the error message if the model has no price, else None."""
         return prices.missing(self.model)
 
     def open(self, setting: LLMSettings | None = None) -> LLMClient:
-        """Sends nothing yet, and needs no key before the first request.
+        """Open the client. Sends no request yet; the key is read at the first request.
 
-        Raises UsageError for a wrong address, and with a budget for a model that has no price.
+        Raises UsageError if the address is invalid, or if there is a budget and the model has no price.
         """
         setting = setting or LLMSettings()
         chat = OpenAIChat(self, read_address(_URL_VARIABLES, self.base_url), setting.workspace)

@@ -1,4 +1,4 @@
-"""One task for many inputs at once."""
+"""Concurrent runs of one task on many inputs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -11,8 +11,8 @@ from ragindex.errors import LLMError, ServiceError
 from ragindex.llm.rate_limits import StoppedError, stopping
 from ragindex.llm.tasks import Failure, Output
 
-_MOST_IN_A_ROW = 20
-_ENDPOINT = ("unreachable", "rejected")  # kinds of failure that say something about the endpoint
+_MAX_FAILURES_IN_A_ROW = 20
+_ENDPOINT_FAILURES = ("unreachable", "rejected")  # kinds of failure that may be caused by the endpoint
 
 
 def map_in_threads(
@@ -22,12 +22,11 @@ def map_in_threads(
     workers: int,
     progress: Callable[[int], None],
 ) -> list[Output | Failure]:
-    """`one` of each input, `workers` at once, in order; an LLMError becomes a Failure of the task `name`.
+    """Call `one` for each input with `workers` workers; return the results in input order.
 
-    There are some threads more than that: while answers are read and kept, their connections are used for others.
-
-    Any other error ends the whole, after the requests in flight, and so do 20 inputs in a row for which the endpoint
-    has no answer at all (ServiceError). Each thread has a copy of this context.
+    An LLMError becomes a Failure of the task `name`. Any other error ends the map after the requests in flight. So do
+    20 consecutive inputs that fail because of the endpoint (ServiceError). Each thread runs in a copy of this context.
+    There are a few more threads than workers, so that connections stay busy while answers are parsed and stored.
     """
     inputs = list(many)
     stop, lanes = Event(), ledger.Lanes(workers)
@@ -41,12 +40,12 @@ def map_in_threads(
             with lanes.item(number):
                 return attempt(one, name, inputs[number])
         except BaseException:
-            stop.set()  # at once: whoever watches may be late
+            stop.set()  # at once, as the watching thread may notice the error late
             raise
 
     try:
         futures = [pool.submit(copy_context().run, work, number) for number in range(len(inputs))]
-        _watch(futures, progress)
+        _watch_futures(futures, progress)
         return [future.result() for future in futures]
     except BaseException:
         stop.set()
@@ -58,24 +57,24 @@ def map_in_threads(
 
 
 def attempt(one: Callable[[Mapping[str, Any]], Output], name: str, each: Mapping[str, Any]) -> Output | Failure:
-    """`one` of an input, its LLMError as a Failure."""
+    """Call `one` for an input; return an LLMError as a Failure."""
     try:
         return one(each)
     except LLMError as error:
         return Failure(name, str(error), error.kind)
 
 
-def _watch(futures: "list[Future[Output | Failure]]", progress: Callable[[int], None]) -> None:
+def _watch_futures(futures: "list[Future[Output | Failure]]", progress: Callable[[int], None]) -> None:
     in_a_row = 0
     for future in as_completed(futures):
         if isinstance(future.exception(), StoppedError):
-            continue  # another one says why
+            continue  # another future has the reason
         result = future.result()
         progress(1)
-        failed = isinstance(result, Failure) and result.kind in _ENDPOINT
+        failed = isinstance(result, Failure) and result.kind in _ENDPOINT_FAILURES
         in_a_row = in_a_row + 1 if failed else 0
-        if isinstance(result, Failure) and in_a_row == _MOST_IN_A_ROW:
+        if isinstance(result, Failure) and in_a_row == _MAX_FAILURES_IN_A_ROW:
             raise ServiceError(
-                f"{_MOST_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved. "
+                f"{_MAX_FAILURES_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved. "
                 "Run the same command to resume."
             )

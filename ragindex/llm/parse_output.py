@@ -1,6 +1,6 @@
-"""Reading what a language model wrote: as it was asked for, else as it was probably meant, else not at all.
+"""Parser of LLM output: strict JSON first, then increasingly tolerant readings.
 
-Nothing here runs what it reads, and work is bounded whatever the text.
+The text is never executed, and the work is bounded for any text.
 """
 
 import json
@@ -21,11 +21,11 @@ _THOUGHTS = regex.compile(r"\s*<think>.*?</think>", regex.DOTALL)
 _FENCE = regex.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", regex.MULTILINE | regex.DOTALL)
 _OPENING = regex.compile(r"""\{|(?:^|:|```\w*)[ \t]*\[|^[ \t]*\((?=\s*["'(\[])""", regex.MULTILINE)
 
-_FURTHER = regex.compile(r"\s*,\s*[\[{]")
+_NEXT_VALUE = regex.compile(r"\s*,\s*[\[{]")
 
 
 class UnusableError(Exception):
-    """Why an answer cannot be used; `kind` as `LLMError` has it."""
+    """An answer cannot be used. `kind` is that of `LLMError`."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -33,69 +33,71 @@ class UnusableError(Exception):
 
 
 def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> tuple[ParsedOutput, str]:
-    """The output that a text holds, and how it was read; only `strict` unless `tolerant`.
+    """Parse the output in a text; return it with how it was read. Only `strict` is tried unless `tolerant`.
 
-    `strict`: the text is JSON that fits. `found`: it stood in fences, prose or thoughts, or in two objects in a row.
-    `repaired`: the JSON was broken. `reshaped`: it was of a known other form (see `reshaping`). Raises UnusableError.
+    `strict`: the text is valid JSON of the output type. `found`: JSON inside code fences, prose or thoughts, or split
+    into consecutive objects. `repaired`: broken JSON. `reshaped`: JSON of another known form (see
+    `ragindex.llm.coerce`). Raises UnusableError if no reading fits the output type.
     """
     try:
         decoded = _decoder.decode(text)
-        return _validated(decoded, output), "strict"
+        return _validate(decoded, output), "strict"
     except (_NotFittingError, ValueError, RecursionError) as error:
         reason = str(error)
         written = decoded if isinstance(error, _NotFittingError) and isinstance(decoded, str) else None
-    readings = _readings(_body(text if written is None else written), written, output) if tolerant else ()
+    readings = _yield_readings(_extract_body(text if written is None else written), written, output) if tolerant else ()
     for value, stage in readings:
         try:
-            return _validated(value, output), stage
+            return _validate(value, output), stage
         except _NotFittingError as error:
-            reason = reason if stage == "reshaped" else str(error)  # about what the model wrote, not what we made of it
+            reason = reason if stage == "reshaped" else str(error)  # about the model's own text, not a reshaped form
     raise UnusableError("malformed", reason)
 
 
 # ---------------------------------------------------------------- from strict to tolerant
 
 
-def _readings(body: str, written: str | None, output: type[BaseModel]) -> Iterator[tuple[Any, str]]:
-    """What the text may hold, best first. `written` is the text where all of it was one JSON string."""
-    found, whole = _found(body)
-    if whole:  # else what was found may be a piece of something broken
-        yield from _forms(found, "found", output)
-    for again in _mends(body):
-        yield from _forms(again, "repaired", output)
+def _yield_readings(body: str, written: str | None, output: type[BaseModel]) -> Iterator[tuple[Any, str]]:
+    """Yield possible readings of the text, best first. `written` is the content if the whole text was a JSON string."""
+    found, whole = _find_values(body)
+    if whole:  # otherwise what was found may be a fragment of broken JSON
+        yield from _yield_forms(found, "found", output)
+    for again in _yield_repairs(body):
+        yield from _yield_forms(again, "repaired", output)
     if not whole:
-        yield from _forms(found, "found", output)
+        yield from _yield_forms(found, "found", output)
     if written is not None:
         yield reshape(written, output), "reshaped"
 
 
-def _forms(values: list[Any], stage: str, output: type[BaseModel]) -> Iterator[tuple[Any, str]]:
-    for value in _candidates(values):
+def _yield_forms(values: list[Any], stage: str, output: type[BaseModel]) -> Iterator[tuple[Any, str]]:
+    for value in _list_candidates(values):
         yield value, stage
         yield reshape(value, output), "reshaped"
 
 
-def _mends(body: str) -> Iterator[list[Any]]:
-    """What the text holds once its slips are mended, where that makes it whole; else what can be repaired of it."""
-    found, whole = _found(normalize_brackets(body))
+def _yield_repairs(body: str) -> Iterator[list[Any]]:
+    """Yield the values of the text with normalized brackets if all of them parse, then those of the repaired text."""
+    found, whole = _find_values(normalize_brackets(body))
     if found and whole:
         yield found
-    yield _repaired(body)
+    yield _repair_value(body)
 
 
-def _candidates(values: list[Any]) -> list[Any]:
-    """Objects in a row as one, where that can be; else each, the last first: what comes later mends.
+def _list_candidates(values: list[Any]) -> list[Any]:
+    """Return the values to try: consecutive objects merged into one if possible, else each value, the last first.
 
-    Lists and other values in a row are tried together, as a list, before that.
+    The last one comes first because it may correct the earlier ones. Values that cannot be merged are first tried
+    together, as one list.
     """
     if len(values) == 1 and isinstance(values[0], list):
-        return _merged(values[0]) or values
-    merged = _merged(values)
+        return _merge_objects(values[0]) or values
+    merged = _merge_objects(values)
     return merged or ([values, *reversed(values)] if len(values) > 1 else values)
 
 
-def _merged(values: list[Any]) -> list[Any]:
-    """The objects as one, lists under the same key joined; none where another value stands under two of them."""
+def _merge_objects(values: list[Any]) -> list[Any]:
+    """Merge objects into one, joining lists with equal keys. Return [] if other values have equal keys."""
     if len(values) < 2 or not all(isinstance(value, dict) for value in values):
         return []
     merged: dict[str, Any] = {}
@@ -106,29 +108,29 @@ def _merged(values: list[Any]) -> list[Any]:
     return [merged]
 
 
-# ---------------------------------------------------------------- JSON in a text
+# ---------------------------------------------------------------- finding JSON in a text
 
 
-def _refused(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-_decoder = json.JSONDecoder(parse_constant=_refused)
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _body(text: str) -> str:
-    """The text without a byte-order mark and thoughts; what stands in fences, where something does."""
+def _extract_body(text: str) -> str:
+    """Return the content of the code fences if it contains JSON, else the text without byte-order mark and thoughts."""
     text = _THOUGHTS.sub("", text.lstrip("\ufeff"), count=1)
     fenced = "\n".join(match.group(1) for match in _FENCE.finditer(text))
     return fenced if _OPENING.search(fenced) else text
 
 
-def _found(text: str) -> tuple[list[Any], bool]:
-    """The JSON objects and lists in a text, and whether every bracket that could open one did."""
+def _find_values(text: str) -> tuple[list[Any], bool]:
+    """Return the JSON objects and lists in a text, and whether every possible opening bracket began a valid one."""
     values: list[Any] = []
     at, whole = 0, True
     for _ in range(_MOST_OPENINGS):
-        beside = _FURTHER.match(text, at) if values else None  # lists side by side on one line
+        beside = _NEXT_VALUE.match(text, at) if values else None  # consecutive lists on one line
         opening = beside or _OPENING.search(text, at)
         if opening is None:
             return values, whole
@@ -140,15 +142,15 @@ def _found(text: str) -> tuple[list[Any], bool]:
     return values, False
 
 
-def _repaired(text: str) -> list[Any]:
-    """What can be mended of the text from its first bracket on."""
+def _repair_value(text: str) -> list[Any]:
+    """Return the repaired value that begins at the first bracket of the text, in a list; [] if there is none."""
     opening = _OPENING.search(text)
-    value = None if opening is None else repair_text(_from(text, opening.end() - 1))
+    value = None if opening is None else repair_text(_slice_from(text, opening.end() - 1))
     return [value] if isinstance(value, dict | list) else []
 
 
-def _from(text: str, start: int) -> str:
-    """The text from there on; bare tuples, one a line, as a list of them."""
+def _slice_from(text: str, start: int) -> str:
+    """Return the text from `start` on; bare tuples, one per line, become a list."""
     if text[start] != "(":
         return text[start:]
     lines = (line.strip().rstrip(",") for line in text[start:].split("\n"))
@@ -159,18 +161,18 @@ def _from(text: str, start: int) -> str:
 
 
 class _NotFittingError(Exception):
-    """JSON that is not of the type asked for."""
+    """JSON that does not fit the output type."""
 
 
-def _validated(value: Any, output: type[ParsedOutput]) -> ParsedOutput:
-    """Raises _NotFittingError, also for an object with none of the fields: defaults alone are no answer."""
+def _validate(value: Any, output: type[ParsedOutput]) -> ParsedOutput:
+    """Validate a value. Raises _NotFittingError, also if no field is present: defaults alone are not an answer."""
     fields = {name for field, info in output.model_fields.items() for name in (field, info.alias or field)}
     if not isinstance(value, Mapping):
         raise _NotFittingError(f"expected a JSON object, got {type(value).__name__}")
     if fields and not fields & value.keys():
-        raise _NotFittingError(f"expected the keys {', '.join(output.model_fields)}; got {_keys(value)}")
+        raise _NotFittingError(f"expected the keys {', '.join(output.model_fields)}; got {_format_keys(value)}")
     try:
-        return output.model_validate(_encodable(value))
+        return output.model_validate(_make_encodable(value))
     except ValidationError as error:
         problems = error.errors(include_input=False, include_url=False, include_context=False)[:_MOST_PROBLEMS]
     except RecursionError:
@@ -178,14 +180,14 @@ def _validated(value: Any, output: type[ParsedOutput]) -> ParsedOutput:
     raise _NotFittingError("; ".join(f"{'.'.join(map(str, p['loc']))[:100]}: {p['msg'][:200]}" for p in problems))
 
 
-def _encodable(value: Any) -> Any:
-    """JSON without halves of surrogate pairs, which it may hold as escapes: neither a file nor a store takes them."""
+def _make_encodable(value: Any) -> Any:
+    """Remove lone surrogates, which JSON escapes may contain but neither files nor stores accept."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, Mapping):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    return [_encodable(item) for item in value] if isinstance(value, list) else value
+        return {_make_encodable(key): _make_encodable(item) for key, item in value.items()}
+    return [_make_encodable(item) for item in value] if isinstance(value, list) else value
 
 
-def _keys(value: Mapping[str, Any]) -> str:
+def _format_keys(value: Mapping[str, Any]) -> str:
     return ", ".join(str(key)[:40] for key in list(value)[:10]) or "none"

@@ -1,4 +1,4 @@
-"""Base classes of the plugins that ask paid services, and of LLMs."""
+"""Base classes of LLM plugins, and of plugins that send requests to paid services."""
 
 from abc import abstractmethod
 
@@ -9,16 +9,16 @@ from ragindex.plugins.base import Plugin
 
 
 class PaidPlugin(Plugin):
-    """Base class of plugins whose requests cost money: an LLM, an encoder or a reranker behind a remote service."""
+    """Base class of plugins whose requests cost money: LLMs, encoders and rerankers behind a remote service."""
 
     @abstractmethod
     def price_missing(self, prices: Prices) -> str | None:
-        """The message of a missing price, which a budget refuses before anything is paid; None if it is known."""
+        """Return the error message for a missing price, or None if it is known. A budget requires every price."""
 
 
 class LLMPlugin(Plugin):
-    """Base class of an LLM's parameters."""
+    """Base class of the parameters of an LLM."""
 
     @abstractmethod
     def open(self, setting: LLMSettings | None = None) -> LLM:
-        """Open something that runs tasks (ragindex.llm.tasks); sends no request yet."""
+        """Open the LLM, which runs tasks (`ragindex.llm.tasks`). Sends no request yet."""

@@ -1,4 +1,4 @@
-"""Prices of tokens, from editable data; never guessed."""
+"""Token prices of models, read from editable data files; never guessed."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _BUILT_IN = Path(__file__).with_name("prices.yaml")
 
 
 class Price(Strict):
-    """US dollars for a million tokens; `cached` is input that the service had cached, like input where not given."""
+    """US dollars per million tokens. `cached` is the price of cached input tokens; the default is that of input."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -29,7 +29,7 @@ class Price(Strict):
     source: str = ""
 
 
-class _File(BaseModel):
+class _PriceFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     models: dict[str, Price]
@@ -37,12 +37,12 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices by the model's name as it is asked for."""
+    """Prices by model name, as used in requests."""
 
     models: Mapping[str, Price]
 
     def money(self, model: str, input_tokens: int, cached_tokens: int, output_tokens: int) -> float | None:
-        """US dollars; None for a model without a price. `cached_tokens` are among the input tokens."""
+        """Return the cost in US dollars, or None if the model has no price. `input_tokens` include `cached_tokens`."""
         price = self.models.get(model)
         if price is None:
             return None
@@ -51,13 +51,13 @@ class Prices:
         return (fresh * price.input + cached_tokens * cached + output_tokens * price.output) / 1e6
 
     def require(self, model: str) -> None:
-        """Raises UsageError with the line to add where the model has no price."""
+        """Raise UsageError, with the line to add to the price file, if the model has no price."""
         missing = self.missing(model)
         if missing is not None:
             raise UsageError(missing)
 
     def missing(self, model: str) -> str | None:
-        """What to say of a model without a price, and the line to add; None for one that has a price."""
+        """Return an error message, with the line to add to the price file, if the model has no price; else None."""
         if model in self.models:
             return None
         own = os.environ.get(PRICES_VARIABLE)
@@ -70,19 +70,19 @@ class Prices:
 
 
 def load_prices(path: Path | None = None) -> Prices:
-    """The prices that come with ragindex under those of `path` or of the file that RAGINDEX_PRICES names.
+    """Load the built-in prices, overridden by those of `path` or of the file named by RAGINDEX_PRICES.
 
-    Raises DataError where that file is not like ours.
+    Raises DataError if that file cannot be read or has another format.
     """
     named = os.environ.get(PRICES_VARIABLE, "").strip()
     own = path or (Path(named).expanduser() if named else None)
-    return Prices({**_read(_BUILT_IN), **(_read(own) if own else {})})
+    return Prices({**_read_prices(_BUILT_IN), **(_read_prices(own) if own else {})})
 
 
-def _read(path: Path) -> dict[str, Price]:
+def _read_prices(path: Path) -> dict[str, Price]:
     expected = "'models:' and under it lines like 'NAME: {input: 0.15, cached: 0.075, output: 0.60}'"
     try:
-        return _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).models
+        return _PriceFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).models
     except ValidationError as error:
         problem = error.errors()[0]
         found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the top'}"

@@ -1,4 +1,4 @@
-"""Rate limits of an endpoint, and waits that can be cancelled."""
+"""Rate limits of an endpoint, and cancellable waits."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ stopping: ContextVar[Event | None] = ContextVar("ragindex_stopping", default=Non
 
 
 class StoppedError(Exception):
-    """The wait was cancelled."""
+    """A wait was cancelled."""
 
 
 def sleep(seconds: float) -> None:
-    """Wait. Raises StoppedError when `stopping` is set meanwhile."""
+    """Wait for `seconds`. Raises StoppedError if the event in `stopping` is set meanwhile."""
     event = stopping.get()
     if event is None:
         time.sleep(seconds)
@@ -26,16 +26,17 @@ def sleep(seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Monotonic seconds, and how to let them pass."""
+    """Monotonic clock in seconds, with a function to wait."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = sleep
 
 
 class Bucket:
-    """At most `a_minute` of something in any 60 seconds, a tenth of it at once. Thread-safe.
+    """Token bucket: at most `a_minute` units in any 60 seconds, and a tenth of that at once. Thread-safe.
 
-    It starts with that tenth and refills evenly with the rest. Who takes more than there is waits until it has come.
+    It starts with that tenth and refills evenly with the rest. A caller that takes more than is left has to wait until
+    the bucket has refilled.
     """
 
     def __init__(self, a_minute: int, clock: Clock) -> None:
@@ -45,7 +46,7 @@ class Bucket:
         self._clock, self._lock = clock, Lock()
 
     def take(self, amount: float) -> float:
-        """Take `amount`; the seconds to wait before using it."""
+        """Take `amount`; return the seconds to wait before using it."""
         with self._lock:
             now = self._clock.now()
             self._level = min(self._most, self._level + (now - self._at) * self._rate) - amount
@@ -53,13 +54,13 @@ class Bucket:
             return max(0.0, -self._level / self._rate)
 
     def give_back(self, amount: float) -> None:
-        """What was taken and not used."""
+        """Return an amount that was taken and not used."""
         with self._lock:
             self._level += amount
 
 
 class Limits:
-    """Requests in flight, requests and tokens a minute of one endpoint. Thread-safe."""
+    """Limits of one endpoint: requests in flight, requests per minute, and tokens per minute. Thread-safe."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Limits:
 
     @contextmanager
     def slot(self, tokens: int) -> Iterator[Callable[[int], None]]:
-        """Room for one request of at most `tokens` tokens; yields a function that is told how many it really had."""
+        """Wait for a slot for one request of at most `tokens` tokens; yield a function to report the actual number."""
         with self._slots:
             self._clock.sleep(max(self._requests.take(1) if self._requests else 0.0, self._wait_for(tokens)))
             while (wait := self._closed_until - self._clock.now()) > 0:
@@ -84,12 +85,12 @@ class Limits:
             yield lambda used: self._give_back(tokens - used)
 
     def close(self, seconds: float) -> None:
-        """Let no request begin for so long, because the endpoint asked for it."""
+        """Start no request for `seconds`, because the endpoint asked for a pause."""
         with self._lock:
             self._closed_until = max(self._closed_until, self._clock.now() + seconds)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, without a slot."""
+        """Wait for `seconds`, without holding a slot."""
         self._clock.sleep(seconds)
 
     def _wait_for(self, tokens: int) -> float:

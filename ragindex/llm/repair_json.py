@@ -1,56 +1,56 @@
-"""Repair of broken JSON, in bounded time."""
+"""Repair of broken JSON in bounded time."""
 
 from typing import Any, SupportsIndex
 
 import json_repair
 import regex
 
-_LONGEST = 65_536  # characters; what is longer was never one answer
-_DEEPEST = 64  # levels of brackets
-_MOST_LOOKS = 1_000_000
-_LOOK = 64  # characters seen at one look
-_SLIP = regex.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\Z)|[()]|,(?=\s*+[\])}])""", regex.DOTALL)
-_MENDED = {"(": "[", ")": "]", ",": ""}
+_MAX_LENGTH = 65_536  # characters; longer texts are not a single answer
+_MAX_DEPTH = 64  # nested brackets
+_MAX_LOOKUPS = 1_000_000
+_LOOKUP_LENGTH = 64  # characters that count as one look
+_SYNTAX_SLIP = regex.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\Z)|[()]|,(?=\s*+[\])}])""", regex.DOTALL)
+_REPLACEMENTS = {"(": "[", ")": "]", ",": ""}
 _NO_VALUE = regex.compile(r"""["']\s*+:\s*+(?:[,}\])]|\Z)""")
 _BRACKET = regex.compile(r"[\[({]|[\])}]")
 
 
 def repair_text(text: str) -> Any:
-    """What json_repair makes of a text that begins with a bracket.
+    """Return the value that json_repair reads from a text that begins with a bracket.
 
-    None where that would take long, and where a key has no value: an empty one would be made up.
+    Return None if the repair fails or would take too long, or if a key has no value, which json_repair would invent.
     """
-    if len(text) > _LONGEST or _NO_VALUE.search(text) or _depth(text) > _DEEPEST:
+    if len(text) > _MAX_LENGTH or _NO_VALUE.search(text) or _measure_depth(text) > _MAX_DEPTH:
         return None
     try:
-        return json_repair.loads(_Metered(text), skip_json_loads=True)
+        return json_repair.loads(_MeteredText(text), skip_json_loads=True)
     except (ValueError, RecursionError, _TooMuchError):
         return None
 
 
 def normalize_brackets(text: str) -> str:
-    """The text with tuples in parentheses as lists and without commas before a closing bracket, strings untouched."""
-    return _SLIP.sub(lambda slip: _MENDED.get(slip.group(), slip.group()), text)
+    """Replace parentheses by square brackets and remove trailing commas, except inside strings."""
+    return _SYNTAX_SLIP.sub(lambda slip: _REPLACEMENTS.get(slip.group(), slip.group()), text)
 
 
 class _TooMuchError(Exception):
-    """Repairing takes too long."""
+    """The repair takes too long."""
 
 
-class _Metered(str):
-    """A text that lets itself be looked at a million times: json_repair takes quadratic time for some."""
+class _MeteredText(str):
+    """String that allows a million lookups, because json_repair takes quadratic time for some texts."""
 
-    left = _MOST_LOOKS
+    left = _MAX_LOOKUPS
 
     def __getitem__(self, index: SupportsIndex | slice) -> str:
         seen = super().__getitem__(index)
-        self.left -= 1 + len(seen) // _LOOK
+        self.left -= 1 + len(seen) // _LOOKUP_LENGTH
         if self.left < 0:
             raise _TooMuchError
         return seen
 
 
-def _depth(text: str) -> int:
+def _measure_depth(text: str) -> int:
     depth = deepest = 0
     for bracket in _BRACKET.finditer(text):
         depth = depth + 1 if bracket.group() in "[({" else max(0, depth - 1)

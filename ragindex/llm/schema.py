@@ -1,4 +1,4 @@
-"""The JSON schema of a task's output, in the part of the language that endpoints enforce."""
+"""JSON schema of a task's output, in the subset of JSON Schema that endpoints enforce."""
 
 import json
 from functools import cache
@@ -6,44 +6,44 @@ from typing import Any
 
 from pydantic import BaseModel
 
-_KEPT = ("type", "enum", "const", "description", "$ref")
+_KEPT_KEYWORDS = ("type", "enum", "const", "description", "$ref")
 
 
 @cache
 def schema_text(output: type[BaseModel]) -> str:
-    """The schema as compact JSON: every field required, none other allowed, and no keyword beyond the common ones.
+    """Return the schema as compact JSON. All fields are required, and no other fields are allowed.
 
-    Limits that a keyword would say (lengths, ranges) are checked by the output type when the answer is read.
+    Keywords for limits (lengths, ranges) are left out; the output type checks the limits when the answer is read.
     """
     whole = output.model_json_schema()
-    schema = _narrowed(whole)
+    schema = _narrow(whole)
     if "$defs" in whole:
-        schema["$defs"] = {name: _narrowed(definition) for name, definition in whole["$defs"].items()}
+        schema["$defs"] = {name: _narrow(definition) for name, definition in whole["$defs"].items()}
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
 def is_closed(schema: str) -> bool:
-    """Whether no object of a `schema_text` may have keys that it does not name, as strict endpoints demand."""
+    """Return whether all objects of a `schema_text` forbid additional keys, as strict endpoints require."""
     return '"additionalProperties":{' not in schema and '"additionalProperties":true' not in schema
 
 
-def _narrowed(node: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: node[key] for key in _KEPT if key in node}
+def _narrow(node: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: node[key] for key in _KEPT_KEYWORDS if key in node}
     choices = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
     if choices and "$ref" not in kept:
-        kept["anyOf"] = [_narrowed(choice) for choice in choices]
+        kept["anyOf"] = [_narrow(choice) for choice in choices]
     if "prefixItems" in node:
-        kept["items"] = _any_of([_narrowed(item) for item in node["prefixItems"]])
+        kept["items"] = _any_of([_narrow(item) for item in node["prefixItems"]])
     elif node.get("type") == "array":
-        kept["items"] = _narrowed(node["items"]) if node.get("items") else {"type": "string"}
+        kept["items"] = _narrow(node["items"]) if node.get("items") else {"type": "string"}
     if "properties" in node:
-        kept.pop("description", None)  # the class's own docstring, which speaks to programmers
-        kept["properties"] = {name: _narrowed(value) for name, value in node["properties"].items()}
+        kept.pop("description", None)  # the docstring of the class, which is written for programmers
+        kept["properties"] = {name: _narrow(value) for name, value in node["properties"].items()}
         kept["required"] = list(node["properties"])
         kept["additionalProperties"] = False
     elif node.get("type") == "object":
         values = node.get("additionalProperties", True)
-        kept["additionalProperties"] = _narrowed(values) if isinstance(values, dict) else values
+        kept["additionalProperties"] = _narrow(values) if isinstance(values, dict) else values
     return kept if "$ref" not in kept else {"$ref": kept["$ref"]}
 
 

@@ -1,4 +1,4 @@
-"""The settings that every LLM of an index shares."""
+"""Settings that all LLMs of an index share."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from ragindex.llm.rate_limits import Clock
 
 @dataclass(frozen=True)
 class LLMSettings:
-    """Cache, prices, budget, the index folder (no key file may be in it), and the seed and clock of retries."""
+    """Cache, prices, budget, index folder (no key file may be in it), and the seed and clock of retries."""
 
     cache: ResponseCache = field(default_factory=NoCache)
     prices: Prices = field(default_factory=load_prices)

@@ -19,7 +19,7 @@ Role: TypeAlias = Literal["system", "user", "assistant"]
 _ROLE = regex.compile(r"^\[(system|user|assistant)\][ \t]*$", regex.MULTILINE)
 _templates = Environment(
     undefined=StrictUndefined,
-    autoescape=False,  # noqa: S701  # a prompt is no web page, and its roles are split before anything is filled in
+    autoescape=False,  # noqa: S701  # a prompt is not HTML, and its roles are split before it is rendered
     trim_blocks=True,
     lstrip_blocks=True,
 )
@@ -35,7 +35,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An input of `LLM.map` that got no usable answer, with the reason; `kind` as `LLMError` has it."""
+    """An input of `LLM.map` without a usable answer, and the reason; `kind` is that of `LLMError`."""
 
     task: str
     reason: str
@@ -68,31 +68,31 @@ class Task(Generic[Output]):
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits of the prompt's text: part of every cache key and of what is made with the task."""
-        return digest(_text(self.prompt))
+        """Hash of the prompt's text, as 16 hexadecimal digits; part of cache keys and of `identity`."""
+        return digest(_read_prompt(self.prompt))
 
     @property
     def identity(self) -> list[str | int]:
-        """What of a task a result depends on: name, version, prompt, and its code where that is not ours."""
+        """Parts of the task that results depend on: name, version, prompt hash, and hash of third-party code."""
         code = (one for one in (self.output, self.rule, self.read) if one is not None)
         source = code_fingerprint.of(*code)
         return [self.name, self.version, self.hash, *([] if source is None else [source])]
 
 
 class LLM(Protocol):
-    """Runs tasks: a language model or the rules. Thread-safe."""
+    """Interface to run tasks with a language model or by rules. Thread-safe."""
 
     @property
     def id(self) -> str:
-        """Names what answers depend on (model, address, parameters); part of the identity of what is made with it."""
+        """Identifies everything that answers depend on: model, address, parameters. Part of the identity of results."""
         ...
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """The answer to one input. Raises LLMError where there is none for this input.
+        """Answer one input.
 
-        `repeat` tells apart answers to equal inputs. With `again`, cached unusable answers are
-        requested again. Raises BudgetError, ServiceError, StoreError and UsageError if every other input would fail
-        too.
+        `repeat` distinguishes several answers to equal inputs. With `again`, cached unusable answers are requested
+        again. Raises LLMError if this input has no usable answer; BudgetError, ServiceError, StoreError or UsageError
+        if every other input would fail too.
         """
         ...
 
@@ -105,19 +105,24 @@ class LLM(Protocol):
         again: bool = False,
         progress: Callable[[int], None] = ...,
     ) -> "list[Output | Failure]":
-        """`run` for each input, concurrently, in input order; `progress` receives how many are newly done."""
+        """Run the task on all inputs concurrently; return the results in input order.
+
+        An input without a usable answer gives a Failure; other errors are raised as by `run`. `progress` is called
+        with the number of newly completed inputs.
+        """
         ...
 
 
 def render_messages(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]:
-    """The messages of one input.
+    """Render the prompt of a task to the messages for one input.
 
-    The prompt is a jinja2 template. Lines `[system]`, `[user]` and `[assistant]` begin a message; without any, all is
-    one user message. Each message is a template of its own, split before anything is filled in: no text of a document
-    can begin another message. Raises UsageError for a name that the inputs lack, DataError for a broken template.
+    The prompt is a jinja2 template. Lines `[system]`, `[user]` and `[assistant]` begin a message; without such lines,
+    the whole prompt is one user message. The prompt is split into one template per message before it is rendered, so
+    no text of a document can begin another message. Raises UsageError if the inputs lack a name that the template
+    uses, DataError if the template is invalid.
     """
     messages = []
-    for role, template in _messages(task.prompt):
+    for role, template in _parse_prompt(task.prompt):
         try:
             content = template.render(inputs)
         except UndefinedError as error:
@@ -129,7 +134,7 @@ def render_messages(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]
 
 
 @cache
-def _text(prompt: Path) -> str:
+def _read_prompt(prompt: Path) -> str:
     try:
         return prompt.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -137,8 +142,8 @@ def _text(prompt: Path) -> str:
 
 
 @cache
-def _messages(prompt: Path) -> tuple[tuple[Role, Template], ...]:
-    text = _text(prompt)
+def _parse_prompt(prompt: Path) -> tuple[tuple[Role, Template], ...]:
+    text = _read_prompt(prompt)
     before, *parts = _ROLE.split(text)
     if not parts:
         before, parts = "", ["user", text]

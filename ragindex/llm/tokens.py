@@ -1,4 +1,4 @@
-"""Counting tokens, where no server has said how many there were."""
+"""Token counts for texts and requests that no server has counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,48 +14,49 @@ from ragindex.llm.tasks import Message
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-_PATIENCE = 20.0  # seconds for a vocabulary that is not on this machine yet
-_PIECE = 20_000  # characters counted at once: time stays linear in the length of the text
-_A_MESSAGE = 4  # tokens that stand around each message in the chat format, its role included
-_A_REPLY = 3  # tokens that open the reply
-_DENSE = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{So}]")
+_DOWNLOAD_TIMEOUT = 20.0  # seconds to wait for the download of a vocabulary
+_PIECE_LENGTH = 20_000  # characters encoded at once, so that time stays linear in the length of the text
+_MESSAGE_OVERHEAD = 4  # tokens that the chat format adds to each message, including its role
+_REPLY_OVERHEAD = 3  # tokens that open the reply
+_DENSE_SCRIPT = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{So}]")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """So many tokens; `estimated` where the model's own vocabulary could not be had."""
+    """A number of tokens; `estimated` is True if the model's vocabulary is not available."""
 
     tokens: int
     estimated: bool
 
 
 def count_text_tokens(text: str, model: str) -> TokenCount:
-    """The tokens of `text` by the model's tiktoken vocabulary; without it an estimate.
+    """Count the tokens of `text` with the model's tiktoken vocabulary, or estimate them if it is not available.
 
-    The estimate: four ASCII characters a token, two of other alphabets, one of Chinese, Japanese, Korean, Thai, emoji.
+    The estimate is one token for 4 ASCII characters, for 2 characters of other alphabets, and for 1 character of
+    Chinese, Japanese, Korean, Thai or emoji.
     """
     encoding = load_tokenizer(model)
     if encoding is None:
-        return TokenCount(_estimate(text), True)
-    pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+        return TokenCount(_estimate_tokens(text), True)
+    pieces = (text[at : at + _PIECE_LENGTH] for at in range(0, len(text), _PIECE_LENGTH))
     return TokenCount(sum(len(encoding.encode(piece, disallowed_special=())) for piece in pieces), False)
 
 
 def count_message_tokens(messages: Sequence[Message], model: str) -> TokenCount:
-    """The input tokens of a chat request: the texts and what the chat format puts around them."""
+    """Count the input tokens of a chat request: the texts and the overhead of the chat format."""
     counts = [count_text_tokens(message.content, model) for message in messages]
-    tokens = sum(count.tokens for count in counts) + _A_MESSAGE * len(messages) + _A_REPLY
+    tokens = sum(count.tokens for count in counts) + _MESSAGE_OVERHEAD * len(messages) + _REPLY_OVERHEAD
     return TokenCount(tokens, any(count.estimated for count in counts))
 
 
-def _estimate(text: str) -> int:
+def _estimate_tokens(text: str) -> int:
     ascii_characters = len(text.encode("ascii", "ignore"))
-    dense = len(_DENSE.findall(text))
+    dense = len(_DENSE_SCRIPT.findall(text))
     return ceil(ascii_characters / 4 + dense + (len(text) - ascii_characters - dense) / 2)
 
 
 def load_tokenizer(model: str) -> "Encoding | None":
-    """The model's tokenizer; None where tiktoken does not know the model or its vocabulary cannot be had."""
+    """Return the model's tokenizer, or None if tiktoken does not know the model or cannot get its vocabulary."""
     import tiktoken
 
     try:
@@ -67,7 +68,7 @@ def load_tokenizer(model: str) -> "Encoding | None":
 
 @cache
 def _loaded(name: str) -> "Encoding | None":
-    """Fetched by tiktoken where its own cache lacks it: without a network, or with a silent one, we do without."""
+    """Load a vocabulary, or return None if tiktoken must download it and the network is down or too slow."""
     import tiktoken
 
     found: list[Encoding] = []
@@ -80,5 +81,5 @@ def _loaded(name: str) -> "Encoding | None":
 
     thread = Thread(target=load, daemon=True)
     thread.start()
-    thread.join(_PATIENCE)
+    thread.join(_DOWNLOAD_TIMEOUT)
     return found[0] if found else None

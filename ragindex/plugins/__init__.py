@@ -1,1 +1,1 @@
-"""How plugins are found, named and written down."""
+"""The plugin system: base class, registry, and the syntax of specifications."""

@@ -1,4 +1,4 @@
-"""The base of every plugin: its fields are its parameters."""
+"""The base class of all plugins, whose fields are the plugin's parameters."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -11,17 +11,17 @@ from ragindex.redaction import find_secret_parameter
 
 
 class Plugin(Strict):
-    """A frozen pydantic model. Equal parameters make equal plugins; unknown parameters are refused by name.
+    """A frozen pydantic model. Plugins with equal parameters are equal; unknown parameters are rejected.
 
-    A boolean is no number, and a number is no boolean. Parameters are written into files, reports and traces, so none
-    may hold a secret.
+    Booleans are not accepted as numbers, nor numbers as booleans. Parameters are written to files, reports and traces,
+    so they must not contain secrets.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     argument: ClassVar[str | None] = None
-    """The parameter that the text after `NAME:` is for."""
+    """The parameter that is set by the text after `NAME:`."""
     keys_from: ClassVar[str] = "Keys and passwords belong in environment variables."
-    """Where keys and passwords come from, for the message that refuses them as parameters."""
+    """A sentence on where keys and passwords belong, for the error that rejects them as parameters."""
 
     @model_validator(mode="before")
     @classmethod
@@ -31,7 +31,7 @@ class Plugin(Strict):
         return data
 
     def inner_plugins(self) -> "Iterator[Plugin]":
-        """The plugins among the parameters, alone or in a list; not those inside of these."""
+        """Yield the plugins among the parameters, alone or in lists, but not the plugins nested in them."""
         for name in type(self).model_fields:
             value = getattr(self, name)
             members = value if isinstance(value, tuple | list) else (value,)
@@ -39,7 +39,7 @@ class Plugin(Strict):
 
 
 def require_no_secrets(who: str, parameters: Mapping[str, Any], keys_from: str = Plugin.keys_from) -> None:
-    """Raises UsageError, which does not repeat it, where a parameter of the plugin `who` holds a secret."""
+    """Raise UsageError, without repeating the secret, if a parameter of the plugin `who` holds one."""
     name = find_secret_parameter(parameters)
     if name is not None:
         raise UsageError(

@@ -1,6 +1,6 @@
-"""Finding plugins by name, making them from what a user wrote, and naming what was made.
+"""The plugin registry: find plugins by name, create them from specifications, and describe them.
 
-Plugins are entry points of installed distributions, ours like anyone else's. Listing them imports none of them.
+Plugins are entry points of installed distributions, including this one. Listing them imports none of them.
 """
 
 import difflib
@@ -44,7 +44,7 @@ _BASES: Mapping[str, tuple[type[Plugin], ...]] = {
     "stores": (StorePlugin,),
     "llms": (LLMPlugin,),
 }
-"""Of the classes in a group: what they are subclasses of."""
+"""The base classes of the plugins in each group."""
 Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
 
 
@@ -59,12 +59,12 @@ def _table(group: PluginGroup) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def plugin_names(group: PluginGroup) -> list[str]:
-    """The names in a group, sorted. Imports no plugin."""
+    """Return the names of the plugins in a group, sorted. Imports no plugin."""
     return sorted(_table(group))
 
 
 def entry(group: PluginGroup, name: str) -> EntryPoint:
-    """The entry point behind a name. Raises UnknownNameError with near names, NameTakenError where two claim it."""
+    """Return the entry point of a name. Raises UnknownNameError with similar names, NameTakenError if two claim it."""
     points = _table(group).get(name)
     if points is None:
         near = difflib.get_close_matches(name, plugin_names(group), n=3, cutoff=0.5)
@@ -78,10 +78,10 @@ def entry(group: PluginGroup, name: str) -> EntryPoint:
 
 
 def load_plugin(group: PluginGroup, name: str) -> Any:
-    """The object behind a name.
+    """Load the plugin with a name: a class, or a function for corpora and commands.
 
-    Raises MissingExtraError where an import of it fails for want of a package, BrokenPluginError where it cannot be
-    loaded for any other reason, or is not what the group takes.
+    Raises MissingExtraError if a package that it imports is missing, and BrokenPluginError if it cannot be loaded for
+    another reason or has the wrong type for the group. Also raises the errors of `entry`.
     """
     point = entry(group, name)
     try:
@@ -89,23 +89,23 @@ def load_plugin(group: PluginGroup, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"The {_SINGULAR[group]} {name!r} needs the package {error.name!r}, which is not installed. "
-            f"{_advice(point)}"
+            f"{_get_install_advice(point)}"
         ) from error
     except (Exception, SystemExit) as error:
-        raise _broken(group, name, point, describe_error(error)) from error
-    wrong = _wrong(group, found)
+        raise _make_broken_error(group, name, point, describe_error(error)) from error
+    wrong = _explain_mismatch(group, found)
     if wrong:
-        raise _broken(group, name, point, wrong)
+        raise _make_broken_error(group, name, point, wrong)
     return found
 
 
 def describe_error(error: BaseException) -> str:
-    """The kind of an error that is not ours, and what it says, on one line."""
+    """Return the type and message of a foreign error on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _wrong(group: PluginGroup, found: Any) -> str | None:
-    """Why an object is not what the group takes; None where it is."""
+def _explain_mismatch(group: PluginGroup, found: Any) -> str | None:
+    """Return why an object has the wrong type for the group; None if it is right."""
     bases = _BASES.get(group)
     if bases is None:
         return None if callable(found) else f"a {_SINGULAR[group]} must be a function, and it is {found!r}"
@@ -118,28 +118,31 @@ def _wrong(group: PluginGroup, found: Any) -> str | None:
     return f"a {_SINGULAR[group]} must define {missing[0]!r}, and it does not" if missing else None
 
 
-def _broken(group: PluginGroup, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
+def _make_broken_error(group: PluginGroup, name: str, point: EntryPoint, reason: str) -> BrokenPluginError:
     owner = f" of {point.dist.name}" if point.dist else ""
     return BrokenPluginError(
         f"The {_SINGULAR[group]} {name!r} ({point.value}{owner}) is broken: {reason}. Fix or uninstall it."
     )
 
 
-def _advice(point: EntryPoint) -> str:
-    """How to install what an entry point lacks, as its own distribution names it."""
+def _get_install_advice(point: EntryPoint) -> str:
+    """Return how to install the packages that an entry point lacks, by the extras that it names."""
     extras = f"[{','.join(point.extras)}]" if point.extras else ""
     return f"Run: pip install '{point.dist.name}{extras}'" if point.dist else "Install it."
 
 
 def create(group: PluginGroup, written: Written) -> Any:
-    """The plugin that a user wrote down, validated. A plugin object is returned as it is. Raises UsageError."""
+    """Create a plugin from a specification and validate it; return a plugin object unchanged.
+
+    Raises UsageError for a malformed specification, an unknown plugin or an invalid parameter.
+    """
     if isinstance(written, BaseModel):
         if not isinstance(written, _BASES.get(group, ())):
             raise UsageError(f"{type(written).__name__} is not a {_SINGULAR[group]}.")
         return written
-    spec = _spec(written)
+    spec = _to_spec(written)
     plugin = load_plugin(group, spec.name)
-    params = {key: _plain(value) for key, value in spec.params.items()}
+    params = {key: _spec_to_json(value) for key, value in spec.params.items()}
     if spec.argument is not None:
         field = plugin.argument
         if field is None:
@@ -151,14 +154,14 @@ def create(group: PluginGroup, written: Written) -> Any:
     try:
         return plugin.model_validate(params)
     except ValidationError as error:
-        raise UsageError(_explain(spec.name, plugin, error)) from error
-    except RagindexError:  # of a plugin inside
+        raise UsageError(_explain_validation_error(spec.name, plugin, error)) from error
+    except RagindexError:  # raised by a nested plugin
         raise
     except Exception as error:
-        raise _broken(group, spec.name, entry(group, spec.name), describe_error(error)) from error
+        raise _make_broken_error(group, spec.name, entry(group, spec.name), describe_error(error)) from error
 
 
-def _spec(written: Any) -> Spec:
+def _to_spec(written: Any) -> Spec:
     if isinstance(written, Spec):
         return written
     if isinstance(written, str):
@@ -173,14 +176,14 @@ def _spec(written: Any) -> Spec:
     return Spec(written["name"], dict(written.get("params") or {}))
 
 
-def _plain(value: Any) -> Any:
+def _spec_to_json(value: Any) -> Any:
     if isinstance(value, Spec):
-        return {"name": value.name, "params": {key: _plain(item) for key, item in value.params.items()}}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {"name": value.name, "params": {key: _spec_to_json(item) for key, item in value.params.items()}}
+    return [_spec_to_json(item) for item in value] if isinstance(value, list) else value
 
 
-def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
-    """One sentence a problem: the parameter, what is allowed, what was got."""
+def _explain_validation_error(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
+    """Return one sentence per problem: the parameter, what is allowed, and what was given."""
     sentences = []
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"])
@@ -190,7 +193,7 @@ def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
             sentences.append(f"{name} has no parameter {where!r}; did you mean {allowed}?")
             continue
         must = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-        if not where:  # of a model validator: about several parameters
+        if not where:  # the error of a model validator concerns several parameters
             sentences.append(f"{name}: {must.removesuffix('.')}.")
         else:
             must = must.replace("a valid tuple", "a list, as [bm25, dense]")
@@ -198,16 +201,16 @@ def _explain(name: str, plugin: type[BaseModel], error: ValidationError) -> str:
     return " ".join(sentences) + f" See: ragindex methods {name}"
 
 
-# ---------------------------------------------------------------- naming what was made
+# ---------------------------------------------------------------- names and descriptions
 
 
 def is_ours(group: PluginGroup, name: str) -> bool:
-    """Whether a name stands for nothing but a plugin of this distribution. Imports nothing."""
+    """Return whether all plugins of that name belong to this distribution. Imports nothing."""
     return all(point.module.partition(".")[0] in code_fingerprint.OURS for point in _table(group).get(name, ()))
 
 
 def name_of(plugin: BaseModel) -> str:
-    """The registered name of a plugin object; `module:Class` where it is not registered."""
+    """Return the registered name of a plugin object; `module:Class` if it is not registered."""
     return _name_of_class(type(plugin))
 
 
@@ -221,47 +224,47 @@ def _name_of_class(plugin: type[BaseModel]) -> str:
 
 
 def describe(plugin: BaseModel) -> dict[str, Any]:
-    """`{"name", "params"}` with every parameter, as JSON: enough to make the plugin again."""
+    """Return `{"name", "params"}` as JSON with every parameter, from which the plugin can be created again."""
     return {"name": name_of(plugin), "params": plugin.model_dump(mode="json")}
 
 
 def label(plugin: BaseModel) -> str:
-    """The shortest text that makes the plugin again: its name and the parameters that differ from their defaults."""
-    short = _short(describe(plugin), plugin)
+    """Return the shortest text that recreates the plugin: its name and the parameters that differ from the defaults."""
+    short = _shorten_spec(describe(plugin), plugin)
     argument = plugin.argument if isinstance(plugin, Plugin) else None
     if argument is not None and set(short.params) == {argument} and isinstance(short.params[argument], str):
         return f"{short.name}:{short.params[argument]}"
     return render_spec(short)
 
 
-def _short(described: Mapping[str, Any], plugin: BaseModel) -> Spec:
+def _shorten_spec(described: Mapping[str, Any], plugin: BaseModel) -> Spec:
     defaults = {key: field.get_default(call_default_factory=True) for key, field in type(plugin).model_fields.items()}
     changed = {
-        key: _short_value(getattr(plugin, key), value)
+        key: _shorten_value(getattr(plugin, key), value)
         for key, value in described["params"].items()
         if getattr(plugin, key) != defaults[key]
     }
     return Spec(described["name"], changed)
 
 
-def _short_value(value: Any, dumped: Any) -> Any:
+def _shorten_value(value: Any, dumped: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _short(dumped, value)
+        return _shorten_spec(dumped, value)
     if isinstance(value, tuple | list):
-        return [_short_value(*pair) for pair in zip(value, dumped, strict=True)]
+        return [_shorten_value(*pair) for pair in zip(value, dumped, strict=True)]
     return dumped
 
 
 def plugin_fingerprint(plugin: BaseModel) -> str:
-    """What a plugin's results depend on as far as it knows: its name, version and parameters, nested ones too.
+    """Return a hash of a plugin's name, version and parameters, including nested plugins.
 
-    And its code, where it is not ours (ragindex.plugins.code_fingerprint).
+    For third-party plugins it includes their code (ragindex.plugins.code_fingerprint).
     """
     return digest(_with_versions(plugin, None))
 
 
 def _with_versions(value: Any, plain: Any) -> Any:
-    """Plugins with their versions; all else as JSON has it."""
+    """Return plugins as name, version, parameters and code hash, and every other value as the JSON `plain`."""
     if isinstance(value, BaseModel):
         plain = value.model_dump(mode="json")
         fields = {key: _with_versions(getattr(value, key), plain[key]) for key in type(value).model_fields}
@@ -277,41 +280,41 @@ def _with_versions(value: Any, plain: Any) -> Any:
 
 
 def scheme(written: Written) -> Scheme:
-    """A scheme by its name or specification."""
+    """Create a scheme from its name or specification. Raises UsageError."""
     return cast(Scheme, create("schemes", written))
 
 
 def part(written: Written) -> Part[Any]:
-    """A part by its name or specification."""
+    """Create a part from its name or specification. Raises UsageError."""
     return cast("Part[Any]", create("parts", written))
 
 
 def encoder(written: Written) -> EncoderPlugin | FittedEncoderPlugin:
-    """An encoder's parameters by its name or specification."""
+    """Create an encoder plugin from its name or specification. Raises UsageError."""
     return cast("EncoderPlugin | FittedEncoderPlugin", create("encoders", written))
 
 
 def llm(written: Written) -> LLMPlugin:
-    """A language model's parameters by its name or specification."""
+    """Create an LLM plugin from its name or specification. Raises UsageError."""
     return cast(LLMPlugin, create("llms", written))
 
 
 def store(written: Written) -> StorePlugin:
-    """A store's parameters by its name or specification."""
+    """Create a store plugin from its name or specification. Raises UsageError."""
     return cast(StorePlugin, create("stores", written))
 
 
-_as_json = PlainSerializer(describe, return_type=dict[str, Any])
-SchemeField: TypeAlias = Annotated[Scheme, BeforeValidator(scheme), _as_json]
-"""The type of a scheme's parameter that is itself a scheme, as `base`."""
-PartField: TypeAlias = Annotated[Any, BeforeValidator(part), _as_json]
-"""The type of a scheme's parameter that is a part, as `over`."""
+_plugin_serializer = PlainSerializer(describe, return_type=dict[str, Any])
+SchemeField: TypeAlias = Annotated[Scheme, BeforeValidator(scheme), _plugin_serializer]
+"""The annotation of a parameter that is itself a scheme, such as `base`."""
+PartField: TypeAlias = Annotated[Any, BeforeValidator(part), _plugin_serializer]
+"""The annotation of a parameter that is a part, such as `over`."""
 
 
 def of_class(*classes: type[BaseModel]) -> AfterValidator:
-    """What a PartField (or SchemeField) is annotated with that takes plugins of some classes only, and refuses others.
+    """Return a validator that restricts a PartField or SchemeField to plugins of some classes.
 
-    As in `over: Annotated[PartField, of_class(Triples)] = Triples()`.
+    Usage: `over: Annotated[PartField, of_class(Triples)] = Triples()`.
     """
 
     def check(plugin: BaseModel) -> BaseModel:

@@ -1,4 +1,4 @@
-"""How plugins are written down: `name`, `name:argument`, `name(param=value, …)`, or `{"name": …, "params": {…}}`.
+"""The syntax of plugins: `name`, `name:argument`, `name(param=value, …)`, or `{"name": …, "params": {…}}`.
 
 Values are JSON scalars, bare names, lists `[…]` and nested calls, as in `hybrid(bases=[bm25, dense(over=passages)])`.
 """
@@ -18,7 +18,7 @@ _NAME = regex.compile(r"[\p{L}_][\w.\-]*")
 _NUMBER = regex.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?(?![\w.])")
 _STRING = regex.compile(r'"(?:[^"\\]|\\.)*"')
 _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
-_DEEPEST = 20
+_MAX_DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Spec:
 
 
 class _Reader:
-    """A cursor over one specification."""
+    """A recursive-descent parser with a cursor over one specification."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.depth = text, 0, 0
@@ -86,8 +86,8 @@ class _Reader:
 
     def value(self) -> SpecValue:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise self.error(f"at most {_DEEPEST} levels of nesting")
+        if self.depth > _MAX_DEPTH:
+            raise self.error(f"at most {_MAX_DEPTH} levels of nesting")
         try:
             return self.list() if self.take("[") else self.scalar()
         finally:
@@ -113,7 +113,7 @@ class _Reader:
 
 
 def parse_spec(text: str) -> Spec:
-    """One specification. Raises UsageError that points at the character."""
+    """Parse one specification. Raises UsageError with the position of the first error."""
     head, colon, argument = text.partition(":")
     if colon and _NAME.fullmatch(head.strip()):
         return Spec(head.strip(), argument=argument)
@@ -126,7 +126,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def parse_many(text: str) -> list[Spec]:
-    """Specifications separated by commas, as in `bm25,gear(base=hybrid)`."""
+    """Parse specifications separated by commas, as in `bm25,gear(base=hybrid)`. Raises UsageError."""
     reader = _Reader(text)
     found = [reader.call()]
     while reader.take(","):
@@ -138,7 +138,7 @@ def parse_many(text: str) -> list[Spec]:
 
 
 def render_spec(spec: Spec) -> str:
-    """The specification as text; `parse(render(spec)) == spec` where no argument holds a colon."""
+    """Format a specification as text that `parse_spec` can read, unless a nested plugin has an `argument`."""
     if spec.argument is not None:
         return f"{spec.name}:{spec.argument}"
     inner = ", ".join(f"{key}={_render_value(value)}" for key, value in spec.params.items())

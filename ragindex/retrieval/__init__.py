@@ -1,1 +1,1 @@
-"""What retrievers share: hits, fusion, traces."""
+"""Helpers for retrievers: hits, rank fusion, traces."""

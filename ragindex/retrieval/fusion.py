@@ -1,4 +1,4 @@
-"""Combining rankings: pure functions on lists of ids and scores."""
+"""Rank fusion and score normalization: pure functions on lists of ids and scores."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 ROUNDING = 1e-6
-"""What float32 may lose of a score: an engine that keeps cosines so tells equal ones apart by as much."""
+"""Relative rounding error of float32 scores: engines that store cosines in float32 may separate equal scores by it."""
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 60) -> list[tuple[str, float]]:
-    """Fuse rankings: ids with the sum of 1 / (constant + rank) over `rankings`, ranks from 1, best first.
+    """Fuse rankings: return (id, sum of 1 / (constant + rank) over `rankings`), ranks from 1, best first.
 
-    Equal sums: the better single rank first, then by id. An id counts once a ranking, at its first place.
+    Ties are sorted by the best single rank, then by id. Repeats of an id within a ranking are ignored.
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """
     ranks: dict[str, list[int]] = {}
@@ -27,7 +27,7 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 
 
 
 def scores_differ(least: float, greatest: float) -> bool:
-    """Whether the range of scores exceeds the rounding errors of engines."""
+    """Return whether the range of scores exceeds the rounding errors of engines."""
     return greatest - least > ROUNDING * max(1.0, abs(least), abs(greatest))
 
 

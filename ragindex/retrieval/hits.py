@@ -1,4 +1,4 @@
-"""Records of a searchable collection as hits. Every part that a flat scheme can search has these fields."""
+"""Conversion of records to hits, and checks of hits. Every part that a flat scheme can search has HIT_FIELDS."""
 
 import json
 import math
@@ -16,16 +16,16 @@ from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 STORED_FIELDS = ("kind", "title", "text", "metadata")
 KEYWORD_FIELDS = ("passage_ids", "doc_ids")
 HIT_FIELDS = (*STORED_FIELDS, *KEYWORD_FIELDS)
-"""`metadata` is JSON: by document id, where a document has any; else empty."""
+"""`metadata` is a JSON object keyed by document id, or empty if no document has metadata."""
 
 
 def text_search_schema(language: str) -> Schema:
-    """The schema of a collection that flat schemes search by text."""
+    """Return the schema of a collection that flat schemes search by text."""
     return Schema(stored=STORED_FIELDS, keywords=KEYWORD_FIELDS, text=("title", "text"), language=language)
 
 
 def read_hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
-    """The hits of an answer that was asked for FIELDS."""
+    """Convert a search result that was requested with HIT_FIELDS into hits."""
     records = found.records
     columns = [records.column(name).to_pylist() for name in HIT_FIELDS]
     return tuple(
@@ -39,7 +39,7 @@ def read_hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
 
 
 def search_batch(retriever: SearchingRetriever, queries: Sequence[Query], k: int, source: str) -> list[Retrieval]:
-    """Run all requests of a retriever in one call of the store; one retrieval per query."""
+    """Run all requests of a retriever in one call of the store; return one retrieval per query."""
     check_queries(queries, k)
     requests = retriever.requests(queries, k, HIT_FIELDS)
     start = time.perf_counter()
@@ -54,7 +54,7 @@ def search_batch(retriever: SearchingRetriever, queries: Sequence[Query], k: int
 def fetch_records(collection: Collection, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
     """Fetch the records of `ids` that exist, each once, in the order of `ids`, with `id` and `fields`.
 
-    By a search, which an engine may answer from memory; `Collection.get` may read the disk.
+    Uses a search, which an engine may answer from memory, because `Collection.get` may read the disk.
     """
     wanted = tuple(dict.fromkeys(ids))
     (found,) = collection.search([FilterQuery(Ids(wanted), max(1, len(wanted)), tuple(fields))])
@@ -72,28 +72,29 @@ def check_queries(queries: Sequence[Query], k: int) -> None:
 
 
 class RankedHit(Protocol):
-    """The fields of a hit that the contract of a ranking covers."""
+    """A hit with the fields that the contract of a ranking covers."""
 
     @property
     def id(self) -> str:
-        """Whose."""
+        """The id of the hit."""
         ...
 
     @property
     def doc_ids(self) -> Sequence[str]:
-        """The documents it stands for."""
+        """The ids of the documents that the hit represents."""
         ...
 
     @property
     def score(self) -> float:
-        """Higher is better."""
+        """The score; higher is better."""
         ...
 
 
 def find_breach(hits: Sequence[RankedHit], k: int, known: Container[str] | None = None) -> str | None:
     """Return how the hits of one question break the contract of a retriever; None if they keep it.
 
-    They are at most k, none comes twice, scores are finite and fall, and each names documents, of those `known`.
+    The contract: at most k hits, no duplicates, finite scores in descending order, and at least one document id per
+    hit, all of them among `known` if it is given.
     """
     if len(hits) > k:
         return f"it returned {len(hits)} hits for k = {k}"
@@ -101,13 +102,13 @@ def find_breach(hits: Sequence[RankedHit], k: int, known: Container[str] | None 
     if len(set(ids)) < len(ids):
         return f"the hit {next(id for id in ids if ids.count(id) > 1)!r} occurs twice"
     for place, hit in enumerate(hits):
-        wrong = _wrong_score(hit, hits[place - 1] if place else None) or _wrong_documents(hit, known)
+        wrong = _find_score_breach(hit, hits[place - 1] if place else None) or _find_document_breach(hit, known)
         if wrong is not None:
             return f"the hit {hit.id!r} {wrong}"
     return None
 
 
-def _wrong_score(hit: RankedHit, before: RankedHit | None) -> str | None:
+def _find_score_breach(hit: RankedHit, before: RankedHit | None) -> str | None:
     if not math.isfinite(hit.score):
         return f"has the score {hit.score}, which is not finite"
     if before is not None and hit.score > before.score:
@@ -115,7 +116,7 @@ def _wrong_score(hit: RankedHit, before: RankedHit | None) -> str | None:
     return None
 
 
-def _wrong_documents(hit: RankedHit, known: Container[str] | None) -> str | None:
+def _find_document_breach(hit: RankedHit, known: Container[str] | None) -> str | None:
     if not hit.doc_ids:
         return "has no doc_ids"
     unknown = [id for id in hit.doc_ids if known is not None and id not in known]
@@ -123,21 +124,23 @@ def _wrong_documents(hit: RankedHit, known: Container[str] | None) -> str | None
 
 
 def build_filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:
-    """The `meta.KEY` columns of records, each made from the documents with these metadata: lists of terms.
+    """Build the `meta.KEY` columns of records from the metadata of each record's documents.
 
-    Strings, numbers, booleans and dates are filtered on; lists and mappings only travel. A list has one element a
-    document, null where a document lacks the key.
+    Each value is a list of terms, one per document, null if a document lacks the key. Strings (also dates in ISO form),
+    numbers and booleans can be filtered; lists and mappings are only returned with hits.
     """
     rows = [list(documents) for documents in metadata]
-    keys = sorted({key for documents in rows for one in documents for key, value in one.items() if _plain(value)})
-    return {f"meta.{key}": pa.array([_terms(one, key) for one in rows], pa.list_(pa.string())) for key in keys}
+    keys = sorted(
+        {key for documents in rows for one in documents for key, value in one.items() if _is_filterable(value)}
+    )
+    return {f"meta.{key}": pa.array([_build_terms(one, key) for one in rows], pa.list_(pa.string())) for key in keys}
 
 
-def _terms(documents: Sequence[Metadata], key: str) -> list[str | None] | None:
+def _build_terms(documents: Sequence[Metadata], key: str) -> list[str | None] | None:
     values = [one.get(key) for one in documents]
-    terms = [term(value) if _plain(value) else None for value in values]  # type: ignore[arg-type]  # it is plain
+    terms = [term(value) if _is_filterable(value) else None for value in values]  # type: ignore[arg-type]  # it is plain
     return None if all(one is None for one in terms) else terms
 
 
-def _plain(value: Any) -> bool:
+def _is_filterable(value: Any) -> bool:
     return isinstance(value, str | int | float | bool)

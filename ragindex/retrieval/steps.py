@@ -1,4 +1,4 @@
-"""Steps of a retrieval as JSON, and paths of triples as text."""
+"""Formatting of retrieval steps as JSON and of triple paths as text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,12 +7,12 @@ from pydantic import TypeAdapter
 
 from ragindex.types import Step, Triple
 
-_STEP = TypeAdapter(Step)
+_STEP_ADAPTER = TypeAdapter(Step)
 
 
 def step_to_json(step: Step) -> dict[str, Any]:
     """Return the step's fields as JSON values; a triple is an object."""
-    value: dict[str, Any] = _STEP.dump_python(step, mode="json")
+    value: dict[str, Any] = _STEP_ADAPTER.dump_python(step, mode="json")
     return value
 
 

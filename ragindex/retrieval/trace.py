@@ -10,24 +10,24 @@ from ragindex.accounting import ledger
 from ragindex.types import Step
 
 IF_STOPPED = "ranking if it stopped here"
-"""The step by which a method that goes by iterations says, for each, the ids it would have given had it been the last:
-best first. With it a report tells how good and how dear each iteration was."""
+"""Name of the step in which an iterative method records, for each iteration, the ids (best first) that it would return
+if it stopped there. Reports use it to show the quality and cost of each iteration."""
 
 KEPT_IDS = 20
-"""The number of ids of a step that are saved with the results."""
+"""Number of ids of a step that are saved with the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Grows with every step; `steps` are in the order in which they ended."""
+    """A recorder of retrieval steps; `steps` are in the order in which they ended."""
 
     steps: list[Step] = field(default_factory=list)
 
     @contextmanager
     def step(self, iteration: int, index: str, query: str) -> Iterator[dict[str, Any]]:
-        """Record one step; put its ids, triples, paths, scores or note into the dict.
+        """Record the block as one step; the caller puts ids, triples, paths, scores or a note into the yielded dict.
 
-        A replayed call of a language model counts with the seconds and tokens first recorded.
+        A cached LLM call counts with the seconds and tokens of the original call.
         """
         found: dict[str, Any] = {}
         start = time.perf_counter()
@@ -39,5 +39,5 @@ class Trace:
         self.steps.append(replace(step, input_tokens=first.input_tokens, output_tokens=first.output_tokens))
 
     def of_base(self, steps: tuple[Step, ...], iteration: int) -> None:
-        """The steps of a base retriever, as part of this iteration."""
+        """Add the steps of a base retriever as steps of this iteration."""
         self.steps.extend(replace(step, iteration=iteration) for step in steps)

@@ -1,6 +1,6 @@
-"""Strings whose offsets are 64 bits wide: Arrow's plain strings hold at most 2 GiB in one array.
+"""Arrow strings with 64-bit offsets, because one array of Arrow's default strings holds at most 2 GiB.
 
-Whatever may hold a whole collection, or a part of one that nothing bounds, is made wide before it becomes one array.
+Data of a whole collection, or of an unbounded part of one, are converted before they are combined into one array.
 """
 
 from typing import TypeVar
@@ -9,18 +9,18 @@ import pyarrow as pa
 
 LARGE_STRING = pa.large_string()
 LARGE_STRING_LIST = pa.list_(LARGE_STRING)
-"""A list counts its elements, of which 2 billion are enough."""
+"""The offsets of a list count elements, for which 32 bits are enough."""
 
 ArrowRows = TypeVar("ArrowRows", pa.Table, pa.RecordBatch)
 
 
 def widen(rows: ArrowRows) -> ArrowRows:
-    """The rows with wide strings, also in lists. Nothing but offsets is copied, chunk by chunk."""
-    schema = pa.schema([item.with_type(_wide(item.type)) for item in rows.schema], metadata=rows.schema.metadata)
+    """Convert all strings, also in lists, to 64-bit offsets. Only offsets are copied, chunk by chunk."""
+    schema = pa.schema([item.with_type(_widen_type(item.type)) for item in rows.schema], metadata=rows.schema.metadata)
     return rows if schema.equals(rows.schema) else rows.cast(schema)
 
 
-def _wide(kind: pa.DataType) -> pa.DataType:
+def _widen_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return LARGE_STRING
     return LARGE_STRING_LIST if pa.types.is_list(kind) and pa.types.is_string(kind.value_type) else kind

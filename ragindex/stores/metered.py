@@ -1,4 +1,4 @@
-"""A collection whose searches and writes are booked as the store's time."""
+"""A wrapper that measures the time a collection takes for lookups and searches."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,68 +13,68 @@ from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchReque
 
 @dataclass(frozen=True, slots=True)
 class MeteredCollection:
-    """A collection that books its time as the store's, and holds the lease on the version that it reads."""
+    """A collection that records lookup and search time as store time, and holds the lease on the version it reads."""
 
     inner: Collection
     lease: object = None
 
     @property
     def schema(self) -> Schema:
-        """What the collection was made with."""
+        """The schema that the collection was created with."""
         return self.inner.schema
 
     @property
     def version(self) -> int:
-        """The version read."""
+        """The version that is read."""
         return self.inner.version
 
     @property
     def identity(self) -> str:
-        """Passed on."""
+        """The identity of the inner collection."""
         return self.inner.identity
 
     def fields(self) -> tuple[str, ...]:
-        """The names of all fields."""
+        """Return the names of all fields."""
         return self.inner.fields()
 
     def upsert(self, records: pa.RecordBatch) -> None:
-        """Passed on."""
+        """Call the inner collection."""
         self.inner.upsert(records)
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Passed on."""
+        """Call the inner collection."""
         self.inner.delete(ids)
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
-        """Timed."""
+        """Call the inner collection and record the time."""
         start = time.perf_counter()
         found = self.inner.get(ids, fields)
         timing.add_seconds("store", time.perf_counter() - start)
         return found
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
-        """Passed on."""
+        """Call the inner collection."""
         return self.inner.scan(fields, where)
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
-        """Timed."""
+        """Call the inner collection and record the time."""
         start = time.perf_counter()
         found = self.inner.search(requests)
         timing.add_seconds("store", time.perf_counter() - start)
         return found
 
     def resident(self) -> InMemoryVectors | None:
-        """Passed on: no engine works when memory is read."""
+        """Call the inner collection. The time is not recorded, because reading memory is no work of the store."""
         return self.inner.resident()
 
     def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return self.inner.count()
 
     def finish(self) -> None:
-        """Passed on."""
+        """Call the inner collection."""
         self.inner.finish()
 
     def describe(self) -> Mapping[str, str | int | float]:
-        """Passed on."""
+        """Call the inner collection."""
         return self.inner.describe()

@@ -1,4 +1,4 @@
-"""Searching several collections at once, for a step that needs an answer from each before it can go on."""
+"""Searches of several collections in one round trip."""
 
 import time
 from collections.abc import Sequence
@@ -9,11 +9,12 @@ from ragindex.stores.metered import MeteredCollection
 
 
 def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
-    """Search several collections, each with its requests, in one round trip if the engine can.
+    """Search several collections, each with its own requests, in one round trip if the store supports it.
 
-    Elasticsearch sends all as one `_msearch`; from memory one is answered after the other. Booked as the store's time.
+    Elasticsearch sends all requests as one `_msearch`; other collections are searched one after the other. The time is
+    recorded as store time.
     """
-    bare = [(_bare(collection), requests) for collection, requests in asked]
+    bare = [(_unwrap(collection), requests) for collection, requests in asked]
     first: object = bare[0][0] if bare else None
     start = time.perf_counter()
     found = first.search_with(bare) if isinstance(first, MultiSearchCollection) else None
@@ -23,5 +24,5 @@ def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]])
     return found
 
 
-def _bare(collection: Collection) -> Collection:
+def _unwrap(collection: Collection) -> Collection:
     return collection.inner if isinstance(collection, MeteredCollection) else collection

@@ -1,1 +1,1 @@
-"""A workspace: documents, the parts built over them, and what keeps both whole through crashes."""
+"""The workspace: an index folder with its documents, the parts built from them, and crash recovery for both."""

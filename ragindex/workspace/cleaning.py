@@ -1,8 +1,8 @@
-"""Removing what no reader needs any more, once the manifest names a new finished state. The caller holds the lease.
+"""Removal of data that no reader needs, once the manifest names a new finished state. The caller holds the lease.
 
-Kept are what the manifest names, what a living reader's lease names (`ragindex.workspace.reader_leases`), and the
-newest state of everything: a sync that was cut short goes on from there. A part that a sync began and never finished
-stays for a day.
+The following data are kept: what the manifest names, what a live reader's lease names
+(`ragindex.workspace.reader_leases`), and the newest state of everything, from which an interrupted sync resumes. A part
+that a sync has started and never finished is kept for a day.
 """
 
 import shutil
@@ -18,11 +18,14 @@ from ragindex.workspace.manifest import Manifest
 from ragindex.workspace.reader_leases import ReaderState
 
 _KEEP_BEGUN = 86_400.0
-"""Seconds that what an interrupted sync has made stays, once a later sync has not needed it."""
+"""Seconds for which the data of an interrupted sync are kept after a later sync has not used them."""
 
 
 def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manifest, bool]:
-    """Remove it. The manifest without the outdated parts that were dropped, and whether something stays for readers."""
+    """Remove all data that no reader needs.
+
+    Returns the manifest without the dropped outdated parts, and whether data are kept only for readers.
+    """
     read = reader_leases.read_states(folder)
     if read is None:
         return manifest, True
@@ -42,7 +45,7 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
     for key in now.parts:
         _clean_files(folder, store, key, needed, left)
     encoder.keep_fits(folder, frozenset().union(*(one.encoders for one in needed)))
-    if not journal.begun_within(folder, _KEEP_BEGUN):  # a sync that was cut short goes on with the vectors that it has
+    if not journal.begun_within(folder, _KEEP_BEGUN):  # an interrupted sync resumes with its cached vectors
         cache_pruning.prune_vectors(
             encoder.vector_cache_path(folder), sum(part.bytes for part in manifest.parts.values())
         )
@@ -51,7 +54,7 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
 
 
 def drop_collections(folder: Path, store: Store, key: str, names: Sequence[str], kinds: Iterable[str] = ()) -> None:
-    """Remove a part. Coverage first: what is left of a drop that was cut short is not taken for a part."""
+    """Remove a part, the coverage first, so that the rest of an interrupted drop does not count as a part."""
     recorded = [f"{key}.{kind}" for kind in kinds]
     held = [name for name in names if name.rpartition(".")[0] == key]
     for name in dict.fromkeys((f"{key}.coverage", *recorded, *held)):
@@ -61,7 +64,7 @@ def drop_collections(folder: Path, store: Store, key: str, names: Sequence[str],
 
 
 def _clean_files(folder: Path, store: Store, key: str, needed: Sequence[ReaderState], names: Sequence[str]) -> None:
-    """The folders of a part's files that hold for nobody; none of a part that a sync has begun to change."""
+    """Remove the version folders of a part that nobody reads, unless a sync has started to change the part."""
     files = folder / "parts" / key
     if not files.is_dir():
         return

@@ -1,4 +1,4 @@
-"""Adding, replacing and removing the documents of an index, each in its source."""
+"""Operations that add, replace and remove the documents of an index, by source."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,25 +21,16 @@ _SAMPLE = 200
 def add_documents(
     session: Session, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = ""
 ) -> Changed:
-    """Add documents, replacing those with the same id. `sync` brings parts up to them.
-
-    A corpus that was read from a path belongs to the source of that path: ids are relative to the folder that the
-    workspace remembers. A second folder needs a name, `source`, which its ids begin with. The documents that a
-    program makes keep their ids; `source` names them (default: "program"). Raises UsageError, and WorkspaceError
-    where an id is that of another source's document; nothing is written then.
-    """
+    """Add documents, replacing those with the same id. See `Workspace.add`."""
     given = sources.corpora(documents, source)
-    with session.writing("ragindex add") as corpus, _forgetting_empty_sources(session, corpus):
-        changed = _upsert(session, corpus, _place(session, corpus, given, source, "add"))
+    with session.writing("ragindex add") as corpus, _remove_empty_sources(session, corpus):
+        changed = _upsert_documents(session, corpus, _assign_sources(session, corpus, given, source, "add"))
     _warn_of_language(session, given)
     return changed
 
 
 def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
-    """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then.
-
-    What is still in the file or folder it came from comes back when that is indexed again.
-    """
+    """Remove documents by id. See `Workspace.remove`."""
     with session.writing("ragindex remove") as corpus:
         found = corpus.sources(ids)
         unknown = [id for id in ids if id not in found]
@@ -51,7 +42,7 @@ def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
 
 
 def remove_source(session: Session, name: str) -> Changed:
-    """Remove all documents of a source and forget it. Raises UsageError where there is none of that name."""
+    """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
     with session.writing("ragindex remove") as corpus:
         if name not in session.manifest.sources:
             there = ", ".join(map(repr, session.manifest.sources)) or "none"
@@ -62,16 +53,12 @@ def remove_source(session: Session, name: str) -> Changed:
 
 
 def replace_source(session: Session, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
-    """Make a source hold exactly these documents; those of other sources stay.
-
-    The rest as `add`. Of a file or folder inside a folder that the workspace remembers, only what lies there is
-    brought up to date.
-    """
+    """Replace the documents of a source by `documents`; other sources stay as they are. See `Workspace.replace`."""
     (given,) = sources.corpora(documents, source)
     with session.writing(INDEXING) as corpus:
-        with _forgetting_empty_sources(session, corpus):
-            (placed,) = _place(session, corpus, [given], source, "index")
-            changed = _upsert(session, corpus, [placed])
+        with _remove_empty_sources(session, corpus):
+            (placed,) = _assign_sources(session, corpus, [given], source, "index")
+            changed = _upsert_documents(session, corpus, [placed])
         kept = {document.id for document in placed.documents}
         held = corpus.sources().items()
         gone = sorted(id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept)
@@ -80,8 +67,8 @@ def replace_source(session: Session, documents: Corpus | Iterable[Document], *, 
     return replace(changed, removed=len(gone), gone=tuple(gone))
 
 
-def _place(session: Session, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
-    """What is given with its ids here; its sources are remembered. Raises before anything is written."""
+def _assign_sources(session: Session, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
+    """Assign corpora to sources, and save the sources. Raises before anything is written if an id is already used."""
     asking, earlier = SourceRequest(session.folder, verb), session.manifest.sources
     known, placed = sources.place_all(earlier, given, name, asking)
     for one in placed:
@@ -92,8 +79,8 @@ def _place(session: Session, corpus: Documents, given: Sequence[Corpus], name: s
 
 
 @contextmanager
-def _forgetting_empty_sources(session: Session, corpus: Documents) -> Iterator[None]:
-    """A source is remembered before its documents are written: one whose first document is refused is not kept."""
+def _remove_empty_sources(session: Session, corpus: Documents) -> Iterator[None]:
+    """Remove new sources without documents if the body fails, because sources are saved before their documents."""
     earlier = session.manifest.sources
     try:
         yield
@@ -103,7 +90,7 @@ def _forgetting_empty_sources(session: Session, corpus: Documents) -> Iterator[N
         raise
 
 
-def _upsert(session: Session, corpus: Documents, placed: Sequence[Placed]) -> Changed:
+def _upsert_documents(session: Session, corpus: Documents, placed: Sequence[Placed]) -> Changed:
     with progress_bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
         found = [corpus.upsert(one.documents, one.source, advance) for one in placed]
     return Changed(

@@ -1,4 +1,4 @@
-"""What a workspace takes on disk: what is served, and what else lies there."""
+"""The disk usage of a workspace: data of the last finished sync, and everything else."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from ragindex.workspace.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Bytes by what they are: `serving` readers of the last finished sync, and what else is in the folder.
+    """Disk usage in bytes by category: `serving` the readers of the last finished sync, and `apart` from that.
 
-    A store on other machines counts in what serves, and not in the folder.
+    Data in a store on other machines are counted in `serving`, although they are not in the folder.
     """
 
     serving: Mapping[str, int]
@@ -22,43 +22,48 @@ class Disk:
 
     @property
     def served(self) -> int:
-        """Of all that serves."""
+        """The total bytes of `serving`."""
         return sum(self.serving.values())
 
     @property
     def whole(self) -> int:
-        """Of everything."""
+        """The total bytes of all categories."""
         return self.served + sum(self.apart.values())
 
 
 def measure_disk(folder: Path, store: Store, manifest: Manifest) -> Disk:
-    """What the last finished sync left, and what the folder holds besides."""
-    opened = _opened(store, manifest)
-    parts = sum(_records(one) for key, one in opened if key in manifest.parts)
-    corpus = sum(_records(one) for key, one in opened if key not in manifest.parts)
+    """Measure the disk usage of a workspace."""
+    opened = _open_collections(store, manifest)
+    parts = sum(_measure_collection(one) for key, one in opened if key in manifest.parts)
+    corpus = sum(_measure_collection(one) for key, one in opened if key not in manifest.parts)
     files = sum(
         versioned_files.versions_size(folder / "parts" / key, versioned_files.recorded_versions(one))
         for key, one in opened
     )
-    fits = sum(_size(folder / "encoders" / id) for id in set(manifest.encoders.values()))
+    fits = sum(_measure_folder(folder / "encoders" / id) for id in set(manifest.encoders.values()))
     serving = {"parts": parts + files, "documents and coverage": corpus, "fits": fits}
-    mapped = _size(folder / "store" / "mapped")
+    mapped = _measure_folder(folder / "store" / "mapped")
     apart = {
-        "older versions": max(0, _size(folder / "store") - mapped - parts - corpus) + _size(folder / "parts") - files,
-        "vector cache": _size_of(encoder.vector_cache_path(folder)),
-        "answers of language models": _size_of(folder / CALLS),
+        "older versions": max(0, _measure_folder(folder / "store") - mapped - parts - corpus)
+        + _measure_folder(folder / "parts")
+        - files,
+        "vector cache": _measure_database(encoder.vector_cache_path(folder)),
+        "answers of language models": _measure_database(folder / CALLS),
         "memory-mapped vectors": mapped,
-        "older fits": _size(folder / "encoders") - fits,
-        "imported files": _size(folder / "imports"),
-        "readers' leases": _size(folder / "readers"),
+        "older fits": _measure_folder(folder / "encoders") - fits,
+        "imported files": _measure_folder(folder / "imports"),
+        "readers' leases": _measure_folder(folder / "readers"),
     }
-    embedded = _size(folder / "store") >= parts + corpus
-    other = _size(folder) - sum(apart.values()) - files - fits - (parts + corpus if embedded else 0)
+    embedded = _measure_folder(folder / "store") >= parts + corpus
+    other = _measure_folder(folder) - sum(apart.values()) - files - fits - (parts + corpus if embedded else 0)
     return Disk(serving, {**apart, "other files": max(0, other)})
 
 
-def _opened(store: Store, manifest: Manifest) -> list[tuple[str, Collection]]:
-    """The collections that readers are pinned to, by their parts' keys, and under "" the documents and coverages."""
+def _open_collections(store: Store, manifest: Manifest) -> list[tuple[str, Collection]]:
+    """Open the collections that readers are pinned to, and the coverages.
+
+    Returns (part key, collection) pairs; the key is "" for the documents and the coverages.
+    """
     names = set(store.names())
     pinned = reader_leases.state_of(manifest).collections
     opened = [(name.rpartition(".")[0], store.open(name, version)) for name, version in pinned.items() if name in names]
@@ -66,18 +71,18 @@ def _opened(store: Store, manifest: Manifest) -> list[tuple[str, Collection]]:
     return opened + [("", store.open(name, store.version(name) or 0)) for name in covers]
 
 
-def _records(collection: Collection) -> int:
+def _measure_collection(collection: Collection) -> int:
     return int(collection.describe()["bytes"])
 
 
-def _size_of(file: Path) -> int:
-    """Of a file, and of those that SQLite keeps beside it."""
-    return _sum(file.parent.glob(f"{file.name}*"))
+def _measure_database(file: Path) -> int:
+    """Return the size of a file and of SQLite's files next to it."""
+    return _sum_sizes(file.parent.glob(f"{file.name}*"))
 
 
-def _size(folder: Path) -> int:
-    return _sum(folder.rglob("*"))
+def _measure_folder(folder: Path) -> int:
+    return _sum_sizes(folder.rglob("*"))
 
 
-def _sum(paths: Iterable[Path]) -> int:
+def _sum_sizes(paths: Iterable[Path]) -> int:
     return sum(path.stat().st_size for path in paths if path.is_file())

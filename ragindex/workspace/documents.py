@@ -1,7 +1,7 @@
-"""The documents of a workspace, kept in its store, and the passages they are cut into.
+"""The documents collection of a workspace, and the passages that documents are split into.
 
-A record holds a document and where its passages begin and end, each with its revision: so a document and its
-passages change in one write.
+A record contains a document and the start, end and revision of each of its passages. A document and its passages
+therefore change in one write.
 """
 
 import json
@@ -22,15 +22,15 @@ from ragindex.workspace import revisions
 
 DOCUMENT_SCHEMA = Schema(stored=("title", "text", "metadata", "revision", "source"), keywords=("passages",))
 _BATCH = 2000
-_FEW = 64
+_FEW_IDS = 64
 PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata")])
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """How many documents a call added, changed, removed, and found as they were.
+    """The numbers of documents that a call added, changed, removed, and left unchanged.
 
-    `new` are the ids of those added; `gone` of those removed because their source does not hold them any more.
+    `new` are the ids of the added documents; `gone` are the ids removed because their source no longer has them.
     """
 
     added: int = 0
@@ -43,7 +43,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The collection of documents. With `chunking` None every document is one passage, under the document's id."""
+    """The documents collection. If `chunking` is None, every document is one passage with the document's id."""
 
     collection: Collection
     chunking: Chunking | None
@@ -51,43 +51,43 @@ class Documents:
     def upsert(
         self, documents: Iterable[Document], source: str, advance: Callable[[int], None] = lambda done: None
     ) -> Changed:
-        """Add documents of a source, each id once, replacing those with the same id."""
-        coming, held = iter(documents), _Held(self.collection, "revision")
+        """Add the documents of a source, replacing those with the same id. The ids must be unique."""
+        coming, held = iter(documents), _FieldLookup(self.collection, "revision")
         added, changed, unchanged = list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
             known = held.values([document.id for document in batch])
-            rows = [{**_row(document, self.chunking), "source": source} for document in batch]
+            rows = [{**_build_row(document, self.chunking), "source": source} for document in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
-                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROWS))
+                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROW_SCHEMA))
             added += [row["id"] for row in new if row["id"] not in known]
             changed += sum(row["id"] in known for row in new)
             unchanged += len(rows) - len(new)
             advance(len(batch))
-        if len(added) + changed > _FEW:
-            self.collection.finish()  # the passages are about to be looked up by id
+        if len(added) + changed > _FEW_IDS:
+            self.collection.finish()  # the following sync looks passages up by id
         return Changed(len(added), changed, 0, unchanged, tuple(added))
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Remove those of `ids` that are there; how many there were."""
+        """Remove the documents among `ids` that exist, and return their number."""
         found = self.collection.get(ids, ()).column("id").to_pylist()
         self.collection.delete(found)
         return len(found)
 
     def sources(self, ids: Sequence[str] | None = None) -> dict[str, str]:
-        """The sources of all documents by id, or of those of `ids` that are there."""
-        held = _Held(self.collection, "source")
+        """Return the source of each document by id: of all documents, or of the existing ones among `ids`."""
+        held = _FieldLookup(self.collection, "source")
         return held.everything() if ids is None else held.values(list(ids))
 
     def __iter__(self) -> Iterator[Document]:
-        """All documents, in no stated order."""
+        """Yield all documents, in no particular order."""
         for batch in self.collection.scan(("title", "text", "metadata")):
             for row in batch.to_pylist():
                 yield Document(row["id"], row["title"], row["text"], json.loads(row["metadata"]))
 
     def passage_revisions(self) -> pa.Table:
-        """The revision of every passage: what a part without inputs is made from."""
-        read = pa.Table.from_batches(self.collection.scan(("passages",)), _SPANS)
+        """Return the revision of every passage, from which parts without inputs are built."""
+        read = pa.Table.from_batches(self.collection.scan(("passages",)), _SPAN_SCHEMA)
         if not len(read):
             return revisions.revision_table([], [])
         spans = read.column("passages").combine_chunks()
@@ -100,7 +100,7 @@ class Documents:
         return pa.table([ids, revision], schema=revisions.REVISION_SCHEMA)
 
     def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
-        """Those of the passages `ids` that exist, in the order asked; columns as PASSAGES."""
+        """Return the existing passages among `ids`, in the order of `ids`, with the columns of PASSAGES."""
         owners = [id if self.chunking is None else id.rpartition("#")[0] for id in ids]
         unique = list(dict.fromkeys(owners))
         found = self.collection.get(unique, ("title", "text", "metadata", "passages"))
@@ -115,25 +115,25 @@ class Documents:
         return pa.RecordBatch.from_pylist(rows, schema=PASSAGES)
 
 
-_ROWS = pa.schema(
+_ROW_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
         *((name, pa.string()) for name in DOCUMENT_SCHEMA.stored),
         ("passages", pa.list_(pa.string())),
     ]
 )
-_SPANS = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
+_SPAN_SCHEMA = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
 
 
-class _Held:
-    """A field of the documents that are there, by id: looked up for a few, read whole for many."""
+class _FieldLookup:
+    """A lookup of one field of the stored documents by id; reads the whole column if many ids are asked for."""
 
     def __init__(self, collection: Collection, field: str) -> None:
         self.collection, self.field = collection, field
         self.all: dict[str, str] | None = None
 
     def values(self, ids: list[str]) -> dict[str, str]:
-        if len(ids) <= _FEW and self.all is None:
+        if len(ids) <= _FEW_IDS and self.all is None:
             return self._by_id([self.collection.get(ids, (self.field,))])
         held = self.everything()
         return {id: held[id] for id in ids if id in held}
@@ -148,7 +148,7 @@ class _Held:
         return {id: value for batch in pairs for id, value in batch}
 
 
-def _row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
+def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
     metadata = metadata_json(document.metadata)
     passages = chunk(document, chunking)
     spans = [f"{revisions.revision(p.title, p.text, metadata)}:{p.start}:{p.end}" for p in passages]

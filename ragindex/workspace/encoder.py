@@ -1,8 +1,9 @@
-"""The encoder of a workspace: opened once, cached for the index, and fitted where it learns from the corpus.
+"""The encoder of a workspace: opened once, with a vector cache, and fitted if it learns from the corpus.
 
-A fit is a folder under `encoders/`, named by the encoder's id, written whole before the first vector is made. Which
-fit builds use is in a file beside it; readers use the one in the manifest. Both are hashed; where one is damaged, the
-next sync fits again. That gives the same fit over the same passages, and else another, with which parts are made again.
+A fit is a folder under `encoders/`, named by the encoder's id, and written completely before the first vector is
+computed. A pointer file next to it names the fit that builds use; readers use the fit named in the manifest. Both are
+hashed. If one is damaged, the next sync fits again. The same passages give the same fit; other passages give another
+fit, with which parts are rebuilt.
 """
 
 import shlex
@@ -24,15 +25,15 @@ from ragindex.plugins import registry
 from ragindex.plugins.code_fingerprint import sourced
 from ragindex.progress import progress_bar
 
-_GROWN, _SHRUNK = 1.5, 0.5
-"""Fitted again once the corpus is so many times the size it was fitted on: grown or shrunk by half."""
+_GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
+"""The encoder is fitted again once the corpus has grown or shrunk by half since the last fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """An encoder's fit: its id, the passages it was made for, and what it took.
+    """The fit of an encoder: its id, the number of passages it was fitted on, and its cost.
 
-    `fit` is the id that the encoder itself gives; `id` names the code too, of an encoder that is not ours.
+    `fit` is the encoder's own id. `id` includes the code's fingerprint if the encoder is not part of ragindex.
     """
 
     id: str
@@ -55,21 +56,21 @@ class Encoders:
 
     @property
     def name(self) -> str:
-        """The encoder as it is written: what the manifest files its id under. A fit depends on the seed too."""
+        """The encoder's label, with the seed if a fit depends on it; the manifest stores encoder ids by this name."""
         assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
         label = registry.label(self.plugin)
         seeded = isinstance(self.plugin, FittedEncoderPlugin) and self.seed != 0
         return f"{label}, seed {self.seed}" if seeded else label
 
     def prepare(self, texts: Callable[[], Sequence[str]], size: int) -> None:
-        """Fit, where the encoder learns and there is no whole fit yet for a corpus of about `size` passages."""
+        """Fit the encoder, if it learns from the corpus and has no intact fit for about `size` passages."""
         if not isinstance(self.plugin, FittedEncoderPlugin):
             return
         current = self._current()
         if (
             current is not None
             and current.id == sourced(self.plugin, current.fit or current.id)
-            and _SHRUNK * current.size < size < _GROWN * current.size
+            and _SHRINK_LIMIT * current.size < size < _GROWTH_LIMIT * current.size
             and not self.damage(current.id)
         ):
             return
@@ -100,24 +101,27 @@ class Encoders:
             raise StoreError(f"The fit of {self.name} could not be written to {folder}: {reason}.") from error
 
     def damage(self, id: str | None) -> str | None:
-        """What is wrong with the fit of that id, or with what says that it is there; None for a whole one."""
+        """Return what is wrong with the fit `id` or with the pointer file, or None if both are intact."""
         if id is None or not isinstance(self.plugin, FittedEncoderPlugin):
             return None
         pointed = None if self._current() else f"{self._pointer()} is gone or not as it was written"
         return durable_files.find_folder_damage(self._place(id)) or pointed
 
     def building(self) -> CachedEncoder:
-        """The encoder that parts are built with. `prepare` comes first."""
+        """Return the encoder that parts are built with. Call `prepare` first."""
         current = self._current()
         return self.open(current.id if current else None)
 
     def fit(self, id: str | None) -> "Fit | None":
-        """The fit of that id, where it is the newest; None for encoders that learn nothing."""
+        """Return the fit `id` if it is the newest one, else None. Encoders that are not fitted have no fit."""
         current = self._current() if isinstance(self.plugin, FittedEncoderPlugin) else None
         return current if current and current.id == id else None
 
     def open(self, id: str | None) -> CachedEncoder:
-        """The encoder of a fit; `id` says nothing for encoders that learn nothing. Raises MissingPartError."""
+        """Open the encoder with the fit `id`, which is ignored if the encoder is not fitted.
+
+        Raises MissingPartError if there is no fit, and DamagedError if it is damaged.
+        """
         fitted = isinstance(self.plugin, FittedEncoderPlugin)
         if fitted and id is None:
             raise MissingPartError(f"The encoder {self.name} has not been fitted to this corpus. Run: ragindex index")
@@ -155,18 +159,18 @@ class Encoders:
 
 
 def vector_cache_path(folder: Path) -> Path:
-    """The file of the vector cache of the workspace `folder`."""
+    """Return the path of the vector cache of the workspace `folder`."""
     return folder / "caches" / "vectors.sqlite"
 
 
 def keep_fits(folder: Path, ids: Set[str]) -> None:
-    """Remove the fits of the workspace `folder` that are neither among `ids` nor those that builds use."""
+    """Remove the fits of the workspace `folder` that are neither in `ids` nor used by builds."""
     root = folder / "encoders"
     if not root.is_dir():
         return
     pointers = [durable_files.load_hashed_json(pointer.read_bytes()) for pointer in root.glob("*.json")]
     if None in pointers:
-        return  # a damaged pointer may name any of them; the next sync that fits writes it anew
+        return  # a damaged pointer may name any of them; the next sync that fits rewrites it
     used = {str(pointer["id"]) for pointer in pointers if pointer}
     for path in root.iterdir():
         if path.is_dir() and path.name not in used | ids:

@@ -1,4 +1,4 @@
-"""Files that parts are imported from: a workspace keeps its own copy, named by what it holds."""
+"""Files that parts are imported from. A workspace keeps its own copies, named by their content hashes."""
 
 import shlex
 import shutil
@@ -16,14 +16,17 @@ TRIPLES = "extractions"
 
 
 def require_reader(schemes: Iterable[Scheme]) -> None:
-    """Raises UsageError where no part of `schemes` is made from what --triples gives: before any work."""
+    """Raise UsageError if no part of `schemes` uses the file given with --triples. Called before any work is done."""
     parts = topological_order([part for scheme in schemes for part in scheme.parts()])
     if TRIPLES not in [registry.name_of(part) for part in parts]:
         raise UsageError("No selected method uses triples. Try 'bm25(over=triples)'.")
 
 
 def store_import(file: Path, folder: Path) -> str:
-    """Copy `file` into the workspace `folder`; 16 hexadecimal digits of the hash of its bytes. Raises DataError."""
+    """Copy `file` into the workspace `folder` and return its hash (16 hexadecimal digits).
+
+    Raises DataError if the file cannot be read or changes meanwhile, and StoreError if the copy cannot be written.
+    """
     try:
         digest = durable_files.hash_file(file)
     except OSError as error:
@@ -42,7 +45,10 @@ def store_import(file: Path, folder: Path) -> str:
 
 
 def require_import(folder: Path, digest: str, source: str) -> Path:
-    """The workspace's copy of the file with this hash, which lay at `source`. Raises DamagedError."""
+    """Return the path of the workspace's copy of an imported file. Raises DamagedError if it is damaged or missing.
+
+    `source` is the path that the file was imported from, for the error's command.
+    """
     kept = imported_path(folder, digest)
     wrong = durable_files.find_file_damage(kept, digest)
     if wrong is not None:
@@ -52,5 +58,5 @@ def require_import(folder: Path, digest: str, source: str) -> Path:
 
 
 def imported_path(folder: Path, digest: str) -> Path:
-    """Where the workspace keeps the file with this hash."""
+    """Return the path at which the workspace keeps the imported file with this hash."""
     return folder / "imports" / digest

@@ -1,4 +1,4 @@
-"""The language model that a workspace was opened with."""
+"""The LLM that a workspace was opened with."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +17,7 @@ CALLS = "calls.sqlite"
 
 @dataclass
 class Model:
-    """A language model's parameters and, once it is asked, the model. Its calls are kept in the workspace."""
+    """An LLM plugin with its settings; the LLM itself is opened on first use. Its calls are cached in the workspace."""
 
     folder: Path
     plugin: LLMPlugin
@@ -26,23 +26,23 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The model as it is written."""
+        """The label of the LLM, as written in a configuration."""
         assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
         return registry.label(self.plugin)
 
     @cached_property
     def language(self) -> LLM:
-        """Opened when it is first asked for; that asks nothing."""
+        """The LLM, opened on first access. Opening sends no request."""
         return self.plugin.open(replace(self.setting, cache=self.calls, workspace=self.folder))
 
     @property
     def calls(self) -> ResponseCache:
-        """The cache of the setting, where it has one; else the workspace's own."""
+        """The cache of LLM calls: the one in `setting` if given, else the workspace's own."""
         if not isinstance(self.setting.cache, NoCache) or not self.keep_calls:
             return self.setting.cache
         return SQLiteCache(self.folder / CALLS)
 
     @cached_property
     def id(self) -> str:
-        """What answers depend on; needs no key and no cache."""
+        """The LLM's identity, on which its answers depend. Needs no API key and no cache."""
         return code_fingerprint.sourced(self.plugin, self.plugin.open(replace(self.setting, budget=None)).id)

@@ -1,7 +1,7 @@
-"""What a workspace is made of: its fixed settings, and what the last finished sync left for readers.
+"""The manifest of a workspace: its fixed settings, and the state that the last finished sync left for readers.
 
-One JSON file, replaced in one step, names everything that a result depends on. A copy of it is read where it is
-damaged.
+The manifest is one JSON file that is replaced atomically and names everything that a result depends on. If it is
+damaged, a copy is read.
 """
 
 import json
@@ -29,7 +29,7 @@ _LIBRARIES = (
 
 
 class IndexSettings(BaseModel, frozen=True, extra="forbid"):
-    """Fixed when the workspace is made. `size` and `overlap` are of the chunking, None for whole documents."""
+    """Settings fixed when the workspace is created. Chunk `size` and `overlap` are None for whole documents."""
 
     language: str
     size: int | None
@@ -38,10 +38,11 @@ class IndexSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class DocumentSource(BaseModel, frozen=True, extra="forbid"):
-    """Where documents of a workspace come from: each of its documents belongs to one source.
+    """A source of documents; every document of a workspace belongs to one source.
 
-    `root` is the folder that ids are relative to, the file of a data set, or the name of a made corpus, all in full;
-    "" for the documents that a program adds. `format` is how it is read. Every id begins with `prefix`.
+    `root` is the folder that ids are relative to or the file of a data set (absolute paths), the name of a generated
+    corpus, or "" for documents that a program adds. `format` is the format that documents are read from. Every id
+    begins with `prefix`.
     """
 
     root: str
@@ -50,12 +51,11 @@ class DocumentSource(BaseModel, frozen=True, extra="forbid"):
 
 
 class PartRecord(BaseModel, frozen=True, extra="forbid"):
-    """A finished part: what it is, at which corpus, and the collection versions that readers are pinned to, with the
-    collections' identities.
+    """The record of a finished part: its plugin, the corpus fingerprint, and the pinned versions of its collections.
 
-    `finish_seconds` is the share of `seconds` that `finish` took: the last time, or ever where each makes only what has
-    changed. `failed` are passages that could not be made, with the reason; `notes` what a reader of the figures should
-    know; `files` are the folders that it keeps (`parts.kept_files`).
+    `finish_seconds` is the share of `seconds` spent in `finish`: in the last call, or in all calls if each processes
+    only what has changed. `failed` maps failed passages to reasons; `notes` are shown with the part's figures; `files`
+    are its current version folders (`ragindex.workspace.versioned_files`).
     """
 
     name: str
@@ -79,14 +79,15 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
-    """`sources` are by name; `corpus` is the passages' fingerprint; `encoder` the last used, `encoders` the ids by
-    name; `parts` by key; `llm` the language model last used; `imports` the hashes of imported files by the name of the
-    part they fill, and `imported_from` where they lay.
+    """The content of the manifest file.
 
-    `finished_by` are the store's parameters that the parts' collections were finished with (`StorePlugin.finishes_by`).
+    `sources` and the ids in `encoders` are stored by name, `parts` by key. `corpus` is the fingerprint of the passages.
+    `encoder` and `llm` are the last used ones. `imports` maps part names to the hashes of imported files, and
+    `imported_from` to their original paths. `finished_by` are the store parameters that the collections were finished
+    with (`StorePlugin.finishes_by`).
 
-    `outdated` are parts that no sync will use again, with the time they were replaced: they are dropped once nobody
-    reads them. `leftover`: whether the last finished sync left something because somebody read it.
+    `outdated` maps parts that no sync will use again to the time they were replaced; they are dropped once nobody reads
+    them. `leftover` says whether the last finished sync left data that can be removed later.
     """
 
     format: int = INDEX_FORMAT
@@ -111,14 +112,14 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of `folder`, None where there is none. Raises NewerFormatError, WorkspaceError."""
-    held = [_content(folder / name) for name in (_FILE, _COPY)]
+    """Read the manifest of `folder`. Return None if there is none. Raises NewerFormatError, WorkspaceError."""
+    held = [_read_bytes(folder / name) for name in (_FILE, _COPY)]
     if held == [None, None]:
         return None
     whole = [None if content is None else durable_files.load_hashed_json(content) for content in held]
     value = next((one for one in whole if one is not None), None)
     if value is None:
-        _require_format(folder, _without_hash(held[0]))
+        _require_format(folder, _parse_unhashed(held[0]))
         raise WorkspaceError(
             f"{folder} is not a valid index: {_FILE} is damaged, and so is {_COPY}. "
             "Run: ragindex index DATA --index OTHER"
@@ -134,14 +135,14 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def require_manifest(folder: Path) -> Manifest:
-    """The manifest of `folder`. Raises WorkspaceError, with the command that makes an index, where there is none."""
+    """Read the manifest of `folder`. Raises WorkspaceError, with the command that builds an index, if there is none."""
     manifest = read_manifest(folder)
     if manifest is None:
         raise WorkspaceError(f"No index in {folder}. Run: ragindex index DATA --index {shlex.quote(str(folder))}")
     return manifest
 
 
-def _content(path: Path) -> bytes | None:
+def _read_bytes(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -150,8 +151,8 @@ def _content(path: Path) -> bytes | None:
         raise WorkspaceError(f"{path.parent} is not a valid index: {path.name}: {error}") from error
 
 
-def _without_hash(content: bytes | None) -> dict[str, Any]:
-    """What a file without a hash of ours says: an earlier version of ragindex wrote none."""
+def _parse_unhashed(content: bytes | None) -> dict[str, Any]:
+    """Parse a manifest without a hash, as earlier versions of ragindex wrote it."""
     try:
         value = json.loads(content or b"")
     except ValueError:
@@ -174,20 +175,20 @@ def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
 
 
 def older_format(folder: Path) -> int | None:
-    """The format of the index in `folder`, where it is an older one than this version reads; None otherwise."""
+    """Return the format of the index in `folder` if it is too old for this version to read, else None."""
     for name in (_FILE, _COPY):
-        content = _content(folder / name)
-        value = {} if content is None else durable_files.load_hashed_json(content) or _without_hash(content)
+        content = _read_bytes(folder / name)
+        value = {} if content is None else durable_files.load_hashed_json(content) or _parse_unhashed(content)
         if isinstance(value.get("format"), int) and value["format"] < INDEX_FORMAT:
             return int(value["format"])
     return None
 
 
 def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
-    """The commands that index every source of an older index again."""
+    """Return the commands that index every source of an older index again."""
     settings, sources = value.get("settings"), value.get("sources")
     roots = [one.get("root") for one in sources.values()] if isinstance(sources, dict) else []
-    if isinstance(settings, dict) and "source" in settings:  # format 1 had one
+    if isinstance(settings, dict) and "source" in settings:  # format 1 had a single source
         roots = [settings["source"]]
     named = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]
     index = f"--index {shlex.quote(str(folder))}"
@@ -198,7 +199,7 @@ def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
 
 @contextmanager
 def creation_lock(folder: Path) -> Iterator[None]:
-    """One process at a time makes the workspace in `folder`. Raises StoreError where the disk does not let it."""
+    """Let one process at a time create the workspace in `folder`. Raises StoreError if the lock cannot be taken."""
     lock = FileLock(folder / f"{_FILE}.lock")
     try:
         lock.acquire()
@@ -211,7 +212,7 @@ def creation_lock(folder: Path) -> Iterator[None]:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest in one step, durably, then its copy. Raises StoreError where the disk does not let it."""
+    """Replace the manifest atomically and durably, then its copy. Raises StoreError if a file cannot be written."""
     content = durable_files.dump_hashed_json(manifest.model_dump(mode="json"))
     try:
         for name in (_FILE, _COPY):
@@ -221,12 +222,12 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def update_copy(folder: Path) -> None:
-    """Bring the copy up to the manifest: a crash between the two writes has left it a state behind.
+    """Update the copy of the manifest, in case a crash between the two writes left it one state behind.
 
-    Raises StoreError where the disk does not let it, WorkspaceError where the manifest cannot be read.
+    Raises StoreError if the copy cannot be written, and WorkspaceError if the manifest cannot be read.
     """
-    content = _content(folder / _FILE)
-    if content is None or durable_files.load_hashed_json(content) is None or content == _content(folder / _COPY):
+    content = _read_bytes(folder / _FILE)
+    if content is None or durable_files.load_hashed_json(content) is None or content == _read_bytes(folder / _COPY):
         return
     try:
         durable_files.write_file(folder / _COPY, content)
@@ -236,7 +237,7 @@ def update_copy(folder: Path) -> None:
 
 @cache
 def libraries() -> Mapping[str, str]:
-    """The installed versions of the libraries that rankings can depend on."""
+    """Return the installed versions of the libraries that rankings can depend on."""
     found = {"ragindex": distribution.find_distribution().version}
     for name in _LIBRARIES:
         try:

@@ -1,4 +1,4 @@
-"""What a part may use while it is built, and what when it is opened."""
+"""The contexts that a part gets when it is built and when it is opened."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +14,12 @@ from ragindex.stores.metered import MeteredCollection
 from ragindex.workspace.documents import Documents
 from ragindex.workspace.reader_leases import ReaderLease
 
-_LONGEST_REASON = 300
+_MAX_REASON_LENGTH = 300
 
 
 @dataclass(slots=True, kw_only=True)
 class _Context:
-    """What building a part and opening it share (ragindex.interfaces.PartContext)."""
+    """The common base of build and read contexts (ragindex.interfaces.PartContext)."""
 
     key: str
     store: Store
@@ -33,14 +33,14 @@ class _Context:
 
     @property
     def folder(self) -> Path:
-        """The part's folder, created when it is first asked for."""
+        """The part's folder, created on first access."""
         folder = self.root / "parts" / self.key
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The input parts, opened when first asked for."""
+        """The input parts, opened on first access."""
         if self._inputs is None:
             self._inputs = self.open_inputs()
         return self._inputs
@@ -51,16 +51,17 @@ class _Context:
         return self.open_encoder()
 
     def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
-        """Passages of the corpus."""
+        """Return the existing passages among `ids`, in the order of `ids`."""
         return self.documents.passages(ids)
 
 
 @dataclass(slots=True, kw_only=True)
 class PartReadContext(_Context):
-    """See ragindex.interfaces.ReadContext.
+    """The implementation of ragindex.interfaces.ReadContext.
 
-    `version_of` gives the version of a collection that readers are pinned to. Opened collections hold `lease`, which
-    keeps that version from being removed. `identities` are those of the collections at that version, where known.
+    `version_of` returns the version of a collection that readers are pinned to. Opened collections hold `lease`, which
+    prevents that version from being removed. `identities` are the identities of the collections at that version, if
+    known.
     """
 
     version_of: Callable[[str], int | None]
@@ -68,7 +69,7 @@ class PartReadContext(_Context):
     lease: ReaderLease | None = None
 
     def collection(self, name: str) -> Collection:
-        """A collection at its pinned version. Raises MissingPartError if no sync has finished it."""
+        """Open a collection at its pinned version. Raises MissingPartError if no sync has finished it."""
         if name not in self._collections:
             version = self.version_of(name)
             if version is None:
@@ -80,7 +81,7 @@ class PartReadContext(_Context):
 
 @dataclass(slots=True, kw_only=True)
 class PartBuildContext(_Context):
-    """See ragindex.interfaces.BuildContext. `failures` are the reasons by passage id; `notes` the sentences."""
+    """The implementation of ragindex.interfaces.BuildContext; `failures` maps passage ids to reasons."""
 
     seed: int
     open_llm: Callable[[], LLM]
@@ -94,25 +95,25 @@ class PartBuildContext(_Context):
         return self.open_llm()
 
     def collection(self, name: str, schema: Schema) -> Collection:
-        """The newest state of a collection, writable."""
+        """Open the newest state of a collection for writing, creating it if needed."""
         if name not in self._collections:
             self._collections[name] = self.store.create(f"{self.key}.{name}", schema)
         return self._collections[name]
 
     def failed(self, id: str, reason: str) -> None:
-        """Stored until the batch is covered, and with the part."""
-        self.failures[id] = reason[:_LONGEST_REASON]
+        """Record that a passage could not be built, and why. The reason is stored with the part."""
+        self.failures[id] = reason[:_MAX_REASON_LENGTH]
 
     def note(self, sentence: str) -> None:
-        """Stored with the part."""
+        """Add a note, which is stored with the part."""
         self.notes.append(sentence)
 
     def reopened(self) -> "PartBuildContext":
-        """The same context with its collections and inputs opened again, so that earlier writes are visible."""
+        """Return a copy of the context that opens collections and inputs again, so that earlier writes are visible."""
         return replace(self, _collections={}, _inputs=None)
 
     def newest(self) -> PartReadContext:
-        """The context in which parts that are made from this one open it: its newest state."""
+        """Return the context in which dependent parts open this part at its newest state."""
         return PartReadContext(
             key=self.key,
             store=self.store,
@@ -126,7 +127,7 @@ class PartBuildContext(_Context):
 
 
 def open_pinned(store: Store, name: str, version: int, identity: str | None) -> Collection:
-    """A collection at a version, where it is the one of that identity (None: whichever it is). Raises StoreError."""
+    """Open a collection at a version. Raises StoreError if it does not have the given identity (None: any)."""
     collection = store.open(name, version)
     if identity is not None and collection.identity != identity:
         raise StoreError(

@@ -1,4 +1,4 @@
-"""What a part is: its identity in a workspace, and the order in which parts are built."""
+"""The keys that identify parts in a workspace, and the order in which parts are built."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What parts are made with: the ids of encoder and language model, the seed, and imported files by part name."""
+    """The inputs shared by all parts: encoder id, LLM id, seed, and the hashes of imported files by part name."""
 
     encoder: str | None
     llm: str
@@ -28,14 +28,14 @@ class Means:
     imports: Mapping[str, str] = field(default_factory=dict)
 
     def imported(self, part: Part[Any]) -> str | None:
-        """The hash of the file that a part is imported from."""
+        """Return the hash of the file that a part is imported from, or None if it is not imported."""
         return self.imports.get(registry.name_of(part)) if "import" in part.uses else None
 
 
 def part_key(part: Part[Any], means: Means) -> str:
-    """The identity of a part: its name and a hash of class, version, parameters, inputs, and of what `uses` names.
+    """Return the key of a part: its name and a hash of its class, version, parameters, inputs, and what `uses` names.
 
-    What is imported depends on the file, and on no language model.
+    The key of an imported part depends on the file instead of the LLM.
     """
     own: dict[str, Any] = {
         "part": registry.plugin_fingerprint(part),
@@ -55,15 +55,15 @@ def part_key(part: Part[Any], means: Means) -> str:
 
 
 def tasks_of(scheme: Scheme) -> tuple["Task[Any]", ...]:
-    """What a scheme asks a language model while it answers: its own tasks and those of the schemes it wraps, each once.
+    """Return the LLM tasks that a scheme runs for queries: its own and those of its base schemes, without duplicates.
 
-    What its parts ask while they are built does not belong here.
+    The tasks that its parts use while they are built are not included.
     """
     return tuple(dict.fromkeys((*scheme.tasks(), *(task for base in scheme.base_schemes() for task in tasks_of(base)))))
 
 
 def require_working(scheme: Scheme) -> Scheme:
-    """The scheme, if it can say its parts and tasks. Raises BrokenPluginError where its own code fails."""
+    """Return the scheme if it can list its parts and tasks. Raises BrokenPluginError if its code fails."""
     try:
         topological_order(scheme.parts())
         tasks_of(scheme)
@@ -75,14 +75,14 @@ def require_working(scheme: Scheme) -> Scheme:
 
 
 def broken_plugin(method: str, error: Exception) -> BrokenPluginError:
-    """What is said of a method whose own code failed."""
+    """Return the error for a method whose code failed."""
     return BrokenPluginError(
         f"The method {method} is broken: {registry.describe_error(error)}. Fix or uninstall it, or leave it out."
     )
 
 
 def paid_by(plugin: Plugin) -> Iterator[PaidPlugin]:
-    """The plugins among a plugin and its parameters, nested ones too, whose requests cost money."""
+    """Yield the paid plugins among a plugin and the plugins in its parameters, at any depth."""
     if isinstance(plugin, PaidPlugin):
         yield plugin
     for inner in plugin.inner_plugins():
@@ -90,17 +90,17 @@ def paid_by(plugin: Plugin) -> Iterator[PaidPlugin]:
 
 
 def uses_encoder(part: Part[Any]) -> bool:
-    """Whether the part or one of its inputs uses the encoder."""
+    """Return whether the part or one of its inputs uses the encoder."""
     return "encoder" in part.uses or any(uses_encoder(source) for source in part.inputs())
 
 
 def parts_of(plugin: Scheme | Part[Any]) -> tuple[Part[Any], ...]:
-    """The parts of a scheme; a part is its own."""
+    """Return the parts of a scheme, or the part itself."""
     return plugin.parts() if isinstance(plugin, Scheme) else (plugin,)
 
 
 def topological_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
-    """Each part and its inputs once, inputs first."""
+    """Return the parts and their inputs without duplicates, inputs first."""
     ordered: dict[str, Part[Any]] = {}
 
     def visit(part: Part[Any]) -> None:

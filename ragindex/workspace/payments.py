@@ -1,4 +1,4 @@
-"""Which plugins cost money, and whether their prices are known before anything is spent."""
+"""Checks that the prices of paid plugins are known before money is spent."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from ragindex.workspace.session import Session
 
 
 def unpriced(session: Session, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
-    """Of who would be paid for `plugins`, and with `reads` for reading, those without a price.
+    """Return a message for each paid service that `plugins` would call and that has no price, by service label.
 
-    What to say of each, by how it is written. Asks nobody.
+    With `reads`, the LLM that reads retrieved passages counts too. Sends no request.
     """
     prices, found = session.model.setting.prices, dict[str, str]()
-    for plugin in _paid_plugins(session, tuple(plugins), reads):
+    for plugin in _find_paid_plugins(session, tuple(plugins), reads):
         missing = plugin.price_missing(prices)
         if missing is not None:
             found[registry.label(plugin)] = missing
@@ -25,14 +25,14 @@ def unpriced(session: Session, plugins: Iterable[Scheme | Part[Any]], *, reads: 
 
 
 def require_prices(session: Session, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> None:
-    """Raises UsageError where there is a budget, and somebody who would be paid for `plugins` has no price."""
+    """Raise UsageError if there is a budget and a paid service that `plugins` would call has no price."""
     if session.model.setting.budget is not None:
         for missing in unpriced(session, plugins, reads=reads).values():
             raise UsageError(missing)
 
 
 def asks_llm(session: Session, plugins: Iterable[Scheme | Part[Any]]) -> bool:
-    """Whether one of `plugins` or of their parts asks an LLM, or the rules in its place; imported parts do not."""
+    """Return whether `plugins` or their parts call an LLM (or the offline rules). Imported parts do not."""
     return any(
         (isinstance(plugin, Scheme) and tasks_of(plugin))
         or any("model" in part.uses and session.imported(part) is None for part in topological_order(parts_of(plugin)))
@@ -40,7 +40,7 @@ def asks_llm(session: Session, plugins: Iterable[Scheme | Part[Any]]) -> bool:
     )
 
 
-def _paid_plugins(session: Session, plugins: Sequence[Scheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
+def _find_paid_plugins(session: Session, plugins: Sequence[Scheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
     parts = topological_order(part for plugin in plugins for part in parts_of(plugin))
     yield from (one for plugin in (*plugins, *parts) for one in paid_by(plugin))
     if isinstance(session.model.plugin, PaidPlugin) and (reads or asks_llm(session, plugins)):

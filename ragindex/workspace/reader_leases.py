@@ -1,10 +1,11 @@
-"""Who reads which finished state: what nobody reads any more can be removed at once, and nothing that somebody reads.
+"""Leases of readers on finished states, so that unread data can be removed at once and data in use never are.
 
-A reader keeps a file under `readers/` that names what it reads, under a lock that the system frees when its holder
-dies, however it dies. Whoever may not write there locks the folder itself, shared: nothing is removed meanwhile.
+A reader keeps a file under `readers/` that names what it reads. The file is locked, and the operating system frees the
+lock when the process ends for any reason. A reader without write access holds a shared lock on the folder instead;
+nothing is removed meanwhile.
 
-A reader takes its lease, then looks whether the manifest is still the one it has read; a writer replaces the manifest,
-then looks for leases. So either the writer sees the lease, or the reader sees the new manifest and takes another.
+A reader takes its lease, then checks that the manifest is still the one it has read. A writer replaces the manifest,
+then looks for leases. So either the writer sees the lease, or the reader sees the new manifest and takes a new lease.
 """
 
 import contextlib
@@ -24,13 +25,13 @@ if sys.platform != "win32":
     import fcntl
 
 _FOLDER = "readers"
-_BEING_MADE = 3600.0
-"""Seconds after which a lease that was never put in its place is taken for one of a process that died."""
+_MAX_PARTIAL_AGE = 3600.0
+"""Seconds after which a lease file that was never renamed to its final name counts as left by a dead process."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderState:
-    """What a reader may open: versions by the collections' full names, parts by their keys, encoders by their ids."""
+    """What a reader may open: collection versions by full collection name, part keys, and encoder ids."""
 
     collections: Mapping[str, int]
     parts: frozenset[str] = frozenset()
@@ -38,7 +39,7 @@ class ReaderState:
 
 
 class ReaderLease:
-    """Holds until it is forgotten, or its process ends."""
+    """A reader's lease, held until the object is garbage-collected or the process ends."""
 
     def __init__(self, descriptor: int | None, path: Path | None) -> None:
         if descriptor is not None:
@@ -46,7 +47,7 @@ class ReaderLease:
 
 
 def state_of(manifest: Manifest) -> ReaderState:
-    """What the manifest names."""
+    """Return the reader state that the manifest names."""
     collections = {
         f"{key}.{kind}": version for key, part in manifest.parts.items() for kind, version in part.collections.items()
     }
@@ -57,13 +58,13 @@ def state_of(manifest: Manifest) -> ReaderState:
 
 
 def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> ReaderLease:
-    """A lease on what is read of the workspace `folder`. It never fails: see the head of this module.
+    """Take a lease on the state `read` of the workspace `folder`. Never fails.
 
-    With `write` False it writes no file: the folder of leases is locked, shared.
+    If `write` is false or the lease file cannot be written, the folder of leases is locked instead, with a shared lock.
     """
     leases = folder / _FOLDER
     if not write:
-        return _of_all(leases)
+        return _lock_folder(leases)
     path = leases / f"{os.getpid()}-{uuid.uuid4().hex}.json"
     told = {
         "collections": dict(read.collections),
@@ -77,30 +78,30 @@ def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> Reader
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         _lock(descriptor)
         os.write(descriptor, json.dumps(told).encode())
-        partial.rename(path)  # the lock goes with the file
+        partial.rename(path)  # the file stays locked when it is renamed
     except OSError:
         if descriptor is not None:
             _release(descriptor, path.with_suffix(".partial"))
-        return _of_all(leases)
+        return _lock_folder(leases)
     return ReaderLease(descriptor, path)
 
 
 def read_states(folder: Path) -> list[ReaderState] | None:
-    """What living readers read; None where one of them could not say, and everything has to stay.
+    """Return the states that live readers read, or None if one of them is unknown and nothing may be removed.
 
-    The leases of readers that have died are removed.
+    Removes the leases of dead readers.
     """
     leases = folder / _FOLDER
     if not leases.is_dir():
         return []
-    if _somebody_reads_all(leases):
+    if _is_folder_locked(leases):
         return None
     states = []
     for path in sorted(leases.iterdir()):
-        if path.suffix == ".json" and _held(path):
+        if path.suffix == ".json" and _is_held(path):
             try:
-                states.append(_state(json.loads(path.read_text(encoding="utf-8"))))
-            except FileNotFoundError:  # released meanwhile
+                states.append(_parse_state(json.loads(path.read_text(encoding="utf-8"))))
+            except FileNotFoundError:  # released in the meantime
                 continue
             except (OSError, ValueError, KeyError, TypeError):
                 return None
@@ -110,19 +111,19 @@ def read_states(folder: Path) -> list[ReaderState] | None:
 
 
 def versions_read(states: Iterable[ReaderState], name: str) -> frozenset[int]:
-    """Those of the collection `name` that are read."""
+    """Return the versions of the collection `name` in `states`."""
     return frozenset(one.collections[name] for one in states if name in one.collections)
 
 
-def _state(told: Mapping[str, dict[str, int]]) -> ReaderState:
+def _parse_state(told: Mapping[str, dict[str, int]]) -> ReaderState:
     return ReaderState(dict(told["collections"]), frozenset(told["parts"]), frozenset(told["encoders"]))
 
 
 # ---------------------------------------------------------------- locks
 
 
-def _of_all(leases: Path) -> ReaderLease:
-    """A shared lock on the folder; where even that cannot be had, none: a state that is gone raises StoreError."""
+def _lock_folder(leases: Path) -> ReaderLease:
+    """Take a shared lock on the folder of leases, or none if that fails: a removed state then raises StoreError."""
     if sys.platform == "win32":
         return ReaderLease(None, None)
     descriptor = None
@@ -136,7 +137,7 @@ def _of_all(leases: Path) -> ReaderLease:
     return ReaderLease(descriptor, None)
 
 
-def _somebody_reads_all(leases: Path) -> bool:
+def _is_folder_locked(leases: Path) -> bool:
     if sys.platform == "win32":
         return False
     descriptor = os.open(leases, os.O_RDONLY)
@@ -149,8 +150,8 @@ def _somebody_reads_all(leases: Path) -> bool:
     return False
 
 
-def _held(path: Path) -> bool:
-    """Whether its holder lives; else it is removed."""
+def _is_held(path: Path) -> bool:
+    """Return whether the holder of a lease file is alive; remove the file if not."""
     try:
         if sys.platform != "win32":
             descriptor = os.open(path, os.O_RDWR)
@@ -158,7 +159,7 @@ def _held(path: Path) -> bool:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             finally:
                 os.close(descriptor)
-        path.unlink()  # Windows lets nobody remove what is open
+        path.unlink()  # on Windows this fails if the file is open
     except FileNotFoundError:
         return False
     except OSError:
@@ -167,8 +168,8 @@ def _held(path: Path) -> bool:
 
 
 def _remove_if_old(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # put in its place meanwhile
-        if path.stat().st_mtime < time.time() - _BEING_MADE:
+    with contextlib.suppress(FileNotFoundError):  # renamed in the meantime
+        if path.stat().st_mtime < time.time() - _MAX_PARTIAL_AGE:
             path.unlink()
 
 
@@ -178,8 +179,8 @@ def _lock(descriptor: int) -> None:
 
 
 def _release(descriptor: int, path: Path | None) -> None:
-    """A forked child has a copy of the lease: it holds until parent and child have both let go."""
+    """Release a lease. A forked child shares it, so the file is removed only after both processes have released it."""
     os.close(descriptor)
     if path is not None:
         with contextlib.suppress(OSError):
-            _held(path)
+            _is_held(path)

@@ -1,4 +1,4 @@
-"""Replacing an index of an older format by an empty one that has its cached answers and vectors: paid work is kept."""
+"""Replacement of an index of an older format by an empty one that keeps the paid work: cached answers and vectors."""
 
 import os
 import shutil
@@ -16,8 +16,8 @@ from ragindex.workspace.llm import CALLS
 def move_aside(folder: Path) -> None:
     """Move an index of an older format to FOLDER.formatN and leave its cached answers and vectors in `folder`.
 
-    A crash loses nothing: the same call goes on from there. Nothing is deleted. Raises UsageError where the index is
-    not of an older format, StoreError where a cache cannot be copied.
+    Nothing is deleted. After a crash, the same call resumes. Raises UsageError if the index is not of an older format
+    or FOLDER.formatN exists, and StoreError if a cache cannot be copied.
     """
     new = folder.with_name(f"{folder.name}.rebuilding")
     format = manifest.older_format(folder)
@@ -39,7 +39,7 @@ def move_aside(folder: Path) -> None:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite database with what is in its log."""
+    """Copy an SQLite database, including its write-ahead log."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:

@@ -1,7 +1,7 @@
-"""What a workspace keeps, looked at: what is damaged and can be made again is removed, so that the next sync makes it.
+"""Detection of damaged data in a workspace, and removal of what the next sync can rebuild.
 
-Files of ours are hashed (`ragindex.durable_files`). An engine's are not ours to hash: its collections are read whole
-instead.
+ragindex's own files are checked by their hashes (`ragindex.durable_files`). The store's files have no hashes, so its
+collections are read completely instead.
 """
 
 import shlex
@@ -23,38 +23,38 @@ from ragindex.workspace.manifest import Manifest
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 CALLS, VECTORS = "calls.sqlite", Path("caches", "vectors.sqlite")
 
 
 @runtime_checkable
-class _SettingAside(Protocol):
+class _SetAsideStore(Protocol):
     def set_aside(self, name: str) -> Path | None:
-        """Move a collection's files out of the way; where they lie now."""
+        """Move a collection's files out of the way and return their new path."""
         ...
 
 
-class _InFolder(Protocol):
+class _HasFolder(Protocol):
     @property
     def folder(self) -> Path:
-        """The workspace's."""
+        """The folder of the workspace."""
         ...
 
 
-_W = TypeVar("_W", bound=_InFolder)
+_W = TypeVar("_W", bound=_HasFolder)
 
 
-# ---------------------------------------------------------------- an engine's failures
+# ---------------------------------------------------------------- store errors
 
 
 def with_repair_hint(error: EngineError, workspace: Path) -> EngineError:
-    """The error with the command that helps where the engine's files are damaged."""
+    """Return the error with the command that repairs damaged store files added to its message."""
     command = durable_files.repair_hint(workspace)
     return error if command in str(error) else EngineError(f"{error} If its files are damaged: {command}")
 
 
 def adds_repair_hint(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concatenate[_W, _P], _R]:
-    """A method of a workspace whose engine's failures name the command."""
+    """Decorate a method of a workspace so that its EngineErrors name the repair command."""
 
     @wraps(work)
     def wrapped(self: _W, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -70,18 +70,18 @@ def adds_repair_hint(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concat
 
 
 def damaged_files(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[str]:
-    """What is wrong with the files of finished parts, a sentence for each folder."""
-    held = _files(folder, manifest, keys)
+    """Return one sentence for each damaged folder of the finished parts among `keys`."""
+    held = _list_folders(folder, manifest, keys)
     return [wrong for path in held if (wrong := durable_files.find_named_folder_damage(path)) is not None]
 
 
-def _files(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[Path]:
+def _list_folders(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[Path]:
     finished = [key for key in keys if key in manifest.parts]
     return [folder / "parts" / key / name for key in finished for name in manifest.parts[key].files]
 
 
-def _sealed(parts: Path) -> list[Path]:
-    """What an interrupted sync has left too."""
+def _find_hashed_folders(parts: Path) -> list[Path]:
+    """Return all hashed folders of parts, including those left by an interrupted sync."""
     return [path.parent for path in parts.glob(f"*/*/{durable_files.HASHES_FILE}")]
 
 
@@ -90,7 +90,7 @@ def _sealed(parts: Path) -> list[Path]:
 
 @dataclass(slots=True)
 class Findings:
-    """What was wrong and is removed, to be made again by a sync; and what is lost, with the command that helps."""
+    """The result of a repair: damaged data that were removed (a sync rebuilds them), and lost data with commands."""
 
     removed: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -99,14 +99,14 @@ class Findings:
 def find_damage(
     folder: Path, manifest: Manifest, store: Store, damaged_fit: str | None, drop: Callable[[str], None]
 ) -> Findings:
-    """Look at everything in a workspace, and remove what is damaged; `drop` removes a part. Raises StoreError."""
+    """Check everything in a workspace and remove what is damaged; `drop` removes a part. Raises StoreError."""
     found = Findings()
-    for path in folder.glob("*.partial"):  # a process that was killed while it wrote left it
+    for path in folder.glob("*.partial"):  # left by a process that was killed while writing
         path.unlink(missing_ok=True)
     if damaged_fit is not None:
         found.removed.append(damaged_fit)
-    _collections(folder, manifest, store, drop, found)
-    for path in sorted({*_files(folder, manifest, manifest.parts), *_sealed(folder / "parts")}):
+    _check_collections(folder, manifest, store, drop, found)
+    for path in sorted({*_list_folders(folder, manifest, manifest.parts), *_find_hashed_folders(folder / "parts")}):
         if (wrong := durable_files.find_named_folder_damage(path)) is not None:
             shutil.rmtree(path, ignore_errors=True)
             found.removed.append(wrong)
@@ -115,13 +115,15 @@ def find_damage(
             imported_files.require_import(folder, digest, manifest.imported_from.get(name, ""))
         except DamagedError as error:
             found.lost.append(str(error))
-    _databases(folder, found)
+    _check_databases(folder, found)
     return found
 
 
-def _collections(folder: Path, manifest: Manifest, store: Store, drop: Callable[[str], None], found: Findings) -> None:
-    for name in _names(manifest, store):
-        wrong = _unreadable(store, name, _pinned(manifest, name))
+def _check_collections(
+    folder: Path, manifest: Manifest, store: Store, drop: Callable[[str], None], found: Findings
+) -> None:
+    for name in _list_collections(manifest, store):
+        wrong = _find_collection_damage(store, name, _find_pinned_version(manifest, name))
         if wrong is None:
             continue
         part, _, kind = name.rpartition(".")
@@ -129,33 +131,39 @@ def _collections(folder: Path, manifest: Manifest, store: Store, drop: Callable[
             found.removed.append(f"The part {part}: {wrong}")
             drop(part)
         else:
-            aside = store.set_aside(kind) if isinstance(store, _SettingAside) else None  # never removed: nothing else
-            kept = f" What is left of them was moved to {aside}." if aside else ""  # may hold them
-            found.lost.append(f"The documents of {folder}: {wrong}.{kept} Run: {_indexing(folder, manifest)}")
+            # Documents are never removed, because there may be no other copy of them.
+            aside = store.set_aside(kind) if isinstance(store, _SetAsideStore) else None
+            kept = f" What is left of them was moved to {aside}." if aside else ""
+            found.lost.append(
+                f"The documents of {folder}: {wrong}.{kept} Run: {_build_index_commands(folder, manifest)}"
+            )
 
 
-def _indexing(folder: Path, manifest: Manifest) -> str:
-    """The commands that bring the documents of all sources back."""
+def _build_index_commands(folder: Path, manifest: Manifest) -> str:
+    """Return the commands that index all sources again."""
     roots = [shlex.quote(source.root) for source in manifest.sources.values() if source.root] or ["DATA"]
     return ", then: ".join(f"ragindex index {root} --index {shlex.quote(str(folder))}" for root in roots)
 
 
-def _names(manifest: Manifest, store: Store) -> Sequence[str]:
+def _list_collections(manifest: Manifest, store: Store) -> Sequence[str]:
     recorded = [f"{key}.{kind}" for key, record in manifest.parts.items() for kind in record.collections]
     return sorted({"documents", *recorded, *store.names()})
 
 
-def _pinned(manifest: Manifest, name: str) -> int | None:
-    """None for the documents: a sync pins readers to the newest, where the one they are pinned to is gone."""
+def _find_pinned_version(manifest: Manifest, name: str) -> int | None:
+    """Return the version of a part's collection that readers are pinned to.
+
+    Return None for the documents: if their pinned version is gone, a sync pins readers to the newest one.
+    """
     part, _, kind = name.rpartition(".")
     record = manifest.parts.get(part)
     return record.collections.get(kind) if record else None
 
 
-def _unreadable(store: Store, name: str, pinned: int | None) -> str | None:
-    """Why a collection cannot be read whole, at its newest version and at the one that readers are pinned to.
+def _find_collection_damage(store: Store, name: str, pinned: int | None) -> str | None:
+    """Return why a collection cannot be read completely at its newest or its pinned version, or None if it can.
 
-    Raises StoreError where that is not told by the engine's own files: a server that does not answer is not damage.
+    Raises StoreError for other failures: a server that does not answer is not damaged data.
     """
     try:
         newest = store.version(name)
@@ -172,21 +180,24 @@ def _unreadable(store: Store, name: str, pinned: int | None) -> str | None:
     return None
 
 
-def _databases(folder: Path, found: Findings) -> None:
+def _check_databases(folder: Path, found: Findings) -> None:
     vectors, calls = folder / VECTORS, folder / CALLS
-    if (wrong := _broken(vectors)) is not None:
-        aside = _moved(vectors)
+    if (wrong := _find_database_damage(vectors)) is not None:
+        aside = _move_aside(vectors)
         found.removed.append(f"The cache of vectors {vectors} {wrong}: its texts are encoded again. It lies at {aside}")
-    if (wrong := _broken(calls)) is not None:
-        aside = _moved(calls)
+    if (wrong := _find_database_damage(calls)) is not None:
+        aside = _move_aside(calls)
         found.removed.append(
             f"The cache of calls {calls} {wrong} and was moved to {aside}: its calls are paid again, except those of "
             f"an export. To add one: ragindex cache --index {shlex.quote(str(folder))} --import FILE"
         )
 
 
-def _broken(path: Path) -> str | None:
-    """Looked at by a connection that writes nothing: another would write the log back, or remove it."""
+def _find_database_damage(path: Path) -> str | None:
+    """Return how an SQLite file is damaged, or None if it is intact or does not exist.
+
+    The connection is read-only, because a writing one would apply or remove the write-ahead log.
+    """
     if not path.exists():
         return None
     try:
@@ -195,14 +206,14 @@ def _broken(path: Path) -> str | None:
             [(said,), *_] = connection.execute("PRAGMA integrity_check(1)").fetchall()
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", _BROKEN[0]) & 0xFF not in _BROKEN:
+        if getattr(error, "sqlite_errorcode", _DAMAGE_CODES[0]) & 0xFF not in _DAMAGE_CODES:
             raise StoreError(f"The file {path} could not be checked: {error}. It was not changed.") from error
         return f"is broken ({error})"
     return None if said == "ok" and tables else f"is broken ({said})"
 
 
-def _moved(path: Path) -> Path:
-    """Move a database out of the way with the files that SQLite keeps beside it: they may hold its newest rows."""
+def _move_aside(path: Path) -> Path:
+    """Move a database and SQLite's files next to it, which may contain the newest rows, and return the new path."""
     names = (path.with_name(f"{path.name}.damaged{f'-{number}' if number else ''}") for number in count())
     aside = next(name for name in names if not name.exists())
     for end in ("", "-wal", "-shm"):

@@ -1,4 +1,4 @@
-"""An open index folder: its engine, encoder and LLM, and the state that its readers are pinned to."""
+"""The state of an open index folder: store, encoder, LLM, and the finished sync that readers are pinned to."""
 
 import shlex
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from ragindex.workspace.part_keys import Means, part_key, uses_encoder
 from ragindex.workspace.reader_leases import ReaderLease, ReaderState
 
 INDEXING = "ragindex index or compare"
-"""Who may make the collection of documents anew where it was lost."""
+"""The lease owner that may recreate a lost documents collection."""
 
 
 @dataclass
 class Session:
-    """What everything that is done with an open index shares; `Workspace` is its public side."""
+    """The state shared by all operations on an open index; `Workspace` is the public interface."""
 
     folder: Path
     manifest: Manifest
@@ -48,58 +48,61 @@ class Session:
 
     @property
     def language(self) -> str:
-        """The language that texts are analysed in."""
+        """The language used for text analysis."""
         return self.manifest.settings.language
 
     @property
     def chunking(self) -> Chunking | None:
-        """How documents are cut into passages; None: not at all."""
+        """The chunking of documents into passages; None if every document is one passage."""
         settings = self.manifest.settings
         return None if settings.size is None else Chunking(settings.size, settings.overlap or 0)
 
     @property
     def documents(self) -> Documents:
-        """The documents as they are now, indexed or not; to be read, and there as long as somebody does."""
+        """The current documents, indexed or not, read-only. The collection holds a lease on the version it reads.
+
+        Raises StoreError if the documents collection is lost.
+        """
         lease, version = None, self.store.version("documents")
         while version is not None and lease is None:
             held = reader_leases.take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
             newest = self.store.version("documents")
-            lease, version = (held if newest == version else None), newest  # else a writer has gone on meanwhile
+            lease, version = (held if newest == version else None), newest  # retry if a writer was faster
         if version is None:
             raise self.lost()
         return Documents(MeteredCollection(self.store.open("documents", version), lease), self.chunking)
 
     @property
     def encoder(self) -> CachedEncoder:
-        """The encoder of the last finished sync, for questions. Raises MissingPartError before there was one."""
+        """The encoder of the last finished sync, for queries. Raises MissingPartError if it is not fitted yet."""
         return self.encoders.open(self.encoder_id)
 
     @property
     def encoder_id(self) -> str | None:
-        """The id of that encoder; None where no sync has needed one."""
+        """The id of the encoder of the last finished sync; None if no sync has used the encoder."""
         return self.manifest.encoders.get(self.encoders.name)
 
     @property
     def llm(self) -> LLM:
-        """The language model, for questions; its calls are kept."""
+        """The LLM for queries; its calls are cached."""
         return self.model.language
 
     def key(self, part: Part[Any], encoder: str | None) -> str:
-        """The identity of a part made with the encoder of that id."""
+        """Return the key of a part that is built with the encoder id `encoder`."""
         return part_key(part, self.means(encoder))
 
     def means(self, encoder: str | None) -> Means:
-        """What parts are made with now."""
+        """Return what parts are built with now: encoder id, LLM id, seed and imported files."""
         return Means(encoder, self.model.id, self.seed, self.manifest.imports)
 
     def pinned_encoder(self, part: Part[Any]) -> str | None:
-        """The id of the encoder behind the finished part, None where no encoder is used."""
+        """Return the id of the encoder that the finished part was built with, or None if it uses no encoder."""
         if not uses_encoder(part):
             return None
         return self.manifest.encoders.get(self.encoders.name) or "not fitted"
 
     def record(self, part: Part[Any]) -> PartRecord:
-        """The record of a finished part. Raises MissingPartError with the command that builds it."""
+        """Return the record of a finished part. Raises MissingPartError, with the command that builds it."""
         record = self.manifest.parts.get(self.key(part, self.pinned_encoder(part)))
         if record is None:
             encoder = f" with the encoder {self.encoders.name}" if uses_encoder(part) else ""
@@ -110,40 +113,40 @@ class Session:
         return record
 
     def imported(self, part: Part[Any]) -> Path | None:
-        """The file that the part is imported from, None where there is none."""
+        """Return the workspace's copy of the file that the part is imported from, or None if it is not imported."""
         digest = self.means(None).imported(part)
         return None if digest is None else imported_files.imported_path(self.folder, digest)
 
     def corpus_moved(self) -> bool:
-        """Whether documents were changed since the last finished sync."""
+        """Return whether documents have changed since the last finished sync."""
         return (self.store.version("documents") or 0) != self.manifest.documents_version
 
     @contextmanager
     def writing(self, owner: str) -> Iterator[Documents]:
-        """Hold the writer's lease; gives the documents, writable. Raises WriterBusyError, StoreError, UsageError."""
+        """Hold the writer's lease and yield the documents, writable. Raises WriterBusyError, StoreError, UsageError."""
         with self.writer(owner):
             self.reload()
             if self.manifest.documents and self.store.version("documents") is None:
-                if owner != INDEXING:  # an empty collection would be taken for a corpus without documents
+                if owner != INDEXING:  # an empty collection would look like a corpus without documents
                     raise self.lost()
-                self.save(documents_version=0)  # that of the collection to come may be the number of the lost one's
+                self.save(documents_version=0)  # the new collection may reach the version number of the lost one
             yield Documents(self.store.create("documents", DOCUMENT_SCHEMA), self.chunking)
 
     def writer(self, owner: str) -> AbstractContextManager[None]:
-        """The writer's lease. Raises UsageError where this workspace was opened to be read."""
+        """Return the writer's lease as a context manager. Raises UsageError if the workspace is read-only."""
         if self.read_only:
             raise UsageError(f"The index {self.folder} was opened with read_only=True. Open it without, to change it.")
         return self.store.lease(owner)
 
     def lost(self) -> StoreError:
-        """The error for an index whose collection of documents is gone."""
+        """Return the error for an index whose documents collection is lost."""
         return StoreError(
             f"The store of the index {self.folder} has lost its documents. "
             f"Run: ragindex index DATA --index {shlex.quote(str(self.folder))}"
         )
 
     def save(self, **changes: Any) -> None:
-        """Replace fields of the manifest, durably, and pin readers to what it names."""
+        """Replace fields of the manifest, write it durably, and pin this session to the new state."""
         changed = self.manifest.model_copy(update=changes)
         if changed != self.manifest:
             manifests.write_manifest(self.folder, changed)
@@ -151,7 +154,7 @@ class Session:
             self.pin()
 
     def reload(self) -> None:
-        """See what other processes have finished since: parts are then opened anew."""
+        """Read the manifest again; if another process has changed it, close the opened parts and pin the new state."""
         fresh = manifests.read_manifest(self.folder) or self.manifest
         if fresh != self.manifest:
             self.opened.clear()
@@ -159,12 +162,12 @@ class Session:
             self.pin()
 
     def pin(self) -> ReaderLease:
-        """Take the lease on what the manifest names, so that it stays as long as this workspace or a part is used."""
+        """Return a lease on the state in the manifest, which keeps it on disk while this session or a part uses it."""
         while self._lease is None or self._pinned != reader_leases.state_of(self.manifest):
             self._pinned = reader_leases.state_of(self.manifest)
             self._lease = reader_leases.take_lease(self.folder, self._pinned, write=not self.read_only)
             fresh = manifests.read_manifest(self.folder) or self.manifest
-            if fresh != self.manifest:  # a writer may have looked for leases before this one was there
+            if fresh != self.manifest:  # a writer may have looked for leases before this one existed
                 self.opened.clear()
                 self.manifest = fresh
         return self._lease

@@ -1,4 +1,4 @@
-"""What is fixed when a workspace is made, and what may be asked of it afterwards."""
+"""Checks of workspace settings: values that are fixed at creation, seeds, and folders."""
 
 import os
 from pathlib import Path
@@ -12,16 +12,16 @@ from ragindex.workspace.manifest import IndexSettings, Manifest
 
 
 def require_seed(seed: int) -> int:
-    """`seed`, where everything random can be drawn by it. Raises UsageError."""
+    """Return `seed` if it is an int in [0, 2**32). Raises UsageError otherwise."""
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise UsageError(f"The seed must be an int in the range [0, 2**32). Got {seed!r} instead.")
     return seed
 
 
 def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
-    """Raises UsageError where a workspace lies in the folder whose files are its documents, or the other way round.
+    """Raise UsageError if the workspace is inside the folder of its documents, or the other way round.
 
-    `source` is where `corpus` was read from. A workspace there would be read as documents the next time.
+    `source` is the path that `corpus` was read from. The files of a workspace inside it would be read as documents.
     """
     if corpus.format != "folder" or not os.path.isdir(source):
         return
@@ -38,9 +38,12 @@ def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
 def resolve_settings(
     folder: Path, held: Manifest | None, language: str | None, chunking: Chunking | str | None, store: Any
 ) -> IndexSettings:
-    """The settings asked for; those that the workspace has, where it is there and nothing else is asked for."""
+    """Return the settings of the existing workspace, or those of a new one.
+
+    Raises UsageError if a value differs from that of the existing workspace `held`.
+    """
     if language is not None:
-        analyse("", language)  # an unknown language is answered with near ones
+        analyse("", language)  # raises an error that suggests similar names if the language is unknown
     cut = Chunking() if chunking == "default" else chunking
     described = registry.describe(store)
     if held is None:

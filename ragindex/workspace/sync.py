@@ -1,10 +1,10 @@
-"""Build parts and keep them up to date: plan, apply, cover, finish, pin readers, clean.
+"""Building and updating parts: plan, apply, cover, finish, pin readers, clean.
 
-`sync` is the one verb behind building, adding, changing, removing and resuming.
+`sync` handles building, adding, changing, removing and resuming.
 
-A part's coverage (passage id, revision, what it cost) is a collection beside its data and is written after the data;
-before the data, a journal names the passages whose records are about to change. So whatever moment a process dies at,
-the next sync makes again or forgets what was in doubt or is not covered, and twice does no harm.
+A part's coverage (passage id, revision, cost) is a collection next to the part's data, written after the data. Before
+the data, a journal names the passages whose records are about to change. If a process dies at any moment, the next
+sync therefore rebuilds or removes the passages that are in doubt or not covered; applying a batch twice is harmless.
 """
 
 import time
@@ -51,12 +51,12 @@ from ragindex.workspace.session import Session
 
 _BATCH = 1024
 _DEAR_BATCH = 256
-"""Passages applied at once by parts that ask an encoder or a model: one batch is what a crash can lose."""
+"""Passages per batch for parts that call an encoder or an LLM. The batch is small because a crash can lose one."""
 
 
 @dataclass(slots=True)
 class Building:
-    """One part on its way up: where it lives, what it covers, and what was found to be done."""
+    """A part that is being built: its key, inputs, build context, encoder and coverage."""
 
     key: str
     part: Part[Any]
@@ -66,7 +66,7 @@ class Building:
     encoder_name: str
     coverage: PartCoverage
     finished_before: float = 0.0
-    """Seconds of all earlier finishes, where each makes only what has changed (`finishes_changes` of the part)."""
+    """Seconds of all earlier `finish` calls, if each processes only what has changed (`Part.finishes_changes`)."""
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a sync did: passages made and forgotten, summed over parts, and the seconds of both its stages."""
+    """The result of a sync: passages built and removed, summed over parts, and the seconds of its two stages."""
 
     made: int = 0
     forgotten: int = 0
@@ -85,9 +85,9 @@ class Synced:
 
 
 def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced:
-    """Bring the parts of `plugins` up to the corpus; without any, all parts that were ever finished.
+    """Build or update the parts of `plugins`; without any, update all parts built with the current settings.
 
-    Goes on where an earlier sync stopped. Raises WriterBusyError, StoreError, WorkspaceError without documents.
+    Resumes an interrupted sync. Raises WriterBusyError, StoreError, or WorkspaceError if there are no documents.
     """
     session.reload()
     if session.manifest.parts and session.manifest.finished_by != session.store_plugin.finishes_by:
@@ -106,7 +106,7 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
             )
         if any("encoder" in part.uses for part in parts):
             ids = sorted(wanted.column("id").to_pylist())
-            session.encoders.prepare(lambda: _texts(session, corpus, ids), len(ids))
+            session.encoders.prepare(lambda: _read_texts(session, corpus, ids), len(ids))
         records, synced = apply_changes(_plan(session, parts, corpus), wanted)
         _pin_readers(session, records, corpus, wanted)
     for sentence in damaged:
@@ -122,16 +122,16 @@ def _is_up_to_date(session: Session, parts: Sequence[Part[Any]]) -> bool:
         return not parts and not session.corpus_moved()
     keys = [session.key(part, session.pinned_encoder(part)) for part in parts]
     records = [session.manifest.parts.get(key) for key in keys]
-    finish_collections = journal.unfinished(session.folder).isdisjoint(keys) and all(
+    finished = journal.unfinished(session.folder).isdisjoint(keys) and all(
         record is not None and record.corpus == session.manifest.corpus and not record.failed for record in records
     )
-    return finish_collections and all((now or 0) >= pinned for key in keys for now, pinned in _versions(session, key))
+    return finished and all((now or 0) >= pinned for key in keys for now, pinned in _list_versions(session, key))
 
 
-def _versions(session: Session, key: str) -> list[tuple[int | None, int]]:
-    """Of a finished part's collections: the version that the store has, and the one that readers are pinned to.
+def _list_versions(session: Session, key: str) -> list[tuple[int | None, int]]:
+    """Return (version in the store, version that readers are pinned to) for each collection of a finished part.
 
-    None, or an older one, where somebody has deleted from the store or put back what it held before.
+    The store's version is None or older if the collection was deleted or restored from a backup.
     """
     record = session.manifest.parts.get(key)
     pinned = record.collections.items() if record else ()
@@ -139,29 +139,29 @@ def _versions(session: Session, key: str) -> list[tuple[int | None, int]]:
 
 
 def current_keys(session: Session, manifest: Manifest | None = None) -> set[str]:
-    """The finished parts that are made from the imported files of `manifest`, with any encoder."""
+    """Return the keys of the finished parts that match the imported files of `manifest`, for any known encoder."""
     imported, encoders = (manifest or session.manifest).imports, {None, *session.manifest.encoders.values()}
     means = [Means(encoder, session.model.id, session.seed, imported) for encoder in encoders]
-    parts = [_plugin_of(record) for record in session.manifest.parts.values()]
+    parts = [_load_plugin(record) for record in session.manifest.parts.values()]
     return {part_key(part, one) for part in parts if part for one in means} & session.manifest.parts.keys()
 
 
 def _damaged_files(session: Session, parts: Sequence[Part[Any]]) -> list[str]:
-    """What is wrong with the files that readers of `parts` open: the next sync makes them again."""
+    """Return a sentence for each damaged file or fit that readers of `parts` open; the next sync rebuilds them."""
     fit = session.encoders.damage(session.encoder_id) if any(map(uses_encoder, parts)) else None
     keys = [session.key(part, session.pinned_encoder(part)) for part in parts]
     return [*([fit] if fit else []), *mending.damaged_files(session.folder, session.manifest, keys)]
 
 
 def finished_parts(session: Session) -> list[Part[Any]]:
-    """Those that are made with this encoder, language model and seed."""
+    """Return the finished parts that were built with the current encoder, LLM and seed."""
     names = {None, session.encoders.name}
-    held = [(key, _plugin_of(r)) for key, r in session.manifest.parts.items() if r.encoder_name in names]
+    held = [(key, _load_plugin(r)) for key, r in session.manifest.parts.items() if r.encoder_name in names]
     return [part for key, part in held if part and key == session.key(part, session.pinned_encoder(part))]
 
 
-def _plugin_of(record: PartRecord) -> Part[Any] | None:
-    """A recorded part as a plugin; None, and a warning, where it is broken or not installed any more."""
+def _load_plugin(record: PartRecord) -> Part[Any] | None:
+    """Return a recorded part as a plugin, or None with a warning if the plugin is broken or no longer installed."""
     try:
         return registry.part(record.part)
     except (UnknownNameError, NameTakenError, MissingExtraError, BrokenPluginError) as error:
@@ -176,21 +176,21 @@ def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents) -> li
     names = session.store.names()
     for part in parts:
         key = session.key(part, id)
-        lost = any(now is None for now, _ in _versions(session, key))
-        if lost or f"{key}.coverage" not in names:  # what is not covered may be left from a part half dropped
+        lost = any(now is None for now, _ in _list_versions(session, key))
+        if lost or f"{key}.coverage" not in names:  # data without coverage may be left from an interrupted drop
             drop_part(session, key, names)
         inputs = tuple(tasks[session.key(source, id)] for source in part.inputs())
         used = encoder if "encoder" in part.uses else None
         context = _build_context(session, part, key, inputs, corpus, used)
         coverage = _open_coverage(session, part, key, names)
         earlier = session.manifest.parts.get(key) if part.finishes_changes else None
-        finish_collections = earlier.finish_seconds if earlier else 0.0
-        tasks[key] = Building(key, part, inputs, context, used, session.encoders.name, coverage, finish_collections)
+        finished_before = earlier.finish_seconds if earlier else 0.0
+        tasks[key] = Building(key, part, inputs, context, used, session.encoders.name, coverage, finished_before)
     return list(tasks.values())
 
 
 def _open_coverage(session: Session, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
-    """A part whose journal cannot be read is made anew: nothing tells what it holds."""
+    """Open a part's coverage. If the journal is damaged, drop the part first, because its content is then unknown."""
     kept = Journal.of(session.folder, key)
     try:
         return PartCoverage.open(session.store, key, kept, shares=part.shares_records)
@@ -237,7 +237,7 @@ def _build_context(
     )
 
 
-def _texts(session: Session, corpus: Documents, ids: Sequence[str]) -> list[str]:
+def _read_texts(session: Session, corpus: Documents, ids: Sequence[str]) -> list[str]:
     texts: list[str] = []
     for start in range(0, len(ids), 2048):
         batch = corpus.passages(ids[start : start + 2048])
@@ -247,7 +247,7 @@ def _texts(session: Session, corpus: Documents, ids: Sequence[str]) -> list[str]
 
 
 def drop_part(session: Session, key: str, names: Sequence[str]) -> None:
-    """Remove a part with its collections; `names` are those of the store."""
+    """Remove a part and its collections. `names` are the store's collection names."""
     record = session.manifest.parts.get(key)
     cleaning.drop_collections(
         session.folder, session.store, key, names, ("coverage", *record.collections) if record else ()
@@ -258,28 +258,30 @@ def drop_part(session: Session, key: str, names: Sequence[str]) -> None:
 
 
 def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
-    """Bring `tasks` (inputs before what is made from them) up to the passage revisions of `corpus`.
+    """Update `tasks`, ordered inputs first, to the passage revisions of `corpus`.
 
-    A part is finished before what is made from it begins. Returns the finished parts by key.
+    A part is finished before the parts built from it are started. Returns the records of the finished parts by key,
+    and the totals.
     """
     records, made, finish_seconds, start = {}, 0, 0.0, time.perf_counter()
     forgotten = sum(_forget(task, revisions.to_forget(corpus, task.coverage.held)) for task in reversed(tasks))
     fingerprint = revisions.corpus_fingerprint(corpus)
     for task in tasks:
-        forgotten += _forget(task, revisions.to_forget(_wanted(task, corpus), task.coverage.held))  # an input failed
-        made += _make(task, revisions.to_make(_wanted(task, corpus), task.coverage.held))
+        # An input may have failed for some passages.
+        forgotten += _forget(task, revisions.to_forget(_select_revisions(task, corpus), task.coverage.held))
+        made += _build_passages(task, revisions.to_make(_select_revisions(task, corpus), task.coverage.held))
         made_at = time.perf_counter()
-        records[task.key] = _finish(task, fingerprint)
+        records[task.key] = _finish_part(task, fingerprint)
         finish_seconds += time.perf_counter() - made_at
     return records, Synced(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
 
 
-def _wanted(task: Building, corpus: pa.Table) -> pa.Table:
+def _select_revisions(task: Building, corpus: pa.Table) -> pa.Table:
     return revisions.merge_revisions([source.coverage.outputs for source in task.inputs]) if task.inputs else corpus
 
 
 def _forget(task: Building, ids: list[str]) -> int:
-    """What is made from a part forgets before the part does."""
+    """Remove passages from a part. Callers remove them from dependent parts before the part itself."""
     with progress_bar(f"{task.name}: removing", len(ids)) as advance:
         for start in range(0, len(ids), _BATCH):
             doomed = ids[start : start + _BATCH]
@@ -295,19 +297,19 @@ def _remove(task: Building, ids: Sequence[str]) -> None:
     task.coverage.forget(ids)
 
 
-def _make(task: Building, todo: pa.Table) -> int:
-    task.context = task.context.reopened()  # its inputs may have moved since it was told what to forget
+def _build_passages(task: Building, todo: pa.Table) -> int:
+    task.context = task.context.reopened()  # the inputs may have changed since passages were removed
     if not len(todo) and not len(task.coverage.held):
-        task.part.apply(Change({}), task.context)  # a part of nothing has its collections too
+        task.part.apply(Change({}), task.context)  # an empty part needs its collections too
     size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
     with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)
             ids, wanted = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
             task.coverage.begin(ids)
-            _touch_neighbours(task, ids)  # of the records the passages leave
-            cost = _apply(task, Change(dict(zip(ids, wanted, strict=True))))
-            _touch_neighbours(task, ids)  # of those they join
+            _touch_neighbours(task, ids)  # passages that share the old records
+            cost = _apply_batch(task, Change(dict(zip(ids, wanted, strict=True))))
+            _touch_neighbours(task, ids)  # passages that share the new records
             _cover(task, ids, wanted, cost)
             advance(len(ids))
     task.coverage.flush()
@@ -315,7 +317,7 @@ def _make(task: Building, todo: pa.Table) -> int:
 
 
 def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usage) -> None:
-    """What failed is not held and not covered: the next sync tries again."""
+    """Record a batch as covered, except failed passages: they are removed, so that the next sync tries them again."""
     made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
     failed = [id for id in ids if id in task.context.failures]
     if failed:
@@ -329,12 +331,12 @@ def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
         task.coverage.touch(set(task.part.passages_sharing_with(ids, task.context)) - set(ids))
 
 
-def _apply(task: Building, change: Change) -> Usage:
-    """Apply a batch; what it cost as if nothing had been encoded or asked before."""
-    return _cost(lambda: task.part.apply(change, task.context))
+def _apply_batch(task: Building, change: Change) -> Usage:
+    """Apply a batch and return its cost, as if nothing had been cached."""
+    return _measure_cost(lambda: task.part.apply(change, task.context))
 
 
-def _cost(work: Callable[[], None]) -> Usage:
+def _measure_cost(work: Callable[[], None]) -> Usage:
     start = time.perf_counter()
     with ledger.attribute_calls(phase="index"), ledger.record_calls() as asked:
         work()
@@ -344,7 +346,7 @@ def _cost(work: Callable[[], None]) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Collections:
-    """A part's finished collections without the coverage: versions and identities by kind, and bytes in all."""
+    """The finished collections of a part, without its coverage: versions and identities by kind, and total bytes."""
 
     versions: dict[str, int]
     identities: dict[str, str]
@@ -352,11 +354,11 @@ class Collections:
 
 
 def finish_collections(key: str, store: Store) -> Collections:
-    """Finish the collections of the part `key`."""
+    """Finish all collections of the part `key`, including its coverage."""
     prefix, versions, identities, size = f"{key}.", dict[str, int](), dict[str, str](), 0
     for full in (name for name in store.names() if name.startswith(prefix)):
         version = store.version(full)
-        assert version is not None  # noqa: S101  # it was listed a moment ago and we hold the lease
+        assert version is not None  # noqa: S101  # it was just listed, and this process holds the lease
         collection = store.create(full, store.open(full, version).schema)
         collection.finish()
         if full != f"{prefix}coverage":
@@ -366,10 +368,10 @@ def finish_collections(key: str, store: Store) -> Collections:
     return Collections(versions, identities, size)
 
 
-def _finish(task: Building, corpus: str) -> PartRecord:
-    """Make what can only be made whole, and say what readers are to be pinned to."""
+def _finish_part(task: Building, corpus: str) -> PartRecord:
+    """Finish the part and its collections, and return the record that readers are pinned to."""
     store = task.context.store
-    whole = _cost(lambda: task.part.finish(task.context))
+    whole = _measure_cost(lambda: task.part.finish(task.context))
     start = time.perf_counter()
     finish_seconds = task.finished_before + whole.seconds
     cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
@@ -408,14 +410,14 @@ def _finish(task: Building, corpus: str) -> PartRecord:
 
 
 def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
-    """Pin readers to what was made, and drop the parts of a fit that is replaced by another."""
+    """Pin readers to the built parts, mark outdated parts (such as those of a replaced encoder fit), and clean up."""
     corpus.collection.finish()
     encoder = next((record.encoder for record in made.values() if record.encoder), None)
     encoders = {**session.manifest.encoders, **({session.encoders.name: encoder} if encoder else {})}
     replaced = session.manifest.encoders.get(session.encoders.name)
     now = time.time()
     names = session.store.names()
-    abandoned = {name.rpartition(".")[0] for name in names if "." in name}  # begun by a sync that never finished
+    abandoned = {name.rpartition(".")[0] for name in names if "." in name}  # started by a sync that never finished
     outdated = {
         key: session.manifest.outdated.get(key, now)
         for key, record in {**dict.fromkeys((*abandoned, *session.manifest.outdated)), **session.manifest.parts}.items()
@@ -438,7 +440,7 @@ def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Docum
         parts={**parts, **made},
         finished_by=dict(session.store_plugin.finishes_by),
         outdated=outdated,
-        leftover=True,  # until it is cleaned: a crash before that leaves something
+        leftover=True,  # until cleaning succeeds, because a crash before that leaves unused files
         libraries=manifests.libraries(),
     )
     journal.finish(session.folder, made)
@@ -446,9 +448,9 @@ def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Docum
 
 
 def _clean(session: Session) -> None:
-    """Remove what no reader needs any more. What was finished is finished, whether that goes well or not."""
+    """Remove data that no reader needs. If it fails, only warn: the sync itself has finished."""
     try:
-        manifests.update_copy(session.folder)  # what only an older copy names is removed
+        manifests.update_copy(session.folder)  # data that only an older copy names is about to be removed
         manifest, stays = cleaning.remove_unread(session.folder, session.store, session.manifest)
     except (StoreError, OSError) as error:
         warnings.warn(f"Unused files stay in {session.folder}: {error}", LeftoverWarning, stacklevel=4)
@@ -457,7 +459,7 @@ def _clean(session: Session) -> None:
 
 
 def _clean_leftover(session: Session) -> None:
-    """What stayed for readers at the last sync, once they are gone; not while somebody else writes."""
+    """Remove data that the last sync kept for its readers, unless another process is writing."""
     if session.manifest.leftover and not session.read_only:
         with suppress(WriterBusyError), session.store.lease("ragindex sync"):
             session.reload()
@@ -465,10 +467,10 @@ def _clean_leftover(session: Session) -> None:
 
 
 def _finish_again(session: Session) -> None:
-    """Every part's collections, as the store's parameters now ask for: its memory may be less than it was.
+    """Finish the collections of all parts again, because the store's parameters have changed (less memory, say).
 
-    Readers stay pinned to the last finished state of a part that a sync was interrupted in: what the part holds
-    now is of two corpora. The sync that completes it finishes it too.
+    If a sync of a part was interrupted, readers stay pinned to the part's last finished state, because its current
+    data mix two states of the corpus. The sync that completes the part also finishes it.
     """
     with session.writing("ragindex sync"):
         interrupted = journal.unfinished(session.folder)
@@ -485,7 +487,7 @@ def _finish_again(session: Session) -> None:
 
 
 def _made_from(keys: Iterable[str], parts: Mapping[str, PartRecord]) -> set[str]:
-    """The parts that are made from those of `keys`, and from what is made from them."""
+    """Return the keys of the parts that depend on `keys`, directly or through other parts."""
     found, sources = set[str](), set(keys)
     while new := {key for key, record in parts.items() if not sources.isdisjoint(record.inputs)} - found:
         found |= new

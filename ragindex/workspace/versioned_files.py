@@ -1,9 +1,9 @@
-"""Files of a part that is made whole: in folders that are named by what they hold and never changed.
+"""Versioned files of a part: folders that are named by the hash of their content and never changed.
 
-They are hashed when they are written and looked at when they are opened; what is damaged, the next sync makes again.
+Files are hashed when they are written and checked when they are opened; the next sync rebuilds damaged ones.
 
-Collections have versions, files have none. A small collection says which folder holds, so a reader pinned to an earlier
-sync opens that sync's folder, which stays as long as somebody reads that version.
+Unlike collections, files have no versions. A small collection therefore records which folders are current. A reader
+pinned to an earlier sync opens that sync's folder, which is kept while that version is read.
 """
 
 import os
@@ -24,20 +24,21 @@ from ragindex.interfaces import BuildContext, Collection, Floats, Schema
 
 NumberArray: TypeAlias = npt.NDArray[Any]
 STATES = Schema(numbers=("replaced",))
-"""One record a folder, named like it; 0 for one that holds, else when another took its place, until it is removed."""
+"""The schema of the collection that records the folders, by folder name. `replaced` is 0 for a current folder, else the
+time at which it was replaced."""
 
 
-# ---------------------------------------------------------------- which folder holds
+# ---------------------------------------------------------------- current folders
 
 
 def record_versions(names: Sequence[str], context: BuildContext, collection: str) -> None:
-    """From now on the folders `names` of the part hold, and no others.
+    """Make `names` the current folders of the part.
 
-    Readers of any version of the collection see exactly the folders that held then: it changes in one write. The
-    others stay until `remove_all_but` finds that nobody reads them.
+    A reader of any version of the collection sees exactly the folders that were current at that version. Replaced
+    folders are kept until `keep_versions` removes those that nobody reads.
     """
     states, now = context.collection(collection, STATES), time.time()
-    known = _states(states)
+    known = _read_states(states)
     wanted = {**{name: now for name, replaced in known.items() if not replaced}, **dict.fromkeys(names, 0.0)}
     changed = {name: moment for name, moment in wanted.items() if known.get(name) != moment}
     if changed:
@@ -47,45 +48,45 @@ def record_versions(names: Sequence[str], context: BuildContext, collection: str
 
 
 def recorded_versions(states: Collection) -> list[str]:
-    """The names of the folders that hold; none for a collection of something else."""
+    """Return the names of the current folders; an empty list for a collection with another schema."""
     if states.schema != STATES:
         return []
-    return [name for name, replaced in _states(states).items() if not replaced]
+    return [name for name, replaced in _read_states(states).items() if not replaced]
 
 
 def versions_size(folder: Path, names: Iterable[str]) -> int:
-    """Bytes of the part's folders of these names."""
+    """Return the size in bytes of the folders `names` in a part's folder."""
     files = (file for name in names for file in (folder / name).rglob("*"))
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def keep_versions(folder: Path, names: Set[str]) -> None:
-    """Remove the part's other folders, also what a sync that was cut short left there."""
+    """Remove all folders of a part except `names`, including those left by an interrupted sync."""
     for path in folder.iterdir():
         if path.name not in names:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def current_version(states: Collection) -> str:
-    """The name of the one folder that holds."""
+    """Return the name of the only current folder. Raises ValueError if there is not exactly one."""
     (name,) = recorded_versions(states)
     return name
 
 
-def _states(states: Collection) -> dict[str, float]:
+def _read_states(states: Collection) -> dict[str, float]:
     return {row["id"]: row["replaced"] for batch in states.scan(("replaced",)) for row in batch.to_pylist()}
 
 
-# ---------------------------------------------------------------- writing and reading one
+# ---------------------------------------------------------------- writing and reading
 
 
 def save_version(what: str, folder: Path, write: Callable[[Path], None]) -> str:
-    """Let `write` fill a folder of `folder`, which is then named by what it holds; that name. Raises StoreError.
+    """Let `write` fill a new folder in `folder`, name it by its content hash, and return that name. Raises StoreError.
 
-    Files that are there and whole are never changed, so readers of an earlier folder keep it.
+    An intact folder with the same name is kept, so its readers are not disturbed.
     """
     partial = folder / f"partial-{os.getpid()}"
-    with _writing(what, folder):
+    with _wrap_write_errors(what, folder):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         write(partial)
@@ -98,32 +99,32 @@ def save_version(what: str, folder: Path, write: Callable[[Path], None]) -> str:
 
 @contextmanager
 def scratch_array(what: str, folder: Path, shape: tuple[int, int]) -> Iterator[Floats]:
-    """Zeros to write to, mapped from a file of `folder` that is gone afterwards. Raises StoreError.
+    """Yield a writable float32 array of zeros, memory-mapped from a temporary file in `folder`. Raises StoreError.
 
-    What a killed process leaves goes with the next `scratch`, or with `remove_all_but`.
+    A file left by a killed process is removed by the next `scratch_array` or `keep_versions`.
     """
     room = folder / "scratch"
     try:
-        with _writing(what, folder):
+        with _wrap_write_errors(what, folder):
             shutil.rmtree(room, ignore_errors=True)
             room.mkdir(parents=True)
-            numbers = _mapped(room / "numbers.npy", shape)
+            numbers = _allocate_array(room / "numbers.npy", shape)
         yield numbers
     finally:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def _mapped(path: Path, shape: tuple[int, int]) -> Floats:
+def _allocate_array(path: Path, shape: tuple[int, int]) -> Floats:
     numbers = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    if hasattr(os, "posix_fallocate"):  # a disk that is found full only when a page is written kills the process
+    if hasattr(os, "posix_fallocate"):  # else a disk that is found full while a page is written kills the process
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return np.asarray(numbers)
 
 
 @contextmanager
-def _writing(what: str, folder: Path) -> Iterator[None]:
-    """Raises StoreError where the disk fails inside."""
+def _wrap_write_errors(what: str, folder: Path) -> Iterator[None]:
+    """Raise StoreError if the body raises OSError."""
     try:
         yield
     except OSError as error:
@@ -132,27 +133,27 @@ def _writing(what: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def open_files(what: str, folder: Path) -> Iterator[None]:
-    """Raises DamagedError where the files of `folder` are not as they were written, or cannot be read inside."""
+    """Check the files of `folder`, then run the body. Raises DamagedError if they are damaged or cannot be read."""
     wrong = durable_files.find_named_folder_damage(folder)
     if wrong is not None:
-        raise _damaged(what, folder, wrong)
+        raise _build_damaged_error(what, folder, wrong)
     try:
         yield
     except (OSError, ValueError, EOFError) as error:
-        raise _damaged(what, folder, f"{folder} cannot be read ({error})") from error
+        raise _build_damaged_error(what, folder, f"{folder} cannot be read ({error})") from error
 
 
-def _damaged(what: str, folder: Path, wrong: str) -> DamagedError:
+def _build_damaged_error(what: str, folder: Path, wrong: str) -> DamagedError:
     return DamagedError(f"The {what} of a part: {wrong}. {durable_files.repair_hint(folder.parents[2])}")
 
 
 def write_numbers(path: Path, numbers: NumberArray) -> None:
-    """One npy file."""
+    """Write an array to an npy file."""
     np.save(path, numbers, allow_pickle=False)
 
 
 def write_rows(path: Path, shape: tuple[int, int], blocks: Iterable[Floats]) -> None:
-    """One npy file of float32 as `write_numbers` writes it, from blocks of its rows."""
+    """Write a float32 array of the given shape to an npy file, as `write_numbers` does, from blocks of its rows."""
     header = {"descr": np.dtype(np.float32).str, "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -161,18 +162,18 @@ def write_rows(path: Path, shape: tuple[int, int], blocks: Iterable[Floats]) -> 
 
 
 def read_numbers(path: Path) -> NumberArray:
-    """Mapped into memory; never to be written to. A plain array: numpy's memmap is slow to slice."""
+    """Read an npy file as a memory-mapped, read-only array. It is a plain array because slicing a memmap is slow."""
     numbers: NumberArray = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     return numbers
 
 
 def write_texts(path: Path, column: pa.Array) -> None:
-    """One Arrow file."""
+    """Write a column of texts to an Arrow file."""
     batch = pa.RecordBatch.from_arrays([column], names=["text"])
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
 def read_texts(path: Path) -> pa.Array:
-    """Mapped into memory."""
+    """Read a column of texts from an Arrow file, memory-mapped."""
     return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column(0)

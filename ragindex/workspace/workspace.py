@@ -1,6 +1,7 @@
-"""A workspace: one folder with a corpus, the parts made from it, and the caches. Open it, add, sync, retrieve.
+"""The `Workspace` class: an index folder with a corpus, the parts built from it, and the caches.
 
-`sync` builds, `corpus_changes` changes the documents, `session` holds the state they share.
+Open a workspace, add documents, sync, and retrieve. The work is done in other modules: `sync` builds parts,
+`corpus_changes` changes the documents, and `session` holds the shared state.
 """
 
 import time
@@ -45,7 +46,7 @@ from ragindex.workspace.sync import Synced, current_keys, drop_part, sync
 
 @dataclass(frozen=True, slots=True)
 class PartFigures:
-    """What a part took, as if built alone: seconds and tokens when each was first paid, and bytes on disk."""
+    """The cost of a part as if it were built alone, without cached answers: seconds, tokens, and bytes on disk."""
 
     name: str
     seconds: float
@@ -56,7 +57,7 @@ class PartFigures:
 
 @dataclass(frozen=True, slots=True)
 class CorpusCounts:
-    """The size of the corpus at the last finished sync."""
+    """The number of documents and passages at the last finished sync."""
 
     documents: int
     passages: int
@@ -64,7 +65,10 @@ class CorpusCounts:
 
 @dataclass
 class Workspace(Session):
-    """An index folder. Made by `Workspace.open`. Writes hold the writer's lease; readers see the last finished sync."""
+    """An open index folder, created by `Workspace.open`.
+
+    Writing methods hold the writer's lease. Readers see the last finished sync.
+    """
 
     @classmethod
     def open(
@@ -82,13 +86,14 @@ class Workspace(Session):
         create: bool = True,
         read_only: bool = False,
     ) -> "Workspace":
-        """Open the workspace in `folder`; with `create`, make one where there is none.
+        """Open the workspace in `folder`; with `create`, create it if it does not exist.
 
-        With `read_only` nothing is written into the folder: no cached answers, and no reader's lease of its own (a
-        shared lock keeps what is read). Language, chunking and store are fixed when it is made; asking for others later
-        raises UsageError. The encoder, language model and the seed (default: those last used, `lsa`, `offline` and 0 at
-        first) may change: other parts are then built beside. `asking` holds prices and budget; `keep_calls` keeps the
-        answers of language models. Raises NewerFormatError, WorkspaceError, StoreError.
+        The language, chunking and store are fixed when the workspace is created; UsageError is raised if other values
+        are given later. The encoder, LLM and seed can change (default: the last used ones; `lsa`, `offline` and 0 in a
+        new workspace); other parts are then built next to the existing ones. `asking` sets prices and budget, and
+        `keep_calls` whether LLM answers are cached. With `read_only`, nothing is written into the folder: no cached
+        answers, and no lease file (a shared lock protects the data that is read).
+        Raises UsageError, NewerFormatError, WorkspaceError or StoreError.
         """
         folder = Path(folder)
         require_seed(seed or 0)
@@ -97,11 +102,11 @@ class Workspace(Session):
         plugin = registry.store(store or (held.settings.store if held else "lancedb"))
         settings = resolve_settings(folder, held, language, chunking, plugin)
         if held is None:
-            _make(folder)
+            _create_folder(folder)
         opened = plugin.open(folder / "store")
         if held is None:
-            held = _first(folder, opened, settings, seed or 0)
-            # somebody else may have made it meanwhile
+            held = _create_manifest(folder, opened, settings, seed or 0)
+            # Another process may have created the workspace in the meantime.
             settings = resolve_settings(folder, held, language, chunking, plugin)
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
@@ -119,7 +124,7 @@ class Workspace(Session):
             raise mending.with_repair_hint(error, self.folder) from error
 
     def close(self) -> None:
-        """Let go of what is held in memory, and of the state that is read; retrievers keep theirs."""
+        """Release the opened parts and the lease on the state that is read. Open retrievers keep working."""
         self.opened.clear()
         self._lease = None
 
@@ -127,59 +132,59 @@ class Workspace(Session):
 
     @mending.adds_repair_hint
     def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
-        """Add documents, replacing those with the same id. `sync` brings parts up to them.
+        """Add documents, replacing those with the same id. Parts are updated by the next `sync`.
 
-        A corpus that was read from a path belongs to the source of that path: ids are relative to the folder that the
-        workspace remembers. A second folder needs a name, `source`, which its ids begin with. The documents that a
-        program makes keep their ids; `source` names them (default: "program"). Raises UsageError, and WorkspaceError
-        where an id is that of another source's document; nothing is written then.
+        A corpus read from a path belongs to the source of that path, and its ids are relative to the source's folder.
+        A second folder needs a name, `source`, which becomes the prefix of its ids. Documents made by a program keep
+        their ids, and `source` names their source (default: "program"). Raises UsageError, or WorkspaceError if another
+        source already has a document with the same id; nothing is written in that case.
         """
         return corpus_changes.add_documents(self, documents, source=source)
 
     @mending.adds_repair_hint
     def remove(self, ids: Sequence[str]) -> Changed:
-        """Remove documents. Raises UsageError if one of `ids` is not there: nothing is removed then.
+        """Remove documents by id. Raises UsageError, and removes nothing, if one of `ids` does not exist.
 
-        What is still in the file or folder it came from comes back when that is indexed again.
+        A document that is still in its source file or folder comes back when that source is indexed again.
         """
         return corpus_changes.remove_documents(self, ids)
 
     @mending.adds_repair_hint
     def remove_source(self, name: str) -> Changed:
-        """Remove all documents of a source and forget it. Raises UsageError where there is none of that name."""
+        """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
         return corpus_changes.remove_source(self, name)
 
     @mending.adds_repair_hint
     def replace(self, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
-        """Make a source hold exactly these documents; those of other sources stay.
+        """Replace the documents of a source by `documents`; other sources stay as they are.
 
-        The rest as `add`. Of a file or folder inside a folder that the workspace remembers, only what lies there is
-        brought up to date.
+        Sources and ids are assigned as in `add`. If `documents` come from a file or folder inside the folder of a
+        source, only the documents below that path are replaced.
         """
         return corpus_changes.replace_source(self, documents, source=source)
 
     def sources(self) -> list[dict[str, str | int]]:
-        """Where the documents come from: name, root, format, prefix of the ids, and the number of documents."""
+        """Return one row for each source: name, root, format, id prefix, and number of documents."""
         return sources.describe_sources(self.manifest.sources, Counter(self.documents.sources().values()))
 
     def counts(self) -> CorpusCounts:
-        """Documents and passages of the last finished sync."""
+        """Return the number of documents and passages at the last finished sync."""
         return CorpusCounts(self.manifest.documents, self.manifest.passages)
 
     # ------------------------------------------------------------ building
 
     @mending.adds_repair_hint
     def sync(self, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced:
-        """Bring the parts of `plugins` up to the corpus; without any, all parts that were ever finished.
+        """Build or update the parts of `plugins`; without any, update all parts built with the current settings.
 
-        Goes on where an earlier sync stopped. Raises WriterBusyError, StoreError, WorkspaceError without documents.
+        Resumes an interrupted sync. Raises WriterBusyError, StoreError, or WorkspaceError if there are no documents.
         """
         return sync(self, plugins)
 
     def import_part(self, part: Written, file: Path) -> None:
-        """From now on a part's content comes from `file`, which is copied into the workspace.
+        """Copy `file` into the workspace and use it as the content of `part` from now on.
 
-        Raises DataError where it cannot be read, UsageError for a part that cannot be imported from a file.
+        Raises DataError if the file cannot be read, and UsageError if the part cannot be imported from a file.
         """
         made = registry.part(part)
         if "import" not in made.uses:
@@ -190,7 +195,7 @@ class Workspace(Session):
             self.reload()
             before = current_keys(self)
             imported = self.manifest.model_copy(update={"imports": {**self.manifest.imports, name: digest}})
-            replaced = before - current_keys(self, imported)  # made from another file: no sync would bring them up
+            replaced = before - current_keys(self, imported)  # built from another file; no sync would update them
             self.save(
                 imports=imported.imports,
                 imported_from={**self.manifest.imported_from, name: str(Path(file).resolve())},
@@ -200,10 +205,10 @@ class Workspace(Session):
             )
 
     def repair(self) -> mending.Findings:
-        """Look at everything that is kept and remove what is damaged; `sync` then makes it again."""
+        """Check everything in the index folder and remove what is damaged, so that the next `sync` rebuilds it."""
         with self.writer("ragindex repair"):
             self.reload()
-            manifests.write_manifest(self.folder, self.manifest)  # both copies of it are whole
+            manifests.write_manifest(self.folder, self.manifest)  # rewrite both copies, in case one is damaged
             names = self.store.names()
             fit = self.encoders.damage(self.encoder_id)
             found = mending.find_damage(
@@ -213,19 +218,19 @@ class Workspace(Session):
         return found
 
     def disk(self) -> Disk:
-        """What the folder holds: what serves the last finished sync's readers, and the rest, by name."""
+        """Return the disk usage of the folder: bytes used by the last finished sync, and all other bytes."""
         return disk_usage.measure_disk(self.folder, self.store, self.manifest)
 
     # ------------------------------------------------------------ reading
 
     def retriever(self, scheme: Written) -> Retriever:
-        """The retriever of a scheme that `sync` has built; traced where that is on. Raises MissingPartError."""
+        """Return the retriever of a scheme, traced if tracing is on. Raises MissingPartError if a part is not built."""
         made = registry.scheme(scheme)
         return mlflow_tracing.trace_if_enabled(made.open(self), registry.label(made))
 
     @mending.adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:
-        """A part as the last finished sync left it. Raises MissingPartError with the command that makes it."""
+        """Return a part as of the last finished sync. Raises MissingPartError, with the command that builds it."""
         self.pin()
         key, record = self.key(part, self.pinned_encoder(part)), self.record(part)
         if record.corpus != self.manifest.corpus or self.corpus_moved():
@@ -259,11 +264,11 @@ class Workspace(Session):
     # ------------------------------------------------------------ figures of what was built
 
     def all_parts(self, scheme: Scheme) -> tuple[Part[Any], ...]:
-        """The parts of a scheme and their inputs, each once, inputs first."""
+        """Return the parts of a scheme and their inputs without duplicates, inputs first."""
         return tuple(topological_order(scheme.parts()))
 
     def figures(self, part: Part[Any]) -> PartFigures:
-        """What a part took, its inputs not included. Raises MissingPartError."""
+        """Return the cost of a part, without its inputs. Raises MissingPartError if it is not built."""
         record = self.record(part)
         opened = self.open_part(part)
         search = str(opened.describe()["search"]) if hasattr(opened, "describe") else ""
@@ -271,7 +276,7 @@ class Workspace(Session):
         return PartFigures(record.name, record.seconds, record.bytes, search, usage)
 
     def fit_figures(self) -> PartFigures | None:
-        """What fitting the encoder took; None for an encoder that learns nothing from the corpus."""
+        """Return the cost of fitting the encoder, or None if the encoder is not fitted to the corpus."""
         fit = self.encoders.fit(self.encoder_id)
         if fit is None:
             return None
@@ -279,21 +284,21 @@ class Workspace(Session):
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
 
     def asks(self, scheme: Scheme) -> bool:
-        """Whether the scheme or one of its parts asks an LLM, or the rules in its place; imported parts do not."""
+        """Return whether the scheme or one of its parts calls an LLM (or the offline rules). Imported parts do not."""
         return payments.asks_llm(self, [scheme])
 
     def failures(self, scheme: Scheme) -> dict[str, dict[str, str]]:
-        """The passages that a scheme's parts could not be made for, with the reason, by the part's name."""
+        """Return the passages for which a part of the scheme failed, with the reason, by part name."""
         records = [self.record(part) for part in self.all_parts(scheme)]
         return {record.name: record.failed for record in records if record.failed}
 
     def notes(self, scheme: Scheme) -> list[str]:
-        """What a reader of a scheme's figures should know of its parts."""
+        """Return the notes of the scheme's parts, to be shown together with its figures."""
         records = [self.record(part) for part in self.all_parts(scheme)]
         return [f"{record.name}: {note}" for record in records for note in record.notes]
 
     def result_fingerprint(self, scheme: Scheme) -> str:
-        """A hash of what a ranking depends on: scheme, parts, encoder, corpus, seed, settings, libraries."""
+        """Return a hash of everything a ranking depends on: scheme, parts, corpus, seed, settings, store, libraries."""
         return canonical.digest(
             {
                 "scheme": registry.plugin_fingerprint(scheme),
@@ -308,57 +313,60 @@ class Workspace(Session):
         )
 
     def _asked(self, scheme: Scheme) -> dict[str, Any]:
-        """What a ranking depends on besides, where a language model is asked: by parts that failed, by the scheme."""
+        """Return what else a ranking depends on if an LLM is used: failed passages, the scheme's LLM and its tasks."""
         failed = self.failures(scheme)
         asked = [task.identity for task in tasks_of(scheme)]
         return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": asked} if asked else {})}
 
     def unpriced(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
-        """Of who would be paid for `plugins`, and with `reads` for reading, those without a price.
+        """Return a message for each paid service that `plugins` would call and that has no price, by service label.
 
-        What to say of each, by how it is written. Asks nobody.
+        With `reads`, the LLM that reads retrieved passages counts too. Sends no request.
         """
         return payments.unpriced(self, plugins, reads=reads)
 
     def require_prices(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> None:
-        """Raises UsageError where there is a budget, and somebody who would be paid for `plugins` has no price."""
+        """Raise UsageError if there is a budget and a paid service that `plugins` would call has no price."""
         payments.require_prices(self, plugins, reads=reads)
 
     # ------------------------------------------------------------ how it was opened
 
     @property
     def encoder_name(self) -> str:
-        """The encoder as it is written."""
+        """The label of the encoder, as written in a configuration."""
         return self.encoders.name
 
     @property
     def llm_name(self) -> str:
-        """The language model as it is written."""
+        """The label of the LLM, as written in a configuration."""
         return self.model.name
 
     @property
     def store_name(self) -> str:
-        """The store as it is written."""
+        """The label of the store, as written in a configuration."""
         return registry.label(self.store_plugin)
 
     @property
     def tokens_counted_by(self) -> str:
-        """The model whose tokens a budget is counted in; empty for the rules, whose tokens are estimated."""
+        """The model whose tokenizer counts tokens for a budget; empty for the rules, whose tokens are estimated."""
         return str(getattr(self.model.plugin, "model", ""))
 
     @property
     def setting(self) -> LLMSettings:
-        """Prices, budget, seed and clock of whatever asks a remote service."""
+        """The prices, budget, seed and clock used for requests to remote services."""
         return self.model.setting
 
     @property
     def calls(self) -> ResponseCache:
-        """The cache of paid calls."""
+        """The cache of answers to paid calls."""
         return self.model.calls
 
 
-def _first(folder: Path, store: Store, settings: IndexSettings, seed: int) -> Manifest:
-    """The first manifest, written after the collection of documents: nobody can write to that before."""
+def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: int) -> Manifest:
+    """Write and return the first manifest, after creating the documents collection.
+
+    No other process can write documents before the manifest exists.
+    """
     with manifests.creation_lock(folder):
         held = manifests.read_manifest(folder)
         if held is None:
@@ -374,7 +382,7 @@ def _first(folder: Path, store: Store, settings: IndexSettings, seed: int) -> Ma
         return held
 
 
-def _make(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

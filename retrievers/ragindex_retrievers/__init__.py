@@ -1,1 +1,1 @@
-"""Retrievers from papers, one folder each."""
+"""Retrievers from papers, one folder per paper."""

@@ -1,1 +1,1 @@
-"""GraphRAG (Edge et al. 2024), local search."""
+"""GraphRAG (Edge et al. 2024): local search."""

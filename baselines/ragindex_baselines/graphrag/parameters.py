@@ -10,7 +10,7 @@ from ragindex_baselines.graphrag.parts.communities import Communities
 
 
 class GraphRAGParameters(Scheme):
-    """See GraphRAG."""
+    """Parameters of GraphRAG, in a module of their own for the retriever to import."""
 
     communities: Annotated[PartField, of_class(Communities)] = Field(
         default=Communities(), description="Communities of entities, with reports."

@@ -1,4 +1,4 @@
-"""Local search: from the entities nearest the question to passages, relations and reports."""
+"""Local search: from the entities nearest to the question to passages, relations and reports."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ragindex_baselines.graphrag.steps import Nearby
 
 @dataclass(frozen=True, slots=True)
 class GraphRAGRetriever:
-    """See GraphRAG."""
+    """The open retriever of GraphRAG."""
 
     passages: Collection
     entities: Collection
@@ -30,13 +30,13 @@ class GraphRAGRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """All questions in one batch of the encoder and one search for entities."""
+        """Answer all questions, with one batch of the encoder and one search for entities."""
         check_queries(queries, k)
         passing = [self._passing(query.filter) for query in queries]
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
         requests = [
-            VectorQuery(vector, self.settings.entities, ("passage_ids", "neighbours"), _naming(ids))
+            VectorQuery(vector, self.settings.entities, ("passage_ids", "neighbours"), _build_filter(ids))
             for vector, ids in zip(vectors, passing, strict=True)
         ]
         found = self.entities.search(requests)
@@ -47,7 +47,7 @@ class GraphRAGRetriever:
         ]
 
     def _passing(self, where: Filter | None) -> frozenset[str] | None:
-        """The passages that pass a query's filter."""
+        """Return the passages that pass a query's filter, None without a filter."""
         if where is None:
             return None
         return frozenset(id for batch in self.passages.scan((), where) for id in batch.column("id").to_pylist())
@@ -74,7 +74,7 @@ class GraphRAGRetriever:
         return Retrieval(best, trace, notes)
 
     def _hits(self, entities: Sequence[Nearby], k: int, passing: frozenset[str] | None) -> tuple[Hit, ...]:
-        """Scores are 1 / rank: the method gives an order and no scores."""
+        """Return the ranked passages as hits. Scores are 1 / rank, because the method only gives an order."""
         ids = steps.rank_passages(entities, k, passing)
         records = fetch_records(self.passages, ids, HIT_FIELDS)
         kept = records.column("id").to_pylist()
@@ -82,23 +82,26 @@ class GraphRAGRetriever:
 
     def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
         ids = steps.candidate_relations(entities, self.settings.relations)
-        fields = ("source", "target", "triples", "weight", *_owners(passing))
+        fields = ("source", "target", "triples", "weight", *_choose_fields(passing))
         rows = steps.filter_rows(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
         return steps.collect_triples(steps.rank_relations(entities, rows, self.settings.relations * len(entities)))
 
     def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
-        """The ids of the entities' communities that have a report, and the reports."""
+        """Return the ids of the entities' communities that have a report, and the reports."""
         keys = [entity.key for entity in entities]
         ids = steps.rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
-        found = fetch_records(self.communities.reports, ids, ("text", *_owners(passing)))
+        found = fetch_records(self.communities.reports, ids, ("text", *_choose_fields(passing)))
         rows = steps.filter_rows(found.to_pylist(), passing)
         return [row["id"] for row in rows], [row["text"] for row in rows]
 
 
-def _naming(passing: frozenset[str] | None) -> Terms | None:
+def _build_filter(passing: frozenset[str] | None) -> Terms | None:
     return None if passing is None else Terms("passage_ids", tuple(sorted(passing)))
 
 
-def _owners(passing: frozenset[str] | None) -> tuple[str, ...]:
-    """An entity of every passage has long lists of them: they are read where a filter asks."""
+def _choose_fields(passing: frozenset[str] | None) -> tuple[str, ...]:
+    """Return the field of passage ids if there is a filter.
+
+    It is not read otherwise, because an entity of every passage has a very long list.
+    """
     return () if passing is None else ("passage_ids",)

@@ -1,4 +1,4 @@
-"""GraphRAG: an entity graph, reports on its communities, and a search around the entities nearest the question."""
+"""GraphRAG: a graph of entities, reports on its communities, and a search around the entities near the question."""
 
 from typing import Any, ClassVar
 
@@ -11,21 +11,21 @@ from ragindex_baselines.graphrag.retriever import GraphRAGRetriever
 
 
 class GraphRAG(GraphRAGParameters):
-    """Passages that the `entities` nearest the question come from, and in notes what else surrounds these.
+    """The passages of the `entities` nearest to the question, with notes on the surroundings of these entities.
 
-    Passages come entity by entity, the nearest first, and within an entity by how many of its triples they state. Notes
-    are the reports on the entities' communities, of at most `note_tokens` tokens, and their relations, `relations` an
-    entity, of at most `relation_tokens` tokens (estimated; 0: none).
+    Passages are ranked entity by entity, nearest first, and for each entity by the number of its triples that
+    they state. Notes are the reports on the entities' communities, up to `note_tokens` tokens, and the
+    entities' relations, `relations` per entity, up to `relation_tokens` tokens (estimated; 0: none).
     """
 
     version: ClassVar[int] = 1
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """Passages, the graph's entities with vectors, the communities with reports."""
+        """Return the passages, the entities with vectors, and the communities with reports."""
         return (Passages(), EntityVectors(of=self.communities.of), self.communities)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One encoding, one search and four look-ups a question; no language model."""
+        """Open a retriever: one encoding, one search and four look-ups per question, and no LLM."""
         passages, vectors, communities = (index.open_part(part) for part in self.parts())
         graph = index.open_part(self.communities.of)
         return GraphRAGRetriever(passages, vectors, graph, communities, index.encoder, self, label(self))

@@ -1,4 +1,4 @@
-"""The steps of local search, as functions of what was looked up."""
+"""The steps of local search, as pure functions of the records that were looked up."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ GraphRow = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Nearby:
-    """An entity near the question: its key, the passages that name it (an Arrow list), its strongest neighbours."""
+    """An entity near the question: its key, its passages (an Arrow list), and its strongest neighbours."""
 
     key: str
     passage_ids: pa.Array
@@ -28,27 +28,33 @@ class Nearby:
 
 
 def read_nearby(found: SearchResult) -> list[Nearby]:
-    """The entities of a search that was asked for `passage_ids` and `neighbours`, nearest first."""
+    """Return the entities of a search for the fields `passage_ids` and `neighbours`, nearest first."""
     passages, neighbours = (found.records.column(name) for name in ("passage_ids", "neighbours"))
     return [Nearby(key, passages[row].values, tuple(neighbours[row].as_py())) for row, key in enumerate(found.ids)]
 
 
 def rank_passages(entities: Sequence[Nearby], k: int, passing: Container[str] | None) -> list[str]:
-    """The first `k` passages, entity by entity, each once; of those in `passing`, where a filter says so."""
+    """Return the first `k` distinct passages, entity by entity; `passing`, if given, limits them."""
     found: dict[str, None] = {}
     for entity in entities:
-        ids = (id for part in _slices(entity.passage_ids) for id in part if passing is None or id in passing)
+        ids = (id for part in _slice_ids(entity.passage_ids) for id in part if passing is None or id in passing)
         found.update(dict.fromkeys(islice((id for id in ids if id not in found), k - len(found))))
     return list(found)
 
 
-def _slices(ids: pa.Array, size: int = 100) -> Iterator[list[str]]:
-    """An entity of every passage has as many: no more of them are read than are wanted."""
+def _slice_ids(ids: pa.Array, size: int = 100) -> Iterator[list[str]]:
+    """Yield slices of a list of ids.
+
+    An entity of every passage has as many ids, so no more are read than are wanted.
+    """
     return (ids.slice(start, size).to_pylist() for start in range(0, len(ids), size))
 
 
 def candidate_relations(entities: Sequence[Nearby], each: int) -> list[str]:
-    """The ids of all pairs of these entities, whether there is such a relation or not, and of `each` of their own."""
+    """Return the ids of relations to look up: all pairs of these entities, and `each` relations of every entity.
+
+    A pair need not have a relation.
+    """
     keys = [entity.key for entity in entities]
     between = [relation_id(*pair) for pair in combinations(keys, 2)]
     others = [relation_id(entity.key, other) for entity in entities for other in entity.neighbours[:each]]
@@ -56,47 +62,48 @@ def candidate_relations(entities: Sequence[Nearby], each: int) -> list[str]:
 
 
 def rank_relations(entities: Sequence[Nearby], relations: Iterable[GraphRow], limit: int) -> list[GraphRow]:
-    """At most `limit` relations: those between two of the entities first, then those with shared outsiders.
+    """Return at most `limit` relations: those between two of the entities first, then those with outsiders.
 
-    An outsider is the better the more of the entities it has relations with; then the heavier relation comes first.
+    Relations with outsiders are sorted by the number of entities that the outsider is related to, then by
+    weight.
     """
     keys = {entity.key for entity in entities}
     rows = list(relations)
     inside = [row for row in rows if {row["source"], row["target"]} <= keys]
     outside = [row for row in rows if not {row["source"], row["target"]} <= keys]
-    shared = Counter(_outsider(row, keys) for row in outside)
+    shared = Counter(_find_outsider(row, keys) for row in outside)
     inside.sort(key=lambda row: (-row["weight"], row["id"]))
-    outside.sort(key=lambda row: (-shared[_outsider(row, keys)], -row["weight"], row["id"]))
+    outside.sort(key=lambda row: (-shared[_find_outsider(row, keys)], -row["weight"], row["id"]))
     return [*inside, *outside][:limit]
 
 
-def _outsider(row: GraphRow, keys: Container[str]) -> str:
+def _find_outsider(row: GraphRow, keys: Container[str]) -> str:
     return str(row["target"] if row["source"] in keys else row["source"])
 
 
 def rank_communities(memberships: Iterable[GraphRow]) -> list[str]:
-    """Communities by how many of the entities they have; of equal ones that of the nearest entity first."""
+    """Return communities by the number of entities they contain; ties in the order of the nearest entity."""
     return [community for community, _ in Counter(str(row["community"]) for row in memberships).most_common()]
 
 
 def filter_rows(rows: Iterable[GraphRow], passing: Container[str] | None) -> list[GraphRow]:
-    """Rows all of whose passages are in `passing`: no text that a filter keeps out is handed on."""
+    """Return the rows with all passages in `passing`, so that no text that the filter excludes is passed on."""
     return [row for row in rows if passing is None or all(id in passing for id in row["passage_ids"])]
 
 
 def collect_triples(relations: Iterable[GraphRow]) -> list[Triple]:
-    """The triples that the relations were made from."""
+    """Return the triples that the relations were made from."""
     return [triple for row in relations for triple in from_json(row["triples"])]
 
 
 def write_notes(
     reports: Sequence[str], triples: Sequence[Triple], report_tokens: int, triple_tokens: int
 ) -> tuple[str, ...]:
-    """Reports, then one text with a triple a line; each of at most so many tokens, the last of them cut."""
-    said = _within(reports, report_tokens)
-    lines = _within([" ".join(triple_text(triple).split()) for triple in triples], triple_tokens)
+    """Return the reports, then one text with a triple per line, each group cut to its limit of tokens."""
+    said = _pack_texts(reports, report_tokens)
+    lines = _pack_texts([" ".join(triple_text(triple).split()) for triple in triples], triple_tokens)
     return (*said, "\n".join(lines)) if lines else said
 
 
-def _within(texts: Sequence[str], tokens: int) -> tuple[str, ...]:
+def _pack_texts(texts: Sequence[str], tokens: int) -> tuple[str, ...]:
     return build_context((), texts, tokens).notes if tokens else ()

@@ -1,1 +1,1 @@
-"""HippoRAG: a walk from what a question names over the graph of phrases."""
+"""HippoRAG: personalised PageRank over a graph of phrases, from what a question names."""

@@ -14,7 +14,7 @@ GraphField = Annotated[
 
 
 class HippoRAGParameters(Scheme):
-    """See HippoRAG."""
+    """Parameters of HippoRAG, in a module of their own for the retriever to import."""
 
     mode: Literal["entities", "facts"] = Field(
         default="entities",

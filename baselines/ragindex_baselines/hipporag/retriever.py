@@ -1,4 +1,4 @@
-"""The two ways into the graph: from the entities that a question names, and from the facts nearest it."""
+"""The two retrievers of HippoRAG: from the entities that a question names, and from the facts nearest to it."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,15 +24,15 @@ from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 
-_NEAR, _REACHED = 100, 1000
-"""Passages that are looked at, at least: those nearest the question, and those with the most of the walk from facts."""
+_NEAREST_PASSAGES, _REACHED_PASSAGES = 100, 1000
+"""Minimum number of passages that are scored: those nearest to the question, and those the walk reaches most."""
 _BLOCK = 500
-_TRIPLE = ("subject", "predicate", "object")
+_TRIPLE_FIELDS = ("subject", "predicate", "object")
 
 
 @dataclass(frozen=True)
 class Walked:
-    """What both ways share: the graph, the passages with their vectors, and the walk."""
+    """State that both retrievers share: the graph, the passages with their vectors, and the walk over the graph."""
 
     graph: WeightedGraph
     passages: Collection
@@ -41,16 +41,16 @@ class Walked:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """The place of each passage among the sorted ids."""
+        """Return the place of each passage among the sorted ids."""
         return {id: place for place, id in enumerate(self.graph.passages.to_pylist())}
 
     @cached_property
     def matrix(self) -> Any:
-        """The whole graph, for power iteration."""
+        """Return the whole graph as a matrix, for power iteration."""
         return self.graph.matrix()
 
     def among_phrases(self, nodes: AnyIntegers, mass: Doubles) -> Doubles:
-        """(phrases,): a walk that never leaves the phrases."""
+        """Return the values (phrases,) of a walk that never leaves the phrases."""
         settings, links, count = self.settings, self.graph.among_phrases, len(self.graph.phrases)
         if settings.walk == "push":
             return steps.push(links, nodes, mass, settings.damping, settings.tolerance)
@@ -60,7 +60,7 @@ class Walked:
         return run_power_iteration(matrix, links.degrees, reset, settings.damping, settings.tolerance)
 
     def found(self, query: Query, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
-        """The `k` best passages that pass the query's filter, as hits."""
+        """Return the `k` best passages that pass the query's filter, as hits."""
         places, values = steps.sort_best_first(places, values, k if query.filter is None else None)
         scores: dict[str, float] = {}
         size = k if query.filter is None else _BLOCK
@@ -84,7 +84,7 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class EntityRetriever:
-    """HippoRAG as it was first published; see HippoRAG, mode `entities`."""
+    """The open retriever of HippoRAG with `mode=entities`: HippoRAG as first published."""
 
     walked: Walked
     phrases: Collection
@@ -92,7 +92,7 @@ class EntityRetriever:
     llm: LLM
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """One question after the other."""
+        """Answer the questions one after the other."""
         check_queries(queries, k)
         return [self._one(query, k) for query in queries]
 
@@ -102,7 +102,7 @@ class EntityRetriever:
         start = time.perf_counter()
         found = self._linked(named)
         nodes, mass = steps.entity_seeds(self.walked.graph.places(found), self.walked.graph.held)
-        linked = _seeded(query, self.walked.graph, nodes, mass, _ms(start))
+        linked = _trace_seeds(query, self.walked.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
         sums = steps.phrase_sums(self.walked.graph, self.walked.among_phrases(nodes, mass))
         best = self.walked.found(query, np.arange(len(sums)), sums, k)
@@ -114,7 +114,7 @@ class EntityRetriever:
         return Retrieval((*best, *others)[:k], (*trace.steps, near))
 
     def _named(self, query: Query, trace: Trace) -> list[str]:
-        """What the question names, each once in any case."""
+        """Return the entities that the question names, without duplicates in another case."""
         with trace.step(1, "question entities", query.text) as step:
             answer = self.llm.run(QUESTION_ENTITIES, {"question": query.text})
             named = list({name.casefold(): name for one in answer.entities if (name := " ".join(one.split()))}.values())
@@ -122,12 +122,15 @@ class EntityRetriever:
         return named
 
     def _linked(self, named: Sequence[str]) -> list[str]:
-        """The phrase nearest each."""
+        """Return the phrase nearest to each name."""
         vectors = self.encoder.encode_passing(named)
         return [id for found in self.phrases.search([VectorQuery(vector, 1) for vector in vectors]) for id in found.ids]
 
     def _by_cosine(self, query: Query, reached: set[str], k: int) -> tuple[tuple[Hit, ...], Step]:
-        """The passages that the walk did not reach, nearest first; their scores, the cosine less 1, are at most 0."""
+        """Return the passages that the walk did not reach, nearest first.
+
+        Their scores are the cosine minus 1, so at most 0: they rank behind all passages that were reached.
+        """
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
         (found,) = self.walked.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
@@ -139,7 +142,10 @@ class EntityRetriever:
 
 @dataclass(frozen=True, slots=True)
 class FactRetriever:
-    """HippoRAG 2 without a language model; see HippoRAG, mode `facts`. Without `spread`, by power iteration."""
+    """The open retriever of HippoRAG with `mode=facts`: HippoRAG 2 without its LLM filter.
+
+    Without `spread`, the walk is computed by power iteration.
+    """
 
     walked: Walked
     triples: Collection
@@ -148,7 +154,10 @@ class FactRetriever:
     spread: PassageSpread | None
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """All questions in one batch of the encoder; facts that do not pass a question's filter seed nothing."""
+        """Answer all questions, with one batch of the encoder.
+
+        Facts that do not pass a question's filter seed no walk.
+        """
         check_queries(queries, k)
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
@@ -157,25 +166,27 @@ class FactRetriever:
         return [self._one(*each, k, ms) for each in zip(queries, vectors, found, strict=True)]
 
     def facts(self, queries: Sequence[Query], vectors: Floats) -> list[SearchResult]:
-        """The triples nearest each question, (queries, dimensions), that pass its filter."""
+        """Return the triples nearest to each question that pass its filter; `vectors` is (queries, dimensions)."""
         count = self.walked.settings.facts
         asked = zip(queries, vectors, strict=True)
-        return self.triples.search([VectorQuery(vector, count, _TRIPLE, query.filter) for query, vector in asked])
+        return self.triples.search(
+            [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in asked]
+        )
 
     def seeds(self, facts: SearchResult) -> tuple[AnyIntegers, Doubles]:
-        """Where the walk from these triples begins: places of phrases, and their reset weights."""
+        """Return the phrases where the walk from these triples starts, as places, and their reset weights."""
         spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
         sides = self.walked.graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
         return steps.fact_seeds(sides, facts.scores, self.walked.graph.held)
 
     def _one(self, query: Query, vector: Floats, found: SearchResult, k: int, searching: float) -> Retrieval:
-        triples = tuple(Triple(*(row[side] for side in _TRIPLE)) for row in found.records.to_pylist())
+        triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in found.records.to_pylist())
         note = ", ".join(f"{score:.3f}" for score in found.scores)
         facts = Step(1, "triples", query.text, tuple(found.ids), triples, ms=searching, note=note)
         start = time.perf_counter()
         graph = self.walked.graph
         nodes, mass = self.seeds(found)
-        seeds = _seeded(query, graph, nodes, mass, _ms(start))
+        seeds = _trace_seeds(query, graph, nodes, mass, _ms(start))
         start = time.perf_counter()
         places, values = (
             self._over_all(vector, nodes, mass)
@@ -189,20 +200,24 @@ class FactRetriever:
     def _around(
         self, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
     ) -> tuple[AnyIntegers, Doubles]:
-        """The passages that a walk from the seeds reaches, and those nearest the question."""
+        """Score the passages that a walk from the seeds reaches, and those nearest to the question."""
         graph, settings = self.walked.graph, self.walked.settings
         values = steps.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
-        wanted = [VectorQuery(vector, max(k, _NEAR), (), query.filter), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
+        wanted = [
+            VectorQuery(vector, max(k, _NEAREST_PASSAGES), (), query.filter),
+            VectorQuery(vector, 1),
+            VectorQuery(-vector, 1),
+        ]
         near, nearest, farthest = self.walked.passages.search(wanted)
         around = np.array([self.walked.places[id] for id in near.ids if id in self.walked.places], np.int64)
-        places = np.union1d(steps.most(values, max(k, _REACHED)), around)
+        places = np.union1d(steps.most(values, max(k, _REACHED_PASSAGES)), around)
         if not len(nearest.ids):
             return places, values[places]
         low, high = -float(farthest.scores[0]), float(nearest.scores[0])
         return places, values[places] + settings.passage_weight * spread.values(places, vector, low, high)
 
     def _over_all(self, vector: Floats, nodes: AnyIntegers, mass: Doubles) -> tuple[AnyIntegers, Doubles]:
-        """All passages, by a walk over the whole graph."""
+        """Score all passages, by a walk over the whole graph."""
         graph, settings = self.walked.graph, self.walked.settings
         (near,) = self.walked.passages.search([VectorQuery(vector, max(1, self.walked.passages.count()))])
         known = [(self.walked.places[id], row) for row, id in enumerate(near.ids) if id in self.walked.places]
@@ -214,8 +229,8 @@ class FactRetriever:
         return np.arange(len(graph.passages)), values[len(graph.phrases) :]
 
 
-def _seeded(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: Doubles, ms: float) -> Step:
-    """The seeds, the heaviest first, with their reset weights as a note."""
+def _trace_seeds(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: Doubles, ms: float) -> Step:
+    """Return a trace step with the seeds, heaviest first, and their reset weights as a note."""
     order = np.lexsort((nodes, -mass))
     phrases = tuple(graph.phrases.take(pa.array(nodes[order], pa.int64())).to_pylist())
     return Step(1, "phrases", query.text, phrases, ms=ms, note=", ".join(f"{weight:.3g}" for weight in mass[order]))

@@ -1,4 +1,4 @@
-"""HippoRAG: personalised PageRank over the graph of phrases, from what a question names or from facts near it."""
+"""HippoRAG: personalised PageRank over a graph of phrases, from the question's entities or from facts near it."""
 
 from typing import Any, ClassVar
 
@@ -15,19 +15,24 @@ from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
 
 
 class HippoRAG(HippoRAGParameters):
-    """Passages by the walk of a personalised PageRank over a phrase graph.
+    """Passages ranked by personalised PageRank over a graph of phrases.
 
-    `mode`: `entities` (Gutiérrez et al., NeurIPS 2024) begins at the phrase nearest each entity that a language model
-    or the rules find in the question, walks among phrases alone, and adds up the phrases of a passage. `facts`
-    (HippoRAG 2, Gutiérrez et al., ICML 2025, without its filter by a language model) begins at the phrases of the
-    `facts` triples nearest the question, and at all passages by `passage_weight` times how near they are; passages are
-    nodes. `walk`: `push` looks only at what the walk reaches, to `tolerance`; `power` goes over the whole graph.
+    `mode=entities` is HippoRAG (Gutiérrez et al., NeurIPS 2024). It starts at the phrase nearest to each
+    entity that an LLM or the rules find in the question, walks among phrases only, and scores a passage by
+    the sum over its phrases. `mode=facts` is HippoRAG 2 (Gutiérrez et al., ICML 2025) without its LLM filter.
+    Passages are nodes of its graph. It starts at the phrases of the `facts` triples nearest to the question,
+    and at all passages, weighted by `passage_weight` times their similarity to the question. `walk` computes
+    PageRank by `push`, which visits only what the walk reaches, to `tolerance`, or by `power` iteration over
+    the whole graph.
     """
 
     version: ClassVar[int] = 1
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """The graph and the passages' vectors; for facts, those of the triples, and for `push` the spread vectors."""
+        """Return the graph and the passages' vectors.
+
+        `mode=facts` adds the vectors of the triples, and with `walk=push` the spread vectors.
+        """
         common: tuple[Part[Any], ...] = (self.graph, Vectors(of=Passages()))
         if self.mode == "entities":
             return common
@@ -35,11 +40,11 @@ class HippoRAG(HippoRAGParameters):
         return (*facts, self._spread()) if self.walk == "push" else facts
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """The entities of the question; for facts, nothing is asked."""
+        """Return the task of the question's entities; `mode=facts` asks nothing."""
         return (QUESTION_ENTITIES,) if self.mode == "entities" else ()
 
     def open(self, index: OpenIndex) -> Retriever:
-        """Raises MissingPartError."""
+        """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
         phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
         walked = Walked(phrases.graph, passages, self, registry.label(self))
         if self.mode == "entities":

@@ -1,9 +1,9 @@
-"""The steps of HippoRAG as functions of values: where a walk begins, the walk, and what it makes of passages.
+"""The steps of HippoRAG as functions of arrays: the seeds of a walk, the walk, and the scores of passages.
 
-A walk is personalised PageRank (Page et al. 1999; Haveliwala 2002): from a node it goes on with the probability
-`damping` along an edge drawn by weight, else back to where walks begin. What would go on from a node without edges is
-lost; as igraph has it, it goes back too, which multiplies all values by one number and changes no ranking. Values are
-for reset weights as they are given, not brought to a sum of one.
+A walk is personalised PageRank (Page et al. 1999; Haveliwala 2002). From a node it follows, with probability
+`damping`, an edge drawn by weight; otherwise it returns to a seed. At a node without edges, the share that
+would follow an edge is lost. In igraph it returns to the seeds instead, which multiplies all values by the
+same number and changes no ranking. Reset weights are used as given, not normalised to a sum of one.
 """
 
 from typing import Any
@@ -15,25 +15,29 @@ from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex_baselines.hipporag.weighted_graph import Links, WeightedGraph
 
-# ---------------------------------------------------------------- where a walk begins
+# ---------------------------------------------------------------- seeds
 
 
 def fact_seeds(sides: AnyIntegers, cosines: Doubles, held: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
-    """Phrases of the facts found, sorted, and their reset weights.
+    """Return the phrases of the facts, sorted, and their reset weights.
 
-    `sides` (n, 2) are the places of subject and object, negative for none; `held` the number of passages with each
-    phrase. A phrase weighs the cosine of its fact, by the number of its passages; in several facts, their mean.
+    `sides` (n, 2) are the places of subjects and objects, negative if there is none; `held` is the number of
+    passages that contain each phrase. The weight of a phrase is the cosine of its fact divided by the
+    phrase's number of passages. For a phrase of several facts it is the mean of these.
     """
     both = sides.copy()
     both[both[:, 0] == both[:, 1], 1] = -1
     known = (both >= 0) & (cosines[:, None] > 0)
     nodes, facts = np.unique(both[known], return_inverse=True)
-    total = _summed(facts, np.broadcast_to(cosines[:, None], both.shape)[known], len(nodes))
+    total = _sum_by_place(facts, np.broadcast_to(cosines[:, None], both.shape)[known], len(nodes))
     return nodes, total / np.bincount(facts, minlength=len(nodes)) / held[nodes]
 
 
 def entity_seeds(nodes: AnyIntegers, held: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
-    """The phrases that a question's entities are linked to, each once, weighted by their specificity."""
+    """Return the distinct phrases of a question's entities, and their reset weights.
+
+    The weight of a phrase is its specificity: 1 / number of passages that contain it (`held`).
+    """
     found = np.unique(nodes[nodes >= 0])
     return found, 1.0 / held[found]
 
@@ -42,38 +46,38 @@ def entity_seeds(nodes: AnyIntegers, held: AnyIntegers) -> tuple[AnyIntegers, Do
 
 
 def push(links: Links, nodes: AnyIntegers, mass: Doubles, damping: float, tolerance: float) -> Doubles:
-    """(n,): the values of a walk from distinct `nodes` with the reset weights `mass`, looking only at what it reaches.
+    """Return the values (n,) of a walk from distinct `nodes` with reset weights `mass`, by local forward push.
 
-    Forward push (Andersen, Chung and Lang, FOCS 2006), all nodes of a round at once: a node's residual is pushed along
-    its edges while it exceeds `tolerance` times the sum of `mass` times its degree. In an undirected graph no value is
-    then too small by more than that times its own degree, and at most 1 / (`tolerance` * (1 - `damping`)) units of
-    degree are pushed, however large the graph is.
+    Source: Andersen, Chung and Lang, FOCS 2006; here, all nodes of a round are pushed at once. The residual
+    of a node is pushed along its edges while it exceeds `tolerance` * sum(`mass`) times the degree of the
+    node. In an undirected graph, each value is then too small by at most that product, and at most 1 /
+    (`tolerance` * (1 - `damping`)) units of degree are pushed, however large the graph is.
     """
     estimate, residual = np.zeros(len(links.degrees)), np.zeros(len(links.degrees))
     place = np.empty(len(links.degrees), np.int64)
     residual[nodes] = mass
     least = tolerance * mass.sum()
-    while len(nodes := _distinct(nodes[residual[nodes] > least * links.degrees[nodes]], place)):
+    while len(nodes := _deduplicate(nodes[residual[nodes] > least * links.degrees[nodes]], place)):
         amount, degrees = residual[nodes], links.degrees[nodes]
         estimate[nodes] += (1 - damping) * amount
         residual[nodes] = 0
-        edges, lengths = _edges(links.starts[nodes], links.stops[nodes])
+        edges, lengths = _list_edges(links.starts[nodes], links.stops[nodes])
         share = np.repeat(damping * amount / np.where(degrees > 0, degrees, 1), lengths)
         nodes = links.ends[edges]
         np.add.at(residual, nodes, links.weights[edges] * share)
     return estimate + (1 - damping) * residual
 
 
-def _distinct(nodes: AnyIntegers, place: AnyIntegers) -> AnyIntegers:
-    """Each once, without sorting; `place` (n,) is room to work in."""
+def _deduplicate(nodes: AnyIntegers, place: AnyIntegers) -> AnyIntegers:
+    """Return the distinct nodes without sorting; `place` (n,) is a work array."""
     numbers = np.arange(len(nodes))
     place[nodes] = numbers
     distinct: AnyIntegers = nodes[place[nodes] == numbers]
     return distinct
 
 
-def _edges(starts: AnyIntegers, stops: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
-    """The places from each start to its stop, one after the other, and how many each has."""
+def _list_edges(starts: AnyIntegers, stops: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
+    """Return the positions from each start to its stop, concatenated, and the number of positions of each."""
     lengths = stops - starts
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum()), lengths
 
@@ -82,15 +86,15 @@ def _edges(starts: AnyIntegers, stops: AnyIntegers) -> tuple[AnyIntegers, AnyInt
 
 
 def phrase_sums(graph: WeightedGraph, values: Doubles) -> Doubles:
-    """(passages,): the sum of the values of each passage's phrases; `values` are those of all phrases."""
+    """Return for each passage (passages,) the sum of its phrases' values; `values` has one per phrase."""
     walked = np.flatnonzero(values)
-    edges, lengths = _edges(graph.splits[walked], graph.starts[walked + 1])
+    edges, lengths = _list_edges(graph.splits[walked], graph.starts[walked + 1])
     holding = graph.ends[edges] - len(graph.phrases)
-    return _summed(holding, np.repeat(values[walked], lengths), len(graph.passages))
+    return _sum_by_place(holding, np.repeat(values[walked], lengths), len(graph.passages))
 
 
 def most(values: Doubles, count: int) -> AnyIntegers:
-    """The places of the `count` greatest of the values above 0, in no stated order."""
+    """Return the places of the `count` greatest values above 0, unordered."""
     places = np.flatnonzero(values)
     if len(places) <= count:
         return places
@@ -98,7 +102,7 @@ def most(values: Doubles, count: int) -> AnyIntegers:
 
 
 def sort_best_first(places: AnyIntegers, values: Doubles, count: int | None = None) -> tuple[AnyIntegers, Doubles]:
-    """Places with a value above 0 and their values, best first, equal ones by place; the first `count` at least."""
+    """Return the places with a value above 0 and the values, best first, equal ones by place; `count` or more."""
     rows = np.flatnonzero(values > 0)
     if count is not None and count < len(rows):
         rows = rows[values[rows] >= np.partition(values[rows], -count)[-count]]
@@ -106,5 +110,5 @@ def sort_best_first(places: AnyIntegers, values: Doubles, count: int | None = No
     return places[rows], values[rows]
 
 
-def _summed(places: AnyIntegers, weights: npt.NDArray[Any], count: int) -> Doubles:
+def _sum_by_place(places: AnyIntegers, weights: npt.NDArray[Any], count: int) -> Doubles:
     return np.asarray(np.bincount(places, weights, count), np.float64)

@@ -1,4 +1,4 @@
-"""What HippoRAG asks a language model: what a question names."""
+"""The LLM task of HippoRAG: name the entities of a question."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +11,13 @@ from ragindex.llm.tasks import Task
 
 
 class Named(BaseModel):
-    """What a question names, in its own words."""
+    """The entities that a question names, in its own words."""
 
     entities: list[str]
 
 
 def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
-    """Names, quoted titles and dates; bare numbers are no entities."""
+    """Return the names, quoted titles and dates in a question; bare numbers are not entities."""
     found = rules.find_mentions(inputs["question"])
     return Named(entities=[one.text for one in found if one.kind != "number"])
 

@@ -1,4 +1,4 @@
-"""The graph of phrases and passages, and personalised PageRank over the whole of it."""
+"""The weighted graph of phrases and passages, and personalised PageRank by power iteration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Weights: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Rows of edges: node i has `ends[starts[i] : stops[i]]`, with `weights` that sum to `degrees[i]`."""
+    """Sparse rows of edges: node i has `ends[starts[i] : stops[i]]`, with `weights` that sum to `degrees[i]`."""
 
     starts: AnyIntegers
     stops: AnyIntegers
@@ -28,10 +28,11 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class WeightedGraph:
-    """Nodes are places: first the sorted keys of `phrases`, then the sorted ids of `passages`.
+    """The graph. Its nodes are places: first the sorted keys of `phrases`, then the sorted ids of `passages`.
 
-    The edges of node i lie at `starts[i]` to `starts[i + 1]`, both directions of each edge being there; those of a
-    phrase that lead to passages begin at `splits[i]`. Read from memory-mapped files. Thread-safe.
+    The edges of node i are at `starts[i]` to `starts[i + 1]`, and each edge is stored in both directions. A
+    phrase's edges to passages start at `splits[i]`. The arrays are read from memory-mapped files.
+    Thread-safe.
     """
 
     phrases: pa.Array
@@ -45,37 +46,38 @@ class WeightedGraph:
 
     @property
     def whole(self) -> Links:
-        """All edges."""
+        """Return all edges."""
         return Links(self.starts[:-1], self.starts[1:], self.ends, self.weights, self.degrees)
 
     @property
     def among_phrases(self) -> Links:
-        """The edges between phrases."""
+        """Return the edges between phrases."""
         return Links(self.starts[: len(self.phrases)], self.splits, self.ends, self.weights, self.phrase_degrees)
 
     @property
     def held(self) -> AnyIntegers:
-        """(phrases,): how many passages hold each phrase."""
+        """Return the number of passages that contain each phrase, (phrases,)."""
         return self.starts[1 : len(self.phrases) + 1] - self.splits
 
     def matrix(self) -> "sparse.csr_matrix[Any]":
-        """(nodes, nodes), symmetric; its rows and columns from `len(phrases)` on are the passages."""
+        """Return the symmetric adjacency matrix (nodes, nodes); passages start at `len(phrases)`."""
         nodes = len(self.starts) - 1
         return sparse.csr_matrix((self.weights, self.ends, self.starts), shape=(nodes, nodes))
 
     def places(self, keys: Sequence[str]) -> AnyIntegers:
-        """The place of each phrase, -1 for one that is not there."""
+        """Return the place of each phrase, -1 if it is not in the graph."""
         return places(self.phrases, keys)
 
 
 def run_power_iteration(
     matrix: Any, degrees: Doubles, reset: npt.NDArray[Any], damping: float, tolerance: float
 ) -> npt.NDArray[Any]:
-    """The values of walks over the whole graph, like `reset`: (n,), or (n, walks), one a column.
+    """Return the PageRank values of walks over the whole graph, in the shape of `reset`: (n,), or (n, walks).
 
-    By power iteration, until what still flows is at most `tolerance` of what there was: no value is too small by more
-    than that times the sum of its `reset`. `matrix` (n, n) holds the weights of the edges, `degrees` their sums.
-    Four arrays like `reset` at most are held at a time, itself included.
+    The iteration ends when the mass that still flows is at most `tolerance` of the initial mass, so each
+    value is too small by at most `tolerance` times the sum of its `reset`. `matrix` (n, n) holds the weights
+    of the edges, `degrees` their sums. At most four arrays of the size of `reset`, itself included, are in
+    memory at a time.
     """
     share = np.divide(damping, degrees, out=np.zeros(len(degrees)), where=degrees > 0).astype(reset.dtype)
     share = share if reset.ndim == 1 else share[:, None]

@@ -1,1 +1,1 @@
-"""Reranking: what any scheme found, put in another order by a model that reads question and passage together."""
+"""Reranking: the results of any scheme, reordered by a model that reads question and passage together."""

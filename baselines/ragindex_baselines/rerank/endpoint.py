@@ -1,4 +1,4 @@
-"""Rerankers behind HTTP: Cohere's `/rerank`, which Jina, Voyage, vLLM, Infinity and others speak as well."""
+"""Rerankers behind HTTP: Cohere's `/rerank` API, which Jina, Voyage, vLLM, Infinity and others also offer."""
 
 import hashlib
 import json
@@ -46,15 +46,18 @@ if TYPE_CHECKING:
 TASK = "rerank"
 _URL, _SHARED_URL = "RERANK_BASE_URL", "OPENAI_BASE_URL"
 _KEY, _SHARED_KEY = "RERANK_API_KEY", "OPENAI_API_KEY"
-_PASSAGES_A_SEARCH = 100  # what the services that charge by the search call one
-_CAUTION = 1.2  # an estimate of tokens may be this much too low before a call goes over what was set aside for it
+_PASSAGES_PER_SEARCH = 100  # passages per search, as services that charge by the search define it
+_SAFETY_FACTOR = 1.2  # safety factor on estimated tokens, so that a call does not exceed the money reserved for it
 _LONGEST_SHOWN = 120
-_SHORTEST_SECRET = 16  # characters: shorter ones are placeholders ("none"), and words of answers
-_MOST = 1e12  # of tokens and searches: what is more was not counted
+_SHORTEST_SECRET = 16  # characters; shorter keys are placeholders ("none") that may occur as words in responses
+_LARGEST_COUNT = 1e12  # tokens or searches; a larger number is not a real count
 
 
-def _from_environment() -> str:
-    """Raises UsageError where it is no address: what cannot be read cannot be rid of a password either."""
+def _read_base_url() -> str:
+    """Return the address from the environment without credentials, "" if it is not set.
+
+    Raises UsageError if it is not a valid address: a password in it could not be recognised and removed.
+    """
     names = [_URL, _SHARED_URL]
     return strip_credentials(read_address(names)) if read_variable(names) else ""
 
@@ -62,9 +65,10 @@ def _from_environment() -> str:
 class Endpoint(Reranker, PaidPlugin):
     """A model behind `/rerank` at RERANK_BASE_URL (else OPENAI_BASE_URL), with the key in RERANK_API_KEY.
 
-    OPENAI_API_KEY goes to OPENAI_BASE_URL alone. Requests that time out, lose their connection or get 408, 409, 429 or
-    5xx are sent again up to `retries` times. `search_price` is dollars for a thousand searches of up to 100 passages;
-    without it the model's price for a million tokens counts, where the list of prices has one.
+    OPENAI_API_KEY is sent to OPENAI_BASE_URL only. Requests that time out, lose their connection or get
+    status 408, 409, 429 or 5xx are sent again, up to `retries` times. `search_price` is in dollars per
+    thousand searches of up to 100 passages; without it, the model's price per million tokens applies, if the
+    price list has one.
     """
 
     argument: ClassVar[str] = "model"
@@ -72,7 +76,7 @@ class Endpoint(Reranker, PaidPlugin):
     version: ClassVar[int] = 1
     model: str = Field(description="Name of the model, as the endpoint knows it.")
     base_url: str = Field(
-        default_factory=_from_environment,
+        default_factory=_read_base_url,
         description="Address of the endpoint. Default: RERANK_BASE_URL, or OPENAI_BASE_URL.",
     )
     search_price: float | None = Field(
@@ -95,13 +99,13 @@ class Endpoint(Reranker, PaidPlugin):
         return base_url
 
     def price_missing(self, prices: Prices) -> str | None:
-        """What to say where neither `search_price` nor the list names one."""
+        """Return a message if neither `search_price` nor the price list has a price, else None."""
         return None if self.search_price is not None else prices.missing(self.model)
 
     def open(self, index: OpenIndex) -> "EndpointScoring":
-        """Sends nothing yet, and needs no key before the first request. Raises UsageError without an address.
+        """Return a client. It sends nothing yet, and needs no key before the first request.
 
-        And with a budget for a model that has no price.
+        Raises UsageError without an address, and if there is a budget but no price for the model.
         """
         if not self.base_url:
             raise UsageError(f"endpoint:{self.model} needs the address of its service: set {_URL}, as http://…/v1.")
@@ -115,16 +119,19 @@ class Endpoint(Reranker, PaidPlugin):
 
 @dataclass
 class EndpointScoring:
-    """A client of one endpoint. Thread-safe. Answers are kept, so that none is paid twice."""
+    """A client of one endpoint. Thread-safe. Responses are cached, so none is paid twice."""
 
     plugin: Endpoint
     setting: LLMSettings
     cache: ResponseCache
     limits: Limits
-    _rng: Random = field(default_factory=Random)  # jitter of waits
+    _rng: Random = field(default_factory=Random)  # for the jitter of waits
 
     def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> PlaceScores:
-        """What the service said. Raises ServiceError, a RequestError where it scores no passage; BudgetError."""
+        """Return the scores of the service, from the cache if possible.
+
+        Raises ServiceError, RequestError if the service scores no passage, and BudgetError.
+        """
         texts = [encodable(passage_text(title, text)) for title, text in passages]
         body = {"model": self.plugin.model, "query": encodable(question), "documents": texts, "top_n": len(texts)}
         start = time.perf_counter()
@@ -141,7 +148,7 @@ class EndpointScoring:
         return read_scores(answer.text).said
 
     def _book(self, answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
-        """Record an answer that took `now` seconds here; its money, as far as is known."""
+        """Record a response that took `now` seconds here. Return its cost in dollars, 0 if unknown."""
         entry = ledger.CallRecord(
             TASK,
             self.plugin.model,
@@ -155,13 +162,13 @@ class EndpointScoring:
         return answer.money or 0.0
 
     def _pay(self, body: Mapping[str, Any], began: float) -> CachedResponse:
-        """A paid answer that can be read, asked for again where that may help.
+        """Request a valid response, with retries where they may help.
 
-        Each attempt is booked that was answered, money set aside for it before it is sent.
+        Money is reserved before each attempt is sent; each attempt that got a response is recorded.
         """
         count = tokens.count_text_tokens("\n".join([body["query"], *body["documents"]]), self.plugin.model)
-        searches = math.ceil(len(body["documents"]) / _PASSAGES_A_SEARCH)
-        most = self._money(round(_CAUTION * count.tokens), searches)
+        searches = math.ceil(len(body["documents"]) / _PASSAGES_PER_SEARCH)
+        most = self._money(round(_SAFETY_FACTOR * count.tokens), searches)
 
         def attempt() -> CachedResponse:
             with reserve_money(self.setting.budget, most) as booking:
@@ -192,7 +199,7 @@ class EndpointScoring:
 
     @cached_property
     def _address(self) -> tuple[str, tuple[str, ...]]:
-        """Where requests go, with a user and password where there are any, and whose keys may go there."""
+        """Return the address of requests, with its credentials if any, and the variables of the keys allowed there."""
         for name, keys in ((_URL, (_KEY,)), (_SHARED_URL, (_KEY, _SHARED_KEY))):
             found = read_variable([name])
             if found and strip_credentials(found) == self.plugin.base_url:
@@ -215,7 +222,7 @@ class EndpointScoring:
         return make_http_client(self._address[0], self._key, self.plugin.timeout)
 
     def _sent(self, body: Mapping[str, Any]) -> str:
-        """The body of an answer."""
+        """Send a request and return the body of the response, with secrets redacted."""
         with self.limits.slot(0):
             text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
         secrets = (self._key, *find_secrets(self._address[0]))
@@ -237,12 +244,12 @@ class EndpointScoring:
         raise kind(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {trouble}.{hint}")
 
 
-# ---------------------------------------------------------------- what the service answered
+# ---------------------------------------------------------------- the response
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Places and scores, and the tokens and searches that the service counted; None where it did not."""
+    """Positions and scores, and the tokens and searches that the service billed, None if it does not say."""
 
     said: PlaceScores
     tokens: int | None
@@ -250,18 +257,19 @@ class Scored:
 
     @property
     def billed(self) -> bool:
-        """Whether the service says that it counted anything."""
+        """Return True if the service billed tokens or searches."""
         return self.tokens is not None or self.searches is not None
 
     def scored(self, count: int) -> bool:
-        """Whether one of `count` passages has a score."""
+        """Return True if one of `count` passages has a finite score."""
         return any(0 <= place < count and math.isfinite(score) for place, score in self.said)
 
 
 def read_scores(body: str) -> Scored:
-    """`results` (or `data`, or a bare list) of objects with `index` and `relevance_score` (or `score`).
+    """Parse `results` (or `data`, or a bare list) of objects with `index` and `relevance_score` (or `score`).
 
-    What is no index is -1, what is no number NaN. Raises TroubleError, which passes, for anything else.
+    An invalid index becomes -1, an invalid score NaN. Raises TroubleError, which allows a retry, for any
+    other response.
     """
     try:
         parsed = json.loads(body)
@@ -271,28 +279,30 @@ def read_scores(body: str) -> Scored:
     results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
     if not isinstance(results, list) or not all(isinstance(one, Mapping) for one in results):
         raise TroubleError(Trouble(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
-    said = [(_place(one.get("index")), _score(one.get("relevance_score", one.get("score")))) for one in results]
-    usage, meta = _inner(outer, "usage"), _inner(outer, "meta")
-    billed, counted = _inner(meta, "billed_units"), _inner(meta, "tokens")
+    said = [
+        (_read_position(one.get("index")), _read_score(one.get("relevance_score", one.get("score")))) for one in results
+    ]
+    usage, meta = _read_mapping(outer, "usage"), _read_mapping(outer, "meta")
+    billed, counted = _read_mapping(meta, "billed_units"), _read_mapping(meta, "tokens")
     counts = (usage.get("total_tokens"), usage.get("prompt_tokens"), counted.get("input_tokens"))
-    read_tokens = next((number for one in (*counts, billed.get("input_tokens")) if (number := _number(one))), None)
-    return Scored(said, None if read_tokens is None else int(read_tokens), _number(billed.get("search_units")))
+    read_tokens = next((number for one in (*counts, billed.get("input_tokens")) if (number := _read_count(one))), None)
+    return Scored(said, None if read_tokens is None else int(read_tokens), _read_count(billed.get("search_units")))
 
 
-def _inner(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _read_mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     inner = value.get(name)
     return inner if isinstance(inner, Mapping) else {}
 
 
-def _number(value: Any) -> float | None:
-    """A count; None for what is none."""
-    counts = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST
+def _read_count(value: Any) -> float | None:
+    """Return a positive count as a float, None if `value` is not one."""
+    counts = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST_COUNT
     return float(value) if counts else None
 
 
-def _place(value: Any) -> int:
+def _read_position(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
-def _score(value: Any) -> float:
+def _read_score(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan

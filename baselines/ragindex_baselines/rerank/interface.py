@@ -1,4 +1,4 @@
-"""The base class of rerankers, and what they give."""
+"""The base class of rerankers, and the types of their results."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from ragindex.plugins.base import Plugin
 TitledTexts: TypeAlias = Sequence[tuple[str, str]]
 """Titles and texts of passages."""
 PlaceScores: TypeAlias = Sequence[tuple[int, float]]
-"""Places of candidates and their scores as a reranker gave them, not yet checked."""
+"""Positions of candidates and their scores, as a reranker returned them and not yet validated."""
 
 
 class PassageScorer(Protocol):
-    """An opened reranker. Thread-safe."""
+    """An open reranker. Thread-safe."""
 
     def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
-        """Score passages for a question: places among `passages` and scores, higher for a better passage."""
+        """Score passages for a question. Return pairs of a position in `passages` and a score; higher is better."""
         ...
 
 
@@ -26,9 +26,9 @@ class Reranker(Plugin):
     """Base class of a reranker's parameters."""
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """What the reranker asks the index's LLM. Default: nothing."""
+        """Return the tasks that the reranker gives the index's LLM. Default: none."""
         return ()
 
     @abstractmethod
     def open(self, index: OpenIndex) -> PassageScorer:
-        """Open the reranker. Raises UsageError where something is missing."""
+        """Open the reranker. Raises UsageError if something that it needs is missing."""

@@ -1,4 +1,4 @@
-"""What a reranker said as a ranking of all candidates: pure functions. Nothing that it left out gets lost."""
+"""Pure functions that turn a reranker's output into a ranking of all candidates; no candidate gets lost."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from ragindex_baselines.rerank.interface import PlaceScores
 
 REPEATED, UNKNOWN, NO_NUMBER, LEFT_OUT = "said twice", "no such passage", "no score", "not returned"
-_LARGEST = 1e12
-"""Scores beyond are taken for none: below it, numbers one apart are different numbers."""
+_LARGEST_SCORE = 1e12
+"""Scores beyond this are treated as missing; below it, floats that differ by one are distinct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The places of all candidates, best first, their scores, and how many things were wrong with what was said."""
+    """A ranking: the positions of all candidates, best first, their scores, and counts of the errors in the output."""
 
     places: tuple[int, ...]
     scores: tuple[float, ...]
@@ -21,18 +21,19 @@ class Order:
 
     @property
     def note(self) -> str:
-        """The counts, for a person; "" where there are none."""
+        """Return the counts as text, "" if there are none."""
         return ", ".join(f"{count} {what}" for what, count in self.counts.items())
 
 
 def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
-    """The candidates `ids` (given in the base's order) by what was said of them, higher scores first, equal ones by id.
+    """Rank the candidates `ids`, given in the base's order, by the scores in `said`; equal scores by id.
 
-    Candidates without a score follow in the base's order, and after them `rest` more that nobody was asked about, with
-    scores that fall by 1 from below the lowest. What names no candidate is dropped; of a candidate that is named twice
-    the first score counts; a score that is no number of a sensible size is none. All of it is counted.
+    Candidates without a score follow in the base's order, and then `rest` more candidates that the reranker
+    was not given. Their scores fall by 1 from the lowest score. Pairs that name no candidate are dropped. If
+    a candidate is named twice, the first score is used. A score that is not a number of a sensible size is
+    treated as missing. All these errors are counted.
     """
-    scores, counts = _scores(said, len(ids))
+    scores, counts = _collect_scores(said, len(ids))
     best = sorted(scores, key=lambda place: (-scores[place], ids[place]))
     left_out = [place for place in range(len(ids)) if place not in scores]
     if left_out:
@@ -43,7 +44,7 @@ def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Or
     return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts))
 
 
-def _scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[str]]:
+def _collect_scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[str]]:
     scores: dict[int, float] = {}
     counts: Counter[str] = Counter()
     for place, score in said:
@@ -51,7 +52,7 @@ def _scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[st
             counts[UNKNOWN] += 1
         elif place in scores:
             counts[REPEATED] += 1
-        elif not abs(score) <= _LARGEST:  # NaN too
+        elif not abs(score) <= _LARGEST_SCORE:  # NaN too
             counts[NO_NUMBER] += 1
         else:
             scores[place] = score

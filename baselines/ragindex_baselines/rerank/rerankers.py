@@ -1,4 +1,4 @@
-"""Who reranks: a cross-encoder on this machine, an endpoint, or the language model. And how that is written down."""
+"""The rerankers: a local cross-encoder, an HTTP endpoint, or the index's LLM. Parsing of their specifications."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,8 +29,8 @@ from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Rera
 class CrossEncoder(Reranker):
     """A cross-encoder of sentence-transformers, from a folder or by its name on the Hugging Face hub.
 
-    It reads question and passage together and gives one number; the number counts as it comes from the model, before
-    any sigmoid. `revision` is the hash of a folder's files, filled in where it is not given.
+    It reads question and passage together and returns one number: the raw output of the model, before any
+    sigmoid. `revision` is the hash of the files in a folder, computed if it is not given.
     """
 
     argument: ClassVar[str] = "model"
@@ -46,13 +46,13 @@ class CrossEncoder(Reranker):
         return resolve_revision(values)
 
     def open(self, index: OpenIndex) -> PassageScorer:
-        """The model, loaded once a process."""
-        return CrossEncoding(_loaded(self.model, self.revision, self.device), self.batch_size, self.model)
+        """Return a scorer with the model, which is loaded once per process."""
+        return CrossEncoding(_load_cross_encoder(self.model, self.revision, self.device), self.batch_size, self.model)
 
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoding:
-    """See CrossEncoder. One thread computes at a time, because tokenizers cannot be shared."""
+    """The open CrossEncoder. One thread computes at a time, because tokenizers cannot be shared."""
 
     model: Any
     batch_size: int
@@ -60,7 +60,7 @@ class CrossEncoding:
     lock: Lock = field(default_factory=Lock)
 
     def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
-        """Every passage; equal texts are read once, so that they score equally."""
+        """Score every passage; equal texts are read once, so their scores are equal."""
         import torch
 
         texts = [encodable(passage_text(title, text)) for title, text in passages]
@@ -82,7 +82,7 @@ class CrossEncoding:
 
 
 @lru_cache(maxsize=1)
-def _loaded(model: str, revision: str, device: str) -> Any:
+def _load_cross_encoder(model: str, revision: str, device: str) -> Any:
     return load_local_model(
         "CrossEncoder", model, revision, f"rerank(reranker=cross-encoder(model={model}))", device=device
     )
@@ -91,26 +91,29 @@ def _loaded(model: str, revision: str, device: str) -> Any:
 # ---------------------------------------------------------------- the language model
 
 
-_BY_RULE = 2
+_CHOSEN_BY_RULE = 2
 
 
 class Chosen(BaseModel):
-    """The numbers of the passages that help, the most helpful first."""
+    """The numbers of the helpful passages, most helpful first."""
 
     passages: list[int]
 
 
 def choose_by_rule(inputs: Mapping[str, Any]) -> Chosen:
-    """The two passages that share most with the question: shared words tell too little to order more of them."""
+    """Return the two passages that share most with the question.
+
+    Shared words carry too little information to order more than two.
+    """
     numbers: dict[str, list[int]] = {}
     for passage in inputs["passages"]:
         numbers.setdefault(passage_text(passage.title, passage.text), []).append(passage.number)
-    nearest = rules.nearest_texts(inputs["question"], list(numbers), _BY_RULE, inputs["language"])
+    nearest = rules.nearest_texts(inputs["question"], list(numbers), _CHOSEN_BY_RULE, inputs["language"])
     return Chosen(passages=[number for text in nearest for number in numbers[text]])
 
 
 def read_choice(text: str) -> Chosen:
-    """The numbers in a plain text, in order. Raises ValueError where there are none and it does not say so."""
+    """Return the numbers in a plain text, in order. Raises ValueError if it has none and does not say `none`."""
     numbers = [int(number) for number in regex.findall(r"\d{1,9}", text)]
     if not numbers and "none" not in text.casefold():
         raise ValueError("it names no passage by its number")
@@ -129,34 +132,37 @@ RERANK = Task(
 
 
 class LanguageModel(Reranker):
-    """The workspace's language model, asked once a question: a list of all candidates, out comes their order.
+    """The index's LLM as a reranker: one call per question returns the order of all candidates.
 
-    Of each passage it sees the first `characters`. Without a model a rule names the two that share most with
-    the question, which is no more than a stand-in.
+    The LLM sees the first `characters` of each passage. Without an LLM, a rule names the two passages that
+    share most with the question, which is only a stand-in.
     """
 
     version: ClassVar[int] = 1
     characters: int = Field(default=2_000, ge=1, description="Characters of each passage that the LLM is shown.")
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """One list."""
+        """Return the one task."""
         return (RERANK,)
 
     def open(self, index: OpenIndex) -> PassageScorer:
-        """Asks nothing yet."""
+        """Return a scorer. No call is made yet."""
         return Listing(index.llm, index.language, self.characters)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """See LanguageModel."""
+    """The open LanguageModel."""
 
     llm: LLM
     language: str
     characters: int
 
     def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
-        """As many points for the first as there are passages, one less for each after it. Raises as `run` does."""
+        """Score the passages that the LLM names: n points for the first of n passages, then one point less for each.
+
+        Raises what `LLM.run` raises.
+        """
         shown = [
             NumberedPassage(number, "", title, text[: self.characters])
             for number, (title, text) in enumerate(passages, start=1)
@@ -165,7 +171,7 @@ class Listing:
         return [(number - 1, float(len(passages) - rank)) for rank, number in enumerate(chosen.passages)]
 
 
-# ---------------------------------------------------------------- as a parameter
+# ---------------------------------------------------------------- parsing
 
 
 _RERANKERS: Mapping[str, type[Reranker]] = {
@@ -177,10 +183,13 @@ _NAMES = {kind: name for name, kind in _RERANKERS.items()}
 
 
 def reranker(written: Any) -> Any:
-    """The reranker that a user wrote down: cross-encoder:MODEL, endpoint:MODEL or language-model. Raises UsageError."""
+    """Return the reranker of a specification: cross-encoder:MODEL, endpoint:MODEL or language-model.
+
+    Raises UsageError if the specification is invalid.
+    """
     if type(written) in _NAMES:
         return written
-    spec = parse_spec(written) if isinstance(written, str) else _spec(written)
+    spec = parse_spec(written) if isinstance(written, str) else _read_spec(written)
     kind = _RERANKERS.get(spec.name)
     if kind is None:
         raise UsageError(
@@ -202,7 +211,7 @@ def reranker(written: Any) -> Any:
         ) from error
 
 
-def _spec(written: Any) -> Spec:
+def _read_spec(written: Any) -> Spec:
     params = written.get("params") if isinstance(written, Mapping) else None
     if (
         not isinstance(written, Mapping)
@@ -213,10 +222,10 @@ def _spec(written: Any) -> Spec:
     return Spec(written["name"], dict(params or {}))
 
 
-def _described(plugin: Reranker) -> dict[str, Any]:
+def _describe(plugin: Reranker) -> dict[str, Any]:
     return {"name": _NAMES[type(plugin)], "params": plugin.model_dump(mode="json")}
 
 
 RerankerField: TypeAlias = Annotated[
-    Any, BeforeValidator(reranker), PlainSerializer(_described, return_type=dict[str, Any])
+    Any, BeforeValidator(reranker), PlainSerializer(_describe, return_type=dict[str, Any])
 ]

@@ -1,4 +1,4 @@
-"""Any scheme's candidates in the order of a reranker: what a method gains beyond it is the method's own."""
+"""Reranking of any scheme's candidates; only gains beyond it can be credited to a method itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +20,11 @@ from ragindex_baselines.rerank.rerankers import LanguageModel, RerankerField
 
 
 class Rerank(Scheme):
-    """The `depth` best of `base`, scored again by `reranker`; further ones follow as `base` has them.
+    """The `depth` best results of `base`, scored again by `reranker`; further results follow in the base's order.
 
-    `reranker` is language-model (default: asked once a question, by rule without a model), cross-encoder(model=NAME)
-    or endpoint(model=NAME). Candidates that it does not return keep the order of `base`, after those it does.
+    `reranker` is language-model (the default; it is asked once per question, and a rule replaces it if there
+    is no LLM), cross-encoder(model=NAME) or endpoint(model=NAME). Candidates that it does not return keep the
+    base's order, behind those that it does.
     """
 
     version: ClassVar[int] = 1
@@ -37,11 +38,11 @@ class Rerank(Scheme):
     depth: int = Field(default=50, ge=1, description="Results that are reranked.")
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """What the reranker asks a language model."""
+        """Return the tasks of the reranker."""
         return self._reranker().tasks()
 
     def open(self, index: OpenIndex) -> Retriever:
-        """The base, and a reranker at work."""
+        """Open the base and the reranker."""
         return RerankRetriever(self.base.open(index), self._reranker().open(index), self.depth, label(self))
 
     def _reranker(self) -> Reranker:
@@ -50,7 +51,7 @@ class Rerank(Scheme):
 
 @dataclass(frozen=True, slots=True)
 class RerankRetriever:
-    """See Rerank."""
+    """The open retriever of Rerank."""
 
     base: Retriever
     reranker: PassageScorer
@@ -58,7 +59,7 @@ class RerankRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """The base answers all questions together, at the greater of depth and k; each is then reranked."""
+        """Ask the base for the larger of depth and k results for all questions, then rerank question by question."""
         check_queries(queries, k)
         found = self.base.retrieve(queries, max(self.depth, k))
         return [self._reranked(query, one, k) for query, one in zip(queries, found, strict=True)]

@@ -36,7 +36,7 @@ _DEMO_METHODS = "bm25,dense,hybrid,composed,ircot"
 
 
 def _flag(field: str, metavar: str | None = None, minimum: int | None = None) -> Any:
-    """The flag of a setting, with the setting's description as its help text."""
+    """Return the flag of a setting, with the description of the setting as help text."""
     help = CompareSettings.model_fields[field].description
     return typer.Option(f"--{field.replace('_', '-')}", metavar=metavar, min=minimum, help=help)
 
@@ -132,7 +132,7 @@ def report(
 
 
 def _run(settings: CompareSettings) -> Study:
-    """Compare, write the files, show the result, and record it in MLflow."""
+    """Run the study, write its files, print the result, and record it in MLflow."""
     _check(settings)
     if settings.trace:
         trace_to_tracker()
@@ -150,13 +150,13 @@ def _run(settings: CompareSettings) -> Study:
 
 
 def _command(arguments: Sequence[str]) -> str:
-    """The command as it can be written again; of absolute paths only the last part, for others may read it."""
+    """Return the command line, with absolute paths shortened to their last part because reports may be shared."""
     shortened = [Path(argument).name if os.path.isabs(argument) else argument for argument in arguments]
     return shlex.join(["ragindex", *shortened])
 
 
 def _check(settings: CompareSettings) -> None:
-    """Raise before the work what would end the comparison after it."""
+    """Raise errors about outputs and index before the work starts, not after it."""
     json_destination(settings.json_file)
     require_writable(settings.out or Path("ragindex-results"))
     if settings.all_corpora() == [None] and settings.index is not None:
@@ -164,7 +164,7 @@ def _check(settings: CompareSettings) -> None:
 
 
 def _record(study: Study, settings: CompareSettings) -> None:
-    """Record the study in MLflow, and say how to look at it."""
+    """Record the study in MLflow, and print how to view it."""
     if track(study) is not None:
         uri = tracking_uri()
         shown = bare_address(uri)
@@ -174,6 +174,6 @@ def _record(study: Study, settings: CompareSettings) -> None:
 
 
 def _print(settings: CompareSettings, text: str) -> None:
-    """Print for a person, unless JSON alone is wanted."""
+    """Print text unless JSON goes to standard output."""
     if settings.json_file != "-":
         standard_output().print(text, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command `estimate`: what indexing, and reading answers, would cost, before anything is spent."""
+"""The command `estimate`, which predicts the LLM costs of indexing and of reading answers."""
 
 from pathlib import Path
 from typing import Annotated

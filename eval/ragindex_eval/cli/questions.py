@@ -1,4 +1,4 @@
-"""The command `questions`: drafts questions with their source documents into a CSV that `compare` reads."""
+"""The command `questions`, which drafts questions with their source documents into a CSV for `compare`."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
 from ragindex_eval.data.equal_texts import content
 
 COLUMNS = ("question", "answer", "documents", "kind", "source")
-_UNREADABLE = regex.compile(r"[;\p{Cc}\p{Cs}]")
+_UNSAFE_IN_ID = regex.compile(r"[;\p{Cc}\p{Cs}]")
 
 
 def questions(
@@ -47,22 +47,22 @@ def questions(
     analyse("", language or "english")
     corpus = read(data, format=format, skip_bad=skip_bad)
     left_out = _read_notes(corpus, language)
-    usable = _once([document for document in corpus.documents if readable(document.id)])
+    usable = _drop_copies([document for document in corpus.documents if readable(document.id)])
     passages = [passage for document in usable for passage in chunk(document, None)]
     drafted = make_drafts(passages, n, require_seed(seed), language or "english")
-    for sentence in (*left_out, *(_fewer(drafted, n) if drafted else ())):
+    for sentence in (*left_out, *(_explain_shortfall(drafted, n) if drafted else ())):
         print_note(sentence)
     if not drafted:
-        raise _nothing(data, len(corpus.documents))
+        raise _no_drafts_error(data, len(corpus.documents))
     _write(out, as_csv(drafted), overwrite)
-    said = f"{_counted(drafted)} in {escape_markup(str(out))}"
-    command = _next(data, out, format, language)
+    said = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
+    command = _compare_command(data, out, format, language)
     value = {
         "file": str(out),
         "asked_for": n,
         "single": sum(draft.kind == "single" for draft in drafted),
         "two": sum(draft.kind == "two" for draft in drafted),
-        "notes": [*left_out, *_fewer(drafted, n)],
+        "notes": [*left_out, *_explain_shortfall(drafted, n)],
         "questions": [_as_json(draft) for draft in drafted],
         "next": command,
     }
@@ -75,13 +75,14 @@ def questions(
 
 
 def readable(id: str) -> bool:
-    """Whether a document's id comes back from the column `documents` as it was, and a spreadsheet takes it for text."""
-    return id == id.strip() != "" and not _UNREADABLE.search(id) and id[:1] not in FORMULA
+    """Return whether a document id survives the column `documents` unchanged and is plain text to a spreadsheet."""
+    return id == id.strip() != "" and not _UNSAFE_IN_ID.search(id) and id[:1] not in FORMULA
 
 
-def _once(documents: Iterable[Document]) -> list[Document]:
-    """The first document of each text: a copy says nothing new, and is gold like the first
-    (`ragindex_eval.data.gold_classes`).
+def _drop_copies(documents: Iterable[Document]) -> list[Document]:
+    """Return the first document of each text.
+
+    A copy adds nothing to the drafts, and `ragindex_eval.data.gold_classes` counts it as gold like the first.
     """
     found: dict[tuple[str, str], Document] = {}
     for document in documents:
@@ -90,7 +91,10 @@ def _once(documents: Iterable[Document]) -> list[Document]:
 
 
 def as_csv(drafted: Iterable[Draft]) -> str:
-    """The drafts with their header; every cell is quoted, and `source` begins with a quotation mark."""
+    """Return the drafts as CSV with a header.
+
+    Every cell is quoted. `source` begins with a quotation mark, so that a spreadsheet reads no formula.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
@@ -101,38 +105,38 @@ def as_csv(drafted: Iterable[Draft]) -> str:
 
 
 def _check(out: Path, overwrite: bool) -> None:
-    """What would be in the way at the end is said at the beginning."""
+    """Raise errors about the output file before the work starts."""
     if out.suffix.lower() != ".csv":
         raise UsageError(f"--out must be a file ending in .csv, which compare reads. Got {str(out)!r} instead.")
     if os.path.isdir(out):
         raise UsageError(f"--out must be a file. {out} is a folder.")
     if out.exists() and not overwrite:
-        raise _there(out)
+        raise _exists_error(out)
     require_writable(out.parent)
 
 
-def _there(out: Path) -> UsageError:
+def _exists_error(out: Path) -> UsageError:
     return UsageError(f"{out} is there already, and may have been edited. Name another --out, or pass --overwrite.")
 
 
 def _write(out: Path, text: str, overwrite: bool) -> None:
-    """With a byte order mark, without which spreadsheets take UTF-8 for something else."""
+    """Write the CSV with a byte order mark, without which spreadsheets do not recognize UTF-8."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("w" if overwrite else "x", encoding="utf-8-sig", newline="") as file:
             file.write(text)
     except FileExistsError as error:
-        raise _there(out) from error
+        raise _exists_error(out) from error
     except OSError as error:
         raise StoreError(f"{out} could not be written: {error.strerror}. Name another --out.") from error
 
 
 def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
-    """What was not read or not used, and why."""
+    """Return notes on what was not read or not used, and why."""
     texts = [document.text for document in corpus.documents]
     other = language_warning(texts, "english") if language is None else None
     unreadable = sum(not readable(document.id) for document in corpus.documents)
-    copies = len(corpus.documents) - len(_once(corpus.documents))
+    copies = len(corpus.documents) - len(_drop_copies(corpus.documents))
     return [
         *(f"skipped: {sentence}" for sentence in corpus.skipped),
         *(f"not read: {count} files {suffix}" for suffix, count in sorted(corpus.ignored.items())),
@@ -145,8 +149,8 @@ def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
 _BAD_ID = "their ids hold a semicolon or a control character, begin like a formula, or end in a space"
 
 
-def _fewer(drafted: Sequence[Draft], asked_for: int) -> list[str]:
-    """Why there are fewer questions than asked for, or fewer over two documents than half."""
+def _explain_shortfall(drafted: Sequence[Draft], asked_for: int) -> list[str]:
+    """Return why there are fewer questions than requested, or fewer than half over two documents."""
     two = sum(draft.kind == "two" for draft in drafted)
     few = "few names stand in two to five documents, in sentences that can be understood alone"
     no_more = "no more sentences hold a date, number, name or term that can be asked for"
@@ -156,12 +160,12 @@ def _fewer(drafted: Sequence[Draft], asked_for: int) -> list[str]:
     return found
 
 
-def _counted(drafted: Sequence[Draft]) -> str:
+def _format_counts(drafted: Sequence[Draft]) -> str:
     two = sum(draft.kind == "two" for draft in drafted)
     return f"{len(drafted)} questions ({len(drafted) - two} over one document, {two} over two)"
 
 
-def _nothing(data: Path, documents: int) -> DataError:
+def _no_drafts_error(data: Path, documents: int) -> DataError:
     expected = "sentences that a question can be drafted from, with names, dates or numbers"
     found = (
         f"none in {documents} documents; write questions yourself, one a line in a .txt, and run: "
@@ -170,7 +174,7 @@ def _nothing(data: Path, documents: int) -> DataError:
     return DataError(expected, found, path=data)
 
 
-def _next(data: Path, out: Path, format: str | None, language: str | None) -> str:
+def _compare_command(data: Path, out: Path, format: str | None, language: str | None) -> str:
     given = (("--format", format), ("--language", language))
     flags = "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
     return f"ragindex compare {shlex.quote(str(data))} --questions {shlex.quote(str(out))}{flags}"

@@ -1,1 +1,1 @@
-"""Data sets: corpora, questions and gold; made-up worlds; drafted questions."""
+"""Data sets: corpora with questions and gold, synthetic worlds, and drafted questions."""

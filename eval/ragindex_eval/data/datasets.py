@@ -1,4 +1,4 @@
-"""Datasets: a corpus, questions, and gold apart from both."""
+"""Datasets: a corpus with questions, and gold kept apart from both."""
 
 import hashlib
 import json
@@ -32,12 +32,13 @@ from ragindex_eval.format import many
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A corpus with questions. `gold` is by query id, None where nobody said what is right; `load` and `ask` give it
-    with one document for each class of documents of equal text (`ragindex_eval.data.gold_classes`).
+    """A corpus with questions, and their gold.
 
-    `fingerprint` depends on what the documents, questions and gold hold, not on where they lie; `skipped` says what
-    was left out of the corpus and of the questions, and why, `notes` what else is to be known of them; `source` is
-    where the documents came from, "" for documents that a program made.
+    `gold` is by query id, or None if the questions have none. `read_dataset` and `add_questions` merge
+    documents of equal text into one gold document (`ragindex_eval.data.gold_classes`). `fingerprint` depends on
+    the content of documents, questions and gold, not on where they are stored. `skipped` says what was left out
+    of the corpus and the questions, and why; `notes` are other remarks. `source` is where the documents came
+    from, "" for documents that a program made.
     """
 
     name: str
@@ -59,17 +60,18 @@ def read_dataset(
     limit: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """The corpus at `path` with the questions that come with it, or those of the `.csv` or `.txt` file `questions`.
+    """Read the corpus at `path` with its own questions, or with those of the `.csv` or `.txt` file `questions`.
 
-    `limit` takes a random sample of that many questions, in the order of the file; the corpus stays whole. Query ids
-    are q00001, q00002, … in the order of the file, whatever the limit. Raises UsageError for a wrong parameter and
-    DataError, with file and line, for what cannot be read; with `skip_bad` such items are left out and named.
+    `limit` takes a random sample of that many questions, in file order; the corpus stays whole. Query ids are
+    q00001, q00002, … in file order, whatever the limit. Raises UsageError if a parameter is wrong, and
+    DataError, with file and line, if something cannot be read; with `skip_bad` such items are left out and
+    reported in `skipped`.
     """
     path, file = Path(path), None if questions is None else Path(questions)
-    corpus = _without(read(path, format=format, skip_bad=skip_bad), path, file)
+    corpus = _drop_question_file(read(path, format=format, skip_bad=skip_bad), path, file)
     problems = Problems(skip_bad)
-    asked = list(_asked(path, file, corpus, problems))
-    dataset = _dataset(corpus, asked, problems, file or path, limit, seed)
+    asked = list(_read_questions(path, file, corpus, problems))
+    dataset = _build_dataset(corpus, asked, problems, file or path, limit, seed)
     if corpus.format != "world":
         return replace(dataset, source=str(path.resolve()))
     fewer = worlds.describe_shortfall(asked) if file is None else None
@@ -79,13 +81,15 @@ def read_dataset(
 def add_questions(
     corpus: Corpus, questions: Path | str, *, skip_bad: bool = False, limit: int | None = None, seed: int = 0
 ) -> Dataset:
-    """A corpus that is there already with the questions of a `.csv` or `.txt` file; otherwise as `load`."""
+    """Return a dataset of a corpus and the questions of a `.csv` or `.txt` file; parameters as in `read_dataset`."""
     problems, file = Problems(skip_bad), Path(questions)
-    return _dataset(corpus, list(_asked_in_file(file, DocumentFinder(corpus), problems)), problems, file, limit, seed)
+    return _build_dataset(
+        corpus, list(_read_question_file(file, DocumentFinder(corpus), problems)), problems, file, limit, seed
+    )
 
 
 def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
-    """The dataset as a workspace holds it: with its ids there, and with the documents of other sources, if any."""
+    """Return the dataset with the workspace's document ids, and with the documents of its other sources, if any."""
     lead = sources.lead(workspace.manifest.sources, dataset.corpus)
     count = workspace.documents.collection.count()
     others = count - len(dataset.corpus.documents)
@@ -93,7 +97,7 @@ def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
         return dataset
     documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
     corpus = replace(dataset.corpus, documents=documents)
-    gold = None if dataset.gold is None else {id: _led(one, lead) for id, one in dataset.gold.items()}
+    gold = None if dataset.gold is None else {id: _prefix_gold(one, lead) for id, one in dataset.gold.items()}
     others_searched = (
         "one document that the workspace holds besides is"
         if others == 1
@@ -104,31 +108,31 @@ def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
     return replace(dataset, corpus=corpus, gold=gold, fingerprint=found, notes=(*dataset.notes, *said))
 
 
-def _led(gold: Gold, lead: str) -> Gold:
+def _prefix_gold(gold: Gold, lead: str) -> Gold:
     grades = {lead + id: grade for id, grade in gold.grades.items()}
     return replace(gold, doc_ids=frozenset(lead + id for id in gold.doc_ids), grades=grades)
 
 
 def origin(written: Path | str) -> str:
-    """What documents or questions are known by, however they are written: the path in full, a world's name."""
+    """Return the identity of documents or questions, however they are written: the full path, or a world's name."""
     if os.path.exists(written):
         return os.path.realpath(written)
     return worlds.world_name(*worlds.parse_world(str(written))) if str(written).startswith("world:") else str(written)
 
 
-def _dataset(
+def _build_dataset(
     corpus: Corpus, asked: list[DatasetQuestion], problems: Problems, file: Path, limit: int | None, seed: int
 ) -> Dataset:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
-    judged, left_out = _with_something_right(asked)
+    judged, left_out = _drop_unanswerable(asked)
     if not asked:
         reason = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
         raise DataError("at least one question", reason, path=file)
     if not judged:
         raise DataError("a question for which a document is graded above 0", f"none ({left_out[0]})", path=file)
-    queries, gold = _numbered(judged)
-    kept = queries if limit is None else _sample(queries, limit, seed)
+    queries, gold = _number_questions(judged)
+    kept = queries if limit is None else _sample_queries(queries, limit, seed)
     kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}
     kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.sentences]))
@@ -136,20 +140,20 @@ def _dataset(
     return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=left_out)
 
 
-def _with_something_right(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
-    """The questions without those for which every document is judged wrong, and a sentence with their number.
+def _drop_unanswerable(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
+    """Return the questions without those whose documents are all judged wrong, and a note with the number left out.
 
-    No metric is defined for these.
+    No metric is defined for a question without a relevant document.
     """
     judged = [one for one in asked if one.gold is None or one.gold.doc_ids]
     count = len(asked) - len(judged)
     return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
 
 
-def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[DatasetQuestion]:
+def _read_questions(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[DatasetQuestion]:
     finder = DocumentFinder(corpus)
     if file is not None:
-        return _asked_in_file(file, finder, problems)
+        return _read_question_file(file, finder, problems)
     if corpus.format == "beir":
         return read_beir_questions(path, finder, problems)
     if corpus.format == "world":
@@ -162,7 +166,7 @@ def _asked(path: Path, file: Path | None, corpus: Corpus, problems: Problems) ->
     return read_benchmark_questions(find_file_pair(path)[0] if corpus.format == "hipporag" else path, finder, problems)
 
 
-def _asked_in_file(file: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
+def _read_question_file(file: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     if file.suffix.lower() == ".csv":
         return read_csv_questions(file, finder, problems)
     if file.suffix.lower() == ".txt":
@@ -171,8 +175,8 @@ def _asked_in_file(file: Path, finder: DocumentFinder, problems: Problems) -> It
     raise DataError(expected, file.name, path=file)
 
 
-def _without(corpus: Corpus, path: Path, file: Path | None) -> Corpus:
-    """The corpus without the questions, where their file lies among the documents."""
+def _drop_question_file(corpus: Corpus, path: Path, file: Path | None) -> Corpus:
+    """Return the corpus without the questions file, if that lies among the documents."""
     if file is None or corpus.format != "folder" or not file.resolve().is_relative_to(path.resolve()):
         return corpus
     id = file.resolve().relative_to(path.resolve()).as_posix()
@@ -182,7 +186,7 @@ def _without(corpus: Corpus, path: Path, file: Path | None) -> Corpus:
     return replace(corpus, documents=documents)
 
 
-def _numbered(asked: list[DatasetQuestion]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
+def _number_questions(asked: list[DatasetQuestion]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
     digits = max(5, len(str(len(asked))))
     ids = [f"q{number:0{digits}d}" for number in range(1, len(asked) + 1)]
     queries = tuple(Query(id, one.text) for id, one in zip(ids, asked, strict=True))
@@ -190,7 +194,7 @@ def _numbered(asked: list[DatasetQuestion]) -> tuple[tuple[Query, ...], dict[str
     return queries, gold or None
 
 
-def _sample(queries: tuple[Query, ...], limit: int, seed: int) -> tuple[Query, ...]:
+def _sample_queries(queries: tuple[Query, ...], limit: int, seed: int) -> tuple[Query, ...]:
     if limit >= len(queries):
         return queries
     chosen = random.Random(seed).sample(range(len(queries)), limit)  # noqa: S311  # a sample, not a secret
@@ -198,17 +202,17 @@ def _sample(queries: tuple[Query, ...], limit: int, seed: int) -> tuple[Query, .
 
 
 def dataset_fingerprint(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> str:
-    """16 hexadecimal digits of a hash of documents (in the order of their ids), questions and gold.
+    """Return 16 hexadecimal digits of a hash of documents (sorted by id), questions and gold.
 
-    When a file was last changed is left out: a copy of the same documents is the same dataset.
+    The modification time of files is ignored: a copy of the same documents is the same dataset.
     """
     hashed = hashlib.sha256()
-    for value in _hashed_values(corpus, queries, gold):
+    for value in _list_hashed_values(corpus, queries, gold):
         hashed.update(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
     return hashed.hexdigest()[:16]
 
 
-def _hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> Iterator[Any]:
+def _list_hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> Iterator[Any]:
     passing = {"modified"} if corpus.format == "folder" else set()
     for document in sorted(corpus.documents, key=lambda document: document.id):
         metadata = {key: value for key, value in document.metadata.items() if key not in passing}

@@ -1,7 +1,8 @@
-"""Which documents have equal texts.
+"""Comparison of documents by text.
 
-Texts are equal where they differ in white space and Unicode normal form (NFC) at most. Titles must be equal too, for a
-text can speak of its title; a title that is only the name of the document's file, as of a .txt, does not count.
+Texts are equal if they differ at most in white space and Unicode normal form (NFC). Titles must be equal too,
+since a text can refer to its title. A title that is only the name of the document's file, as of a .txt, does
+not count.
 """
 
 import unicodedata
@@ -12,12 +13,12 @@ from ragindex.types import Document
 
 
 def content(document: Document) -> tuple[str, str]:
-    """Title and text by which documents are compared: equal for documents of equal text."""
-    text = _normalised(document.text)
-    return ("" if text and _is_file_name(document) else _normalised(document.title), text)
+    """Return the title and text by which documents are compared: equal for documents of equal text."""
+    text = _normalise(document.text)
+    return ("" if text and _is_file_name(document) else _normalise(document.title), text)
 
 
-def _normalised(text: str) -> str:
+def _normalise(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 

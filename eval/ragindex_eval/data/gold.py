@@ -1,4 +1,4 @@
-"""What the right answer to a question is."""
+"""Gold: the right answer to a question, and the documents that contain it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """What a question's right answer is: the documents that hold it, with their grades, and accepted answers.
+    """The right answer to a question: the documents that contain it, with their grades, and the accepted answers.
 
-    `grades` has one entry a document, greater than 0, 1 where the benchmark does not grade. `kind` is the hop label or
-    question type and `source_id` the question's id in the benchmark; both are "" where there is none. `twins` are
-    documents of the same text as a gold document, with that document (`ragindex_eval.data.gold_classes`).
+    `grades` has an entry greater than 0 per document, 1 if the benchmark has no grades. `kind` is the hop label
+    or question type, and `source_id` is the question's id in the benchmark; either is "" if there is none.
+    `twins` maps documents with the same text as a gold document to that document
+    (`ragindex_eval.data.gold_classes`).
     """
 
     doc_ids: frozenset[str]
@@ -26,6 +27,6 @@ class Gold:
 
 
 def gains(doc_ids: Iterable[str], grades: Mapping[str, int]) -> dict[str, int]:
-    """The grade of every gold document: 1 where none is given. Grades of 0 and below are no gold."""
+    """Return the grade of every gold document, 1 if none is given. A document graded 0 or below is not gold."""
     graded = dict.fromkeys(doc_ids, 1) | dict(grades)
     return {doc_id: grade for doc_id, grade in graded.items() if grade > 0}

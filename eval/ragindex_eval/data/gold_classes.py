@@ -1,6 +1,6 @@
-"""Documents of equal text as one gold document: whoever finds one of them has found what the others hold.
+"""Classes of gold documents with equal text: whoever finds one document of a class has found what the others contain.
 
-Which are equal is in `ragindex_eval.data.equal_texts`.
+`ragindex_eval.data.equal_texts` defines which texts are equal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,10 +13,10 @@ from ragindex_eval.format import many
 
 
 def in_classes(documents: Iterable[Document], gold: Mapping[str, Gold]) -> dict[str, Gold]:
-    """The gold of each question, by its id, with one document for each class of equal text.
+    """Return the gold of each question, by its id, with one document per class of equal text.
 
-    Of the documents that a question names, the first id of a class stands for it, with the highest grade of them;
-    `twins` are all other documents of the class, named or not. Gold that is in classes already stays as it is.
+    Of a question's gold documents, the smallest id of a class represents it, with the highest grade among them;
+    `twins` are all other documents of the class, gold or not. Gold that is in classes already is unchanged.
     """
     held = list(documents)
     named = {id for one in gold.values() for id in {*one.doc_ids, *one.grades}}
@@ -25,10 +25,10 @@ def in_classes(documents: Iterable[Document], gold: Mapping[str, Gold]) -> dict[
     for document in held:
         if (key := content(document)) in wanted:
             classes.setdefault(key, []).append(document.id)
-    return {query_id: _in_classes(one, of, classes) for query_id, one in gold.items()}
+    return {query_id: _merge_classes(one, of, classes) for query_id, one in gold.items()}
 
 
-def _in_classes(
+def _merge_classes(
     gold: Gold, of: Mapping[str, tuple[str, str]], classes: Mapping[tuple[str, str], Iterable[str]]
 ) -> Gold:
     grades, first = dict[str, int](), dict[tuple[str, str], str]()
@@ -40,7 +40,10 @@ def _in_classes(
 
 
 def same(gold: Mapping[str, Gold] | None) -> dict[str, str]:
-    """The documents of all classes of several documents, each with the first id of its class: for all questions one."""
+    """Return the documents of all classes of two or more documents, each with the smallest id of its class.
+
+    Unlike `twins`, the representative is the same for all questions.
+    """
     found: dict[str, str] = {}
     for one in (gold or {}).values():
         for stands in set(one.twins.values()):
@@ -50,7 +53,7 @@ def same(gold: Mapping[str, Gold] | None) -> dict[str, str]:
 
 
 def note(gold: Mapping[str, Gold] | None) -> str | None:
-    """A sentence where gold documents have twins: how many classes there are, and how many questions they concern."""
+    """Return a sentence with the number of classes and of the questions they concern, or None if there are no twins."""
     classes, asked = set(same(gold).values()), sum(bool(one.twins) for one in (gold or {}).values())
     if not classes:
         return None

@@ -1,4 +1,4 @@
-"""Reading questions with their gold: the only place, with `datasets`, where both stand side by side."""
+"""Readers of questions with their gold; only this module and `datasets` see both together."""
 
 import csv
 import difflib
@@ -31,19 +31,22 @@ _HOPS = regex.compile(r"(\d+hop\d*)__")  # MuSiQue's ids: 2hop__…, 3hop1__…
 _SPLITS = ("test", "dev", "train")
 _GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")
 _COLUMNS = ("question", "answer", "documents")
-_NAMES_COMPARED = 20_000  # for the near names in an error
+_NAMES_COMPARED = 20_000  # names compared to suggest near ones in an error message
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetQuestion:
-    """A question as it was read. `gold` is None where the file has none; without documents, nothing is right."""
+    """Question as read from a file.
+
+    `gold` is None if the file has none; gold without documents means that nothing is relevant.
+    """
 
     text: str
     gold: Gold | None
 
 
 class DocumentFinder:
-    """The documents of a corpus by what gold calls them."""
+    """Index of a corpus's documents by the ids, titles, texts and file names that gold refers to."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.ids = {document.id: document for document in corpus.documents}
@@ -57,28 +60,37 @@ class DocumentFinder:
                 self.by_file.setdefault(PurePosixPath(document.id).name, []).append(document.id)
 
     def content(self, title: str, text: str, item: Item) -> list[str]:
-        """The documents with this title and text: one, unless the corpus keeps a text under several ids."""
+        """Return the ids of the documents with this title and text.
+
+        There is one, unless the corpus keeps the text under several ids. Raises DataError if there is none.
+        """
         found = self.by_content.get((title, text))
         if not found:
             raise self._unknown(title, item, "its text is another" if title in self.by_title else "")
         return found
 
     def title(self, title: str, contents: Mapping[str, str], item: Item) -> list[str]:
-        """The document with this title; where there are several, those with the text that `contents` gives it."""
+        """Return the ids of the document with this title; of several, those with the text in `contents`.
+
+        Raises DataError if there is none, or if the title is ambiguous.
+        """
         found = self.by_title.get(title, [])
         if len(found) > 1 and title in contents:
             return self.content(title, contents[title], item)
         return found if len(found) == 1 else self._only(title, found, item)
 
     def name(self, name: str, item: Item) -> str:
-        """The document with this id, title or file name."""
+        """Return the id of the document with this id, title or file name.
+
+        Raises DataError if there is none, or if several with different texts match.
+        """
         if name in self.ids:
             return name
         found = dict.fromkeys([*self.by_title.get(name, ()), *self.by_file.get(name, ())])
         return self._only(name, list(found), item)[0]
 
     def _only(self, name: str, found: list[str], item: Item) -> list[str]:
-        if len({content(self.ids[id]) for id in found}) > 1:  # of equal texts any is meant
+        if len({content(self.ids[id]) for id in found}) > 1:  # documents of equal text are interchangeable
             expected = f"gold that names one document; {name!r} stands for {len(found)}, so give one of their ids"
             raise item.error(expected, ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else ""))
         if not found:
@@ -95,7 +107,7 @@ class DocumentFinder:
 
 
 def require_text(item: Item, text: str) -> str:
-    """Raises DataError for an empty question."""
+    """Return the text of a question. Raises DataError if it is blank."""
     if not text.strip():
         raise item.error("a question", "an empty one")
     return text
@@ -105,7 +117,7 @@ def require_text(item: Item, text: str) -> str:
 
 
 def read_benchmark_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
-    """Questions whose gold is their supporting paragraphs or facts."""
+    """Yield the questions of HippoRAG, MuSiQue, HotpotQA or 2WikiMultihopQA, with supporting texts as gold."""
     return problems.each(lambda item: _benchmark_question(item, finder), read_json_items(path, problems))
 
 
@@ -164,7 +176,11 @@ def _strings(item: Item, key: str) -> list[str]:
 
 
 def read_beir_questions(folder: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
-    """The questions of queries.jsonl that are judged in qrels/test.tsv, or, without it, in dev.tsv or train.tsv."""
+    """Return the judged questions of queries.jsonl.
+
+    Judgements are read from qrels/test.tsv, or else from qrels/dev.tsv or qrels/train.tsv. Raises DataError if
+    there is none.
+    """
     path = next((p for split in _SPLITS if (p := folder / "qrels" / f"{split}.tsv").is_file()), None)
     if path is None:
         held = sorted(p.name for p in (folder / "qrels").glob("*"))
@@ -223,29 +239,33 @@ def _is_header(line: str) -> bool:
 
 def _judgement(item: Item, line: str) -> tuple[str, str, int]:
     columns = line.split("\t") if "\t" in line else line.split()
-    if len(columns) == 4:  # TREC's own form, with a second column that says nothing
+    if len(columns) == 4:  # the TREC format has an unused second column
         del columns[1]
     if len(columns) != 3 or not regex.fullmatch(r"[+-]?[0-9]+", columns[2].strip()):
         raise item.error("query id, document id and a whole number, with tabs between", repr(line[:80]))
     return columns[0].strip(), columns[1].strip(), int(columns[2])
 
 
-# ---------------------------------------------------------------- questions beside one's own documents
+# ---------------------------------------------------------------- questions about the user's own documents
 
 
 def text_lines(path: Path) -> list[tuple[Item, str]]:
-    """The lines of a text file that are not blank, each with where it stands."""
+    """Return the non-blank lines of a text file, each with an item that says where it is."""
     lines = decode_utf8(read_bytes(path), path).replace("\r\n", "\n").split("\n")
     return [(Item({}, path, number), line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def read_plain_questions(path: Path) -> Iterator[DatasetQuestion]:
-    """One question a line, without gold; blank lines are passed over."""
+    """Yield one question per non-blank line, without gold."""
     return (DatasetQuestion(line.strip(), None) for _, line in text_lines(path))
 
 
 def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
-    """Rows of `question,answer,documents`, perhaps `kind`: documents by id, title or file name, `;` between several."""
+    """Yield the questions of a CSV file with the columns `question`, `documents` and optionally `answer` and `kind`.
+
+    `documents` are ids, titles or file names, separated by `;`. Raises DataError if a required column is
+    missing.
+    """
     rows = _csv_rows(path)
     _, header = next(rows, (Item({}, path), []))
     names = [name.strip().lower() for name in header]

@@ -1,1 +1,1 @@
-"""Metrics of rankings, answers and trees, and the scores of a method."""
+"""Metrics of rankings, answers and trees."""

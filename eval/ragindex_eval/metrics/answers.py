@@ -1,9 +1,10 @@
-"""Measures of an answer against accepted answers: pure functions of texts, each from 0 to 1.
+"""Metrics of an answer against accepted answers: pure functions of texts with values from 0 to 1.
 
-EM and F1 follow the SQuAD rule (Rajpurkar et al. 2016): lower case, without punctuation and the articles a, an, the;
-the best over all accepted answers. As HotpotQA's own evaluation has it, F1 is 0 where one of the two is yes, no or
-noanswer and the other is something else. String-EM is ASQA's (Stelmakh et al. 2022): the share of short answers that
-stand in a longer one. ROUGE-L (Lin 2004) is the F-measure of the longest common subsequence of words.
+EM and F1 follow SQuAD (Rajpurkar et al. 2016): texts are lower-cased, punctuation and the articles a, an, the are
+removed, and the best score over all accepted answers counts. As in the HotpotQA evaluation script, F1 is 0 if one of
+the two texts is yes, no or noanswer and the other is different. String-EM is that of ASQA (Stelmakh et al. 2022): the
+share of short answers that occur in a longer one. ROUGE-L (Lin 2004) is the F-measure of the longest common
+subsequence of words.
 """
 
 import re
@@ -16,28 +17,28 @@ ANSWER_METRICS_SHOWN = ("EM", "F1")
 """Those that tables show; the others are in the files."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_CLOSED = {"yes", "no", "noanswer"}
+_CLOSED_ANSWERS = {"yes", "no", "noanswer"}
 _WORDS = re.compile(r"[a-z0-9]+")
-_LONGEST = 2_000  # words of a text that ROUGE-L reads: its work is the product of both lengths
+_MAX_WORDS = 2_000  # words of a text that ROUGE-L reads, because its run time is the product of both lengths
 
 
 def normalised(text: str) -> str:
-    """The form in which answers are compared."""
+    """Normalize a text for comparison, as SQuAD does: lower case, no punctuation, no articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """1 where the answer is one of the accepted ones."""
+    """Return 1.0 if the normalized answer equals an accepted one, else 0.0."""
     return float(any(normalised(answer) == normalised(one) for one in accepted))
 
 
 def f1(answer: str, accepted: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of words, the best over the accepted answers."""
+    """Return the word-level F1, the harmonic mean of precision and recall; the best over the accepted answers."""
     return max((_f1(normalised(answer), normalised(one)) for one in accepted), default=0.0)
 
 
 def string_exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """The share of accepted answers that stand in the answer: for data whose answers are all wanted."""
+    """Return the share of accepted answers that occur in the answer, for data that expects all of them."""
     if not accepted:
         return 0.0
     said = normalised(answer)
@@ -45,12 +46,12 @@ def string_exact_match(answer: str, accepted: Sequence[str]) -> float:
 
 
 def rouge_l(answer: str, accepted: Sequence[str]) -> float:
-    """The best over the accepted answers."""
+    """Return the ROUGE-L F-measure, the best over the accepted answers."""
     return max((_rouge_l(_words(answer), _words(one)) for one in accepted), default=0.0)
 
 
 def _f1(answer: str, accepted: str) -> float:
-    if answer != accepted and (answer in _CLOSED or accepted in _CLOSED):
+    if answer != accepted and (answer in _CLOSED_ANSWERS or accepted in _CLOSED_ANSWERS):
         return 0.0
     said, wanted = answer.split(), accepted.split()
     if not said or not wanted:
@@ -60,17 +61,17 @@ def _f1(answer: str, accepted: str) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return _WORDS.findall(text.lower())[:_LONGEST]
+    return _WORDS.findall(text.lower())[:_MAX_WORDS]
 
 
 def _rouge_l(said: Sequence[str], wanted: Sequence[str]) -> float:
     if not said or not wanted:
         return 0.0
-    return 2 * _longest_common(said, wanted) / (len(said) + len(wanted))
+    return 2 * _lcs_length(said, wanted) / (len(said) + len(wanted))
 
 
-def _longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The length of the longest common subsequence."""
+def _lcs_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence."""
     row = [0] * (len(other) + 1)
     for word in one:
         diagonal = 0

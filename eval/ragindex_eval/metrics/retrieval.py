@@ -1,10 +1,10 @@
-"""Measures of a ranking against gold: pure functions, named as in ir_measures where it has them.
+"""Metrics of a ranking against gold documents: pure functions, with the names of ir_measures where it has them.
 
-R@k, Success@k, RR@k and nDCG@k equal trec_eval's (nDCG: gain = grade, discount = log2(rank + 1)). full_R@k is 1 where
-every gold document is among the first k. one_doc_R@k is R@k of the ranking of those hits that name one document.
+R@k, Success@k, RR@k and nDCG@k equal those of trec_eval (nDCG: gain = grade, discount = log2(rank + 1)). full_R@k is 1
+if every gold document is among the first k. one_doc_R@k is R@k of the hits that name exactly one document.
 
-Documents of equal text are one gold document (`ragindex_eval.data.gold_classes`): the first of them that is found
-counts as it, and the others take their ranks and gain nothing.
+Documents of equal text count as one gold document (`ragindex_eval.data.gold_classes`): the first one in the ranking
+scores, and the others keep their ranks and gain nothing.
 """
 
 import math
@@ -15,24 +15,24 @@ RETRIEVAL_METRICS = ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
 
 
 def metric_names(ks: Sequence[int]) -> list[str]:
-    """The names of all metrics at the cutoffs `ks`: `R@5`, `R@10`, …, `one_doc_R@20`."""
+    """Return the names of all metrics at the cutoffs `ks`: `R@5`, `R@10`, …, `one_doc_R@20`."""
     return [f"{name}@{k}" for name in RETRIEVAL_METRICS for k in ks]
 
 
 def ranking(hits: Iterable[Sequence[str]], *, one_document: bool = False) -> list[str]:
-    """The documents of `hits`, given as the document ids of each, at their first appearance.
+    """Return the document ids of `hits`, which are given as the ids of each hit, in order of first appearance.
 
-    With `one_document`, hits that name several documents, or none, are passed over.
+    With `one_document`, hits that name several documents, or none, are skipped.
     """
     kept = (doc_ids for doc_ids in hits if not one_document or len(set(doc_ids)) == 1)
     return list(dict.fromkeys(doc_id for doc_ids in kept for doc_id in doc_ids))
 
 
 def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
-    """A document ranking in which the first of each class of equal texts stands as its gold document.
+    """Return a document ranking in which the first document of each class of equal texts is its gold document.
 
-    `twins` are the other documents of each class, by id, with that gold document. Where it comes later itself, it
-    changes places with the first.
+    `twins` maps the ids of the other documents of a class to the id of its gold document. If the gold document itself
+    comes later in the ranking, it changes places with the first one.
     """
     if not twins:
         return list(ranked)
@@ -50,9 +50,10 @@ def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
 def score_hits(
     hits: Sequence[Sequence[str]], gold: Mapping[str, int], ks: Sequence[int], twins: Mapping[str, str] = NO_TWINS
 ) -> dict[str, float]:
-    """All metrics of one question: `hits` are the document ids of each hit, best first; `gold` is from `gains`.
+    """Compute all metrics of one question.
 
-    `twins` are as in `standing`. Raises ValueError where `gold` is empty: no metric is defined there.
+    `hits` are the document ids of each hit, best first. `gold` maps document ids to positive grades, as `gains` returns
+    them. `twins` is as in `standing`. Raises ValueError if `gold` is empty, for which no metric is defined.
     """
     if not gold:
         raise ValueError("a question without gold documents has no metrics")
@@ -65,13 +66,13 @@ def score_hits(
         found[f"full_R@{k}"] = float(recall == 1.0)
         found[f"Success@{k}"] = float(recall > 0.0)
         found[f"RR@{k}"] = _reciprocal_rank(ranked[:k], gold)
-        found[f"nDCG@{k}"] = _discounted(gold.get(id, 0) for id in ranked[:k]) / _ideal(gold, k)
+        found[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked[:k]) / _ideal_gain(gold, k)
         found[f"one_doc_R@{k}"] = _recall(alone[:k], gold)
     return {name: found[name] for name in metric_names(ks)}
 
 
 def means(per_query: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of every metric over the questions that it is defined for; empty where there are none."""
+    """Return the mean of every metric over the questions for which it is defined; {} if there are no questions."""
     metric_names = dict.fromkeys(name for one in per_query for name in one)
     values = {name: [one[name] for one in per_query if name in one] for name in metric_names}
     return {name: math.fsum(found) / len(found) for name, found in values.items()}
@@ -85,9 +86,9 @@ def _reciprocal_rank(ranked: Sequence[str], gold: Mapping[str, int]) -> float:
     return next((1.0 / rank for rank, doc_id in enumerate(ranked, start=1) if doc_id in gold), 0.0)
 
 
-def _discounted(grades: Iterable[int]) -> float:
+def _discounted_gain(grades: Iterable[int]) -> float:
     return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
 
 
-def _ideal(gold: Mapping[str, int], k: int) -> float:
-    return _discounted(sorted(gold.values(), reverse=True)[:k])
+def _ideal_gain(gold: Mapping[str, int], k: int) -> float:
+    return _discounted_gain(sorted(gold.values(), reverse=True)[:k])

@@ -1,4 +1,4 @@
-"""Score the hits of one question against its gold documents."""
+"""Scores of the hits of one question against its gold documents."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,13 +7,13 @@ from ragindex_eval.metrics import retrieval
 
 
 def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, int]:
-    """The grades of a question's gold documents; empty where it has none."""
+    """Return the grades of a question's gold documents by id; {} if it has none."""
     one = None if gold is None else gold.get(query_id)
     return {} if one is None else gains(one.doc_ids, one.grades)
 
 
 def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
-    """The other documents of the same text as a question's gold documents, with those."""
+    """Return the other documents with the text of a gold document of the question, mapped to that gold document."""
     one = None if gold is None else gold.get(query_id)
     return retrieval.NO_TWINS if one is None else one.twins
 

@@ -1,7 +1,7 @@
-"""What trees group together of what questions need together (SiReRAG, section 3), and how large the pools are.
+"""Coverage of gold documents by the clusters of summary trees (SiReRAG, section 3), and the sizes of the node pools.
 
-The documents that a question needs are a gold cluster; a grouping predicts clusters of documents. All are taken apart
-into pairs: a gold pair is covered where some cluster holds both.
+The gold documents of a question are a gold cluster, and a grouping predicts clusters of documents. Both are split into
+pairs of documents: a gold pair is covered if some predicted cluster holds both of its documents.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,10 +30,12 @@ DocumentPair: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What one way of grouping covers: `also` are its pairs that another covers too, by that one's name.
+    """Coverage of one grouping of documents.
 
-    `documents` are those of a cluster, in the mean. `chance` is the share of all pairs of documents that are in a
-    cluster together, a pair once for each: what gold pairs drawn at random would be covered to, at most.
+    `documents` is the mean number of documents per cluster. `pairs` counts the gold pairs that the grouping covers, and
+    `also` those of them that another grouping covers too, by its name. `chance` is the expected coverage of random
+    pairs: the share of all pairs of documents that are in a cluster together. It is an upper bound, because a pair
+    counts once for each cluster that holds it.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Over the distinct pairs of documents that a question needs together; `pools` are the nodes a method searches."""
+    """Coverage of the distinct gold pairs by all groupings; `pools` maps methods to the number of nodes they search."""
 
     questions: int
     pairs: int
@@ -54,13 +56,13 @@ class Coverage:
     pools: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads."""
+        """Convert to the JSON object that `from_json` reads."""
         groupings = [{**asdict(one), "also": dict(one.also)} for one in self.groupings]
         return {"questions": self.questions, "pairs": self.pairs, "groupings": groupings, "pools": dict(self.pools)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Coverage":
-        """Raises KeyError and TypeError for what is none."""
+        """Read a JSON object. Raises KeyError or TypeError if it does not describe a coverage."""
         groupings = tuple(Grouping(**one) for one in value["groupings"])
         return cls(value["questions"], value["pairs"], groupings, dict(value["pools"]))
 
@@ -71,22 +73,23 @@ def measure_coverage(
     gold: Iterable[Iterable[str]],
     same: Mapping[str, str] = NO_TWINS,
 ) -> Coverage | None:
-    """Of the methods, by label, that search trees; `gold` are the documents of each question. None where none does.
+    """Measure the coverage of the methods in `schemes` (by label) that search trees. Return None if none does.
 
-    `same` are documents of equal text, with the one that all of them count as (`gold_classes.same`).
-    A tree groups by its first level of summaries; aggregates group the documents that say something of one entity.
-    Where a method searches the vectors of topics, these are clustered as a tree clusters its leaves.
+    `gold` holds the gold documents of each question. `same` maps documents of equal text to the one that represents
+    them (`gold_classes.same`). The groupings are the first level of summaries of each tree, the documents about the
+    same entity if the tree is over aggregates, and, for methods that search topic vectors, clusters of these vectors
+    made as a tree clusters its leaves.
     """
-    trees, pools = _trees(schemes), _pools(workspace, schemes)
+    trees, pools = _find_trees(schemes), _measure_pools(workspace, schemes)
     if not pools:
         return None
     clusters: dict[str, list[list[str]]] = {}
     for tree in trees:
-        clusters[f"{label(tree)}, level 1"] = _summarised(workspace.open_part(tree), tree.tree)
+        clusters[f"{label(tree)}, level 1"] = _read_summarized(workspace.open_part(tree), tree.tree)
         if isinstance(tree.over, Aggregates):
-            clusters[label(tree.over)] = _documents(workspace.open_part(tree.over))
-    for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _of_topics(part)}:
-        clusters[label(topics.of)] = _alike(workspace, topics)
+            clusters[label(tree.over)] = _read_documents(workspace.open_part(tree.over))
+    for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _is_topic_vectors(part)}:
+        clusters[label(topics.of)] = _cluster_topics(workspace, topics)
     needed = [sorted({same.get(id, id) for id in ids}) for ids in gold]
     return count_coverage(clusters, [ids for ids in needed if len(ids) > 1], pools, workspace.counts().documents, same)
 
@@ -98,12 +101,13 @@ def count_coverage(
     documents: int,
     same: Mapping[str, str] = NO_TWINS,
 ) -> Coverage:
-    """The gold pairs that share a cluster, by grouping, among so many documents; `gold` has none twice, as by `same`.
+    """Count the gold pairs that share a cluster, for each grouping.
 
-    Work grows with gold pairs and memberships, not with pairs of clusters.
+    `documents` is the number of documents in the index. `gold` holds the distinct gold documents of each question,
+    already mapped by `same`. Run time grows with gold pairs and cluster memberships, not with pairs of clusters.
     """
     pairs = {pair for ids in gold for pair in combinations(sorted(ids), 2)}
-    covered = {name: _covered(some, pairs, same) for name, some in clusters.items()}
+    covered = {name: _find_covered_pairs(some, pairs, same) for name, some in clusters.items()}
     groupings = tuple(
         Grouping(
             name,
@@ -118,7 +122,7 @@ def count_coverage(
     return Coverage(len(gold), len(pairs), groupings, dict(pools))
 
 
-def _covered(
+def _find_covered_pairs(
     clusters: Sequence[Sequence[str]], pairs: Iterable[DocumentPair], same: Mapping[str, str]
 ) -> set[DocumentPair]:
     of: dict[str, set[int]] = {}
@@ -128,19 +132,22 @@ def _covered(
     return {(one, other) for one, other in pairs if not of.get(one, set()).isdisjoint(of.get(other, set()))}
 
 
-def _documents(nodes: Collection) -> list[list[str]]:
+def _read_documents(nodes: Collection) -> list[list[str]]:
     return [ids for batch in nodes.scan(("doc_ids",)) for ids in batch.column("doc_ids").to_pylist()]
 
 
-def _summarised(nodes: Collection, tree: str) -> list[list[str]]:
-    """Of each summary of a tree's own on its first level."""
+def _read_summarized(nodes: Collection, tree: str) -> list[list[str]]:
+    """Return the documents under each first-level summary of one tree."""
     where = All((Terms("kind", (SUMMARY_KIND,)), Range("level", 1, 1)))
     rows = [row for batch in nodes.scan(("doc_ids", "tree"), where) for row in batch.to_pylist()]
     return [row["doc_ids"] for row in rows if row["tree"] == tree]
 
 
-def _alike(workspace: Workspace, part: Vectors) -> list[list[str]]:
-    """The documents of each cluster of two records and more. Nothing is summarised, so none is too heavy."""
+def _cluster_topics(workspace: Workspace, part: Vectors) -> list[list[str]]:
+    """Cluster topic vectors, and return the documents of each cluster of at least two records.
+
+    Nothing is summarized, so the clusters need no size limit.
+    """
     nodes = tree_nodes.leaves(workspace.open_part(part), workspace.encoder, "coverage")
     if not nodes:
         return []
@@ -149,11 +156,11 @@ def _alike(workspace: Workspace, part: Vectors) -> list[list[str]]:
     return [sorted({id for row in rows for id in nodes[row].doc_ids}) for rows in found if len(rows) > 1]
 
 
-def _of_topics(part: Part[Any]) -> TypeGuard[Vectors]:
+def _is_topic_vectors(part: Part[Any]) -> TypeGuard[Vectors]:
     return isinstance(part, Vectors) and isinstance(part.of, Topics)
 
 
-def _trees(schemes: Mapping[str, Scheme]) -> list[SummaryTree]:
+def _find_trees(schemes: Mapping[str, Scheme]) -> list[SummaryTree]:
     found: dict[SummaryTree, None] = {}
     for scheme in schemes.values():
         for part in scheme.parts():
@@ -162,7 +169,7 @@ def _trees(schemes: Mapping[str, Scheme]) -> list[SummaryTree]:
     return list(found)
 
 
-def _pools(workspace: Workspace, schemes: Mapping[str, Scheme]) -> dict[str, int]:
+def _measure_pools(workspace: Workspace, schemes: Mapping[str, Scheme]) -> dict[str, int]:
     pools: dict[str, int] = {}
     for name, scheme in schemes.items():
         parts: list[Part[Any]] = [part for part in scheme.parts() if isinstance(part, TreePool | SummaryTree)]

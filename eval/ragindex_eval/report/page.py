@@ -1,7 +1,7 @@
-"""The report of a study as one HTML file that needs nothing else: no request, no script.
+"""Report of a study as one self-contained HTML file, without scripts and network requests.
 
-All text from the data is escaped by the templates, and bounded before it reaches them, whatever a section does: a
-megabyte in a title does not make a megabyte of page.
+The templates escape all text from the data and limit its length, whatever a section passes to them, so that a very long
+title does not make a very large page.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,18 +35,18 @@ from ragindex_eval.report.sections import (
 from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.stats import conclusions
 
-_SENTENCE, _COMMAND = 1_500, 4_000  # characters
-_Section = tuple[str, str, Callable[[Any], Any]]  # its template, its heading, and what gives its values
-_BEFORE: Sequence[_Section] = (
+_LONGEST_SENTENCE, _LONGEST_COMMAND = 1_500, 4_000  # characters
+_Section = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values
+_FIRST_SECTIONS: Sequence[_Section] = (
     ("overview", "All results", overview.render_overview),
     ("seeds", "Spread over seeds", seeds.render_seeds),
 )
-_AFTER: Sequence[_Section] = (("glossary", "What the figures mean", glossary.render_glossary),)
+_LAST_SECTIONS: Sequence[_Section] = (("glossary", "What the figures mean", glossary.render_glossary),)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A section ready for the page."""
+    """Rendered section of the page."""
 
     anchor: str
     title: str
@@ -55,7 +55,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Chapter:
-    """One comparison: what it is of, what it says, and its sections."""
+    """Chapter of one comparison: description, conclusion and sections."""
 
     anchor: str
     title: str
@@ -66,7 +66,7 @@ class _Chapter:
 
 
 def save_report(study: Study, path: Path) -> None:
-    """Write the report of a study as one HTML file. Raises StoreError."""
+    """Write the report of a study as one HTML file. Raises StoreError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         durable_files.write_file(path, render_report(study).encode())
@@ -75,10 +75,10 @@ def save_report(study: Study, path: Path) -> None:
 
 
 def render_report(study: Study) -> str:
-    """The report as HTML. It can be written as UTF-8, whatever the data hold."""
-    chapters = [_chapter(one, f"c{number}") for number, one in enumerate(study.comparisons, start=1)]
-    before = _parts(_BEFORE, study)
-    after = _parts(_AFTER, study)
+    """Render the report as HTML, which can always be encoded as UTF-8."""
+    chapters = [_make_chapter(one, f"c{number}") for number, one in enumerate(study.comparisons, start=1)]
+    before = _render_parts(_FIRST_SECTIONS, study)
+    after = _render_parts(_LAST_SECTIONS, study)
     page = _templates().get_template("page.html")
     return page.render(
         title=shown(study.name, 200),
@@ -89,17 +89,17 @@ def render_report(study: Study) -> str:
     )
 
 
-def _chapter(comparison: Comparison, anchor: str) -> _Chapter:
+def _make_chapter(comparison: Comparison, anchor: str) -> _Chapter:
     data = comparison.dataset
     asked = many(data.questions, "question")
     about = f"{many(data.documents, 'document')}, {asked}, encoder {comparison.encoder}, seed {comparison.seed}"
-    parts = _parts(_chosen(comparison), comparison, f"{anchor}-")
+    parts = _render_parts(_choose_sections(comparison), comparison, f"{anchor}-")
     sentence = conclusions.sentence(comparison)
     return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))
 
 
-def _chosen(comparison: Comparison) -> Sequence[_Section]:
-    """Template, heading and values of every section, in the order of the page."""
+def _choose_sections(comparison: Comparison) -> Sequence[_Section]:
+    """Return the sections of a comparison in the order of the page."""
     judged = bool(comparison.dataset.judged)
     looked_at = "Where the methods disagree most" if judged else "What each method found"
     asked = ("questions", looked_at, questions.render_questions)
@@ -120,12 +120,12 @@ def _chosen(comparison: Comparison) -> Sequence[_Section]:
     ]
 
 
-def _parts(chosen: Sequence[_Section], value: object, prefix: str = "") -> list[_Part]:
+def _render_parts(chosen: Sequence[_Section], value: object, prefix: str = "") -> list[_Part]:
     found = []
     for name, title, section in chosen:
         values = section(value)
         if values is not None:
-            # Made by a template that escapes; the page must not do it again.
+            # The section template has escaped this already, and the page must not escape it again.
             html = Markup(_templates().get_template(f"{name}.html").render(values=values))  # noqa: S704
             found.append(_Part(f"{prefix}{name}", title, html))
     return found
@@ -137,24 +137,24 @@ def _templates() -> Environment:
         loader=FileSystemLoader(Path(__file__).parent / "sections"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_bounded,
+        finalize=_limit_length,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"long": _long, "lines": _lines}
+    found.filters |= {"long": _format_sentence, "lines": _format_lines}
     return found
 
 
-def _bounded(value: object) -> object:
-    """What every `{{ … }}` goes through before it is escaped."""
+def _limit_length(value: object) -> object:
+    """Limit the length of the value of every `{{ … }}` before it is escaped."""
     return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _long(text: str) -> Markup:
-    """A sentence that may be longer than a text from the data."""
-    return escape(shown(text, _SENTENCE))
+def _format_sentence(text: str) -> Markup:
+    """Format a sentence that may be longer than other texts."""
+    return escape(shown(text, _LONGEST_SENTENCE))
 
 
-def _lines(text: str) -> Markup:
-    """Several lines that are kept."""
-    return escape(block(text, _COMMAND))
+def _format_lines(text: str) -> Markup:
+    """Format a text of several lines, and keep its line breaks."""
+    return escape(block(text, _LONGEST_COMMAND))

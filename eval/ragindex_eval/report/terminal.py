@@ -1,4 +1,4 @@
-"""A comparison as a person reads it in a terminal."""
+"""Terminal output of comparisons."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SHOWN_NOTES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A figure of every method. By `metric` the best is told, where there is a test: it is shown in bold."""
+    """Column of the table. If `metric` is set, the significantly best methods by it are shown in bold."""
 
     title: str
     value: Callable[[MethodResult], float | None]
@@ -28,7 +28,7 @@ class _Column:
 
 
 def render_study(study: Study) -> RenderableType:
-    """Every comparison of a study, one below the other."""
+    """Render every comparison of a study, one below the other."""
     if len(study.comparisons) == 1:
         return render_comparison(study.comparisons[0])
     parts = []
@@ -39,9 +39,9 @@ def render_study(study: Study) -> RenderableType:
 
 
 def render_comparison(comparison: Comparison) -> RenderableType:
-    """One line a method; below it, what the figures say, what they depend on, and what did not go as planned.
+    """Render a table with one row per method; below it the conclusion, the facts, and the warnings.
 
-    Bold: the best, and methods not significantly different from it; none where no method differs.
+    The best method and those not significantly different from it are bold; nothing is bold if no method differs.
     """
     columns = _columns(comparison)
     made = Table(box=None, pad_edge=False, header_style="bold")
@@ -54,25 +54,25 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     for bound in comparison.bounds:
         made.add_row(f"[dim]{bound.label}[/]", *(_bound_cell(column, bound) for column in columns))
     said = f"[bold]{escape_markup(conclusions.sentence(comparison))}[/]"
-    return Group(made, "", said, *map(escape_markup, _facts(comparison)), *_troubles(comparison))
+    return Group(made, "", said, *map(escape_markup, _fact_lines(comparison)), *_warning_lines(comparison))
 
 
 def _columns(comparison: Comparison) -> list[_Column]:
-    columns = [_metric(name) for name in metrics_shown(comparison)]
+    columns = [_metric_column(name) for name in metrics_shown(comparison)]
     columns += [
-        _Column("p50\nms", lambda method: method.latency.total.p50, _short, LATENCY),
-        _Column("p95\nms", lambda method: method.latency.total.p95, _short),
-        _Column("index\ns", lambda method: method.index_seconds, _short),
-        _Column("index\nMB", lambda method: method.index_bytes / 1e6, _short),
+        _Column("p50\nms", lambda method: method.latency.total.p50, _format_short, LATENCY),
+        _Column("p95\nms", lambda method: method.latency.total.p95, _format_short),
+        _Column("index\ns", lambda method: method.index_seconds, _format_short),
+        _Column("index\nMB", lambda method: method.index_bytes / 1e6, _format_short),
     ]
-    columns += _paid(comparison)
+    columns += _cost_columns(comparison)
     if any(method.failures for method in comparison.methods):
         columns.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
     return columns
 
 
-def _paid(comparison: Comparison) -> list[_Column]:
-    """Tokens and money of indexing, as if built alone, and of a question: where there are any."""
+def _cost_columns(comparison: Comparison) -> list[_Column]:
+    """Return the columns of tokens, money and calls that are not 0 for every method."""
     columns = [
         _Column("index\ntokens", lambda method: _tokens(method.index_usage), "{:,.0f}".format),
         _Column("index\n$", lambda method: method.index_usage.money, "{:.4f}".format),
@@ -89,12 +89,12 @@ def _tokens(usage: Usage) -> float:
 
 
 def _bound_cell(column: _Column, bound: MethodResult) -> str:
-    """Of a bound, only what its answers are worth."""
+    """Return the cell of a reader's bound, which has only answer metrics."""
     known = column.metric in bound.metrics
     return f"[dim]{column.form(column.value(bound) or 0.0)}[/]" if known else ""
 
 
-def _metric(name: str) -> _Column:
+def _metric_column(name: str) -> _Column:
     title = name.replace("_", " ").replace("@", "\n@").replace("one doc", "one-doc")
     return _Column(title, lambda method: _percent(method.metrics.get(name)), "{:.1f}".format, name)
 
@@ -103,13 +103,13 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _short(value: float) -> str:
-    """Three digits or so."""
+def _format_short(value: float) -> str:
+    """Format a number with about three digits."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def _cells(column: _Column, comparison: Comparison) -> list[str]:
-    """The figures as text."""
+    """Return the cells of a column as text."""
     values = [column.value(method) for method in comparison.methods]
     texts = ["–" if value is None else column.form(value) for value in values]
     ahead = conclusions.leaders(comparison, column.metric) if column.metric else ()
@@ -120,50 +120,50 @@ def _cells(column: _Column, comparison: Comparison) -> list[str]:
     ]
 
 
-def _facts(comparison: Comparison) -> list[str]:
+def _fact_lines(comparison: Comparison) -> list[str]:
     data = comparison.dataset
     judged = "" if data.judged in (0, data.questions) else f" ({data.judged} with gold)"
     timed = max(method.latency.questions for method in comparison.methods)
     return [
         f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
         f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
-        f"metrics in percent{_intervals(comparison)}; latency at k = {comparison.ks[-1]} "
-        f"over {_many(timed, 'question')}, one by one{_taken(comparison)}",
+        f"metrics in percent{_describe_noise(comparison)}; latency at k = {comparison.ks[-1]} "
+        f"over {_many(timed, 'question')}, one by one{_timing_note(comparison)}",
         f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
-        *_reader(comparison),
+        *_describe_reader(comparison),
     ]
 
 
-def _taken(comparison: Comparison) -> str:
-    """When the latency was taken: an earlier run's is shown again."""
+def _timing_note(comparison: Comparison) -> str:
+    """Return when latency was measured, since it may come from an earlier run."""
     moment = next((method.latency.taken for method in comparison.methods if method.latency.taken), "")
     return f", taken {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
-def _reader(comparison: Comparison) -> list[str]:
-    """Who read, how much, and what that cost a question."""
+def _describe_reader(comparison: Comparison) -> list[str]:
+    """Return a line about the reader: LLM, token limit, and costs per question."""
     if comparison.reader is None:
         return []
     read = [method.reading_costs for method in comparison.methods]
     tokens = [one.input_tokens + one.output_tokens for one in read if one]
     money = [one.money for one in read if one]
-    paid = f"; {max(tokens):,.0f} tokens{_most(money)} a question at most" if any(tokens) else ""
+    paid = f"; {max(tokens):,.0f} tokens{_highest_cost(money)} a question at most" if any(tokens) else ""
     estimated = " (estimated)" if comparison.reader.estimated else ""
     found = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
     return [f"answers read by {display_name(comparison.reader.llm)}, from {found}{paid}"]
 
 
-def _most(money: list[float | None]) -> str:
-    """The highest of what methods paid, where it is known of all."""
+def _highest_cost(money: list[float | None]) -> str:
+    """Return the highest cost of reading per question, or say that some costs are unknown."""
     known = [one for one in money if one is not None]
     if len(known) < len(money):
         return " and an unknown sum"
     return f" and ${max(known):.5f}" if any(known) else ""
 
 
-def _intervals(comparison: Comparison) -> str:
-    """The widest half interval of the first metric: what a difference must exceed to mean anything."""
+def _describe_noise(comparison: Comparison) -> str:
+    """Return the largest half-width of the intervals of the first metric, as a measure of the noise."""
     metric = f"R@{comparison.ks[0]}"
     known = [method.ci95[metric] for method in comparison.methods if metric in method.ci95]
     widest = max(((high - low) / 2 for low, high in known), default=None)
@@ -174,7 +174,7 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _troubles(comparison: Comparison) -> list[str]:
+def _warning_lines(comparison: Comparison) -> list[str]:
     shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
     lines = [
         f"[bold red]{escape_markup(method.label)} {failed_on(method)} and is not compared:[/] "
@@ -183,11 +183,11 @@ def _troubles(comparison: Comparison) -> list[str]:
     ]
     lines += [f"[yellow]{escape_markup(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
     for method in comparison.methods:
-        lines += _unanswered(method, comparison.dataset.questions)
+        lines += _describe_unanswered(method, comparison.dataset.questions)
     return lines + [f"[yellow]left out:[/] {escape_markup(reason)}" for reason in comparison.left_out]
 
 
-def _unanswered(method: MethodResult, questions: int) -> list[str]:
+def _describe_unanswered(method: MethodResult, questions: int) -> list[str]:
     if not method.failures:
         return []
     how_many = f"{questions - len(method.failures)} of {questions} questions"

@@ -1,1 +1,1 @@
-"""The results of a comparison: frozen values."""
+"""The results of a comparison as frozen values, and their files."""

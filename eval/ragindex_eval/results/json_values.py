@@ -1,4 +1,4 @@
-"""Results as JSON and back: what pydantic makes of the frozen values."""
+"""Conversion of answers to JSON and back with pydantic."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ _ANSWER = TypeAdapter(MethodAnswer)
 
 
 def answer_to_json(answer: MethodAnswer) -> dict[str, Any]:
-    """An answer as a JSON object; fields that have their defaults are left out."""
+    """Convert an answer to a JSON object, without the fields that have their default values."""
     value: dict[str, Any] = _ANSWER.dump_python(answer, mode="json", exclude_defaults=True)
     return value
 
 
 def answer_from_json(value: Any) -> MethodAnswer:
-    """The other way. Raises ValueError for what is no answer."""
+    """Convert a JSON object to an answer. Raises ValueError if it does not describe one."""
     return _ANSWER.validate_python(value)

@@ -1,4 +1,4 @@
-"""Reading the files of a study back into its values: what `ragindex report` makes the report from."""
+"""Loading of the result files of a study, from which `ragindex report` makes the report."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ from ragindex_eval.results.reader_results import ReaderFacts
 
 
 def load_results(folder: Path) -> Study:
-    """The study whose files `save_results` wrote into a folder. Raises DataError where they are not, or not whole.
+    """Load the study that `save_results` wrote into a folder. Raises DataError if files are missing or incomplete.
 
-    Of a method that reads k, only the answers at the largest k are in the files.
+    For a method whose ranking depends on k, the files hold only the answers at the largest k.
     """
-    value = _object(folder / "study.json")
+    value = _read_object(folder / "study.json")
     try:
-        comparisons = tuple(_comparison(folder / name) for name in value["comparisons"])
+        comparisons = tuple(_load_comparison(folder / name) for name in value["comparisons"])
         return Study(value["name"], comparisons, value["command"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         expected = "the files that ragindex compare --out writes"
@@ -44,13 +44,13 @@ def load_results(folder: Path) -> Study:
         raise DataError(expected, what, path=folder) from error
 
 
-def _comparison(folder: Path) -> Comparison:
-    value = _object(folder / "comparison.json")
-    asked = list(_lines(folder / "questions.jsonl"))
+def _load_comparison(folder: Path) -> Comparison:
+    value = _read_object(folder / "comparison.json")
+    asked = list(_read_lines(folder / "questions.jsonl"))
     read = value.get("reader")
-    found = _by_method(folder / "per_query.jsonl")
-    bounds = _by_method(folder / "bounds.jsonl") if value.get("bounds") else {}
-    failed = _by_method(folder / "failed.jsonl") if value["failed"] else {}
+    found = _read_by_method(folder / "per_query.jsonl")
+    bounds = _read_by_method(folder / "bounds.jsonl") if value.get("bounds") else {}
+    failed = _read_by_method(folder / "failed.jsonl") if value["failed"] else {}
     for label, lines in found.items():
         if [line["query"] for line in lines] != [one["query"] for one in asked]:
             expected = f"a line for each of {len(asked)} questions and {label}"
@@ -83,8 +83,8 @@ def _comparison(folder: Path) -> Comparison:
     )
 
 
-def _by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
-    return {label: list(lines) for label, lines in groupby(_lines(file), lambda line: line["method"])}
+def _read_by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
+    return {label: list(lines) for label, lines in groupby(_read_lines(file), lambda line: line["method"])}
 
 
 def _gold(line: Mapping[str, Any]) -> Gold:
@@ -139,9 +139,9 @@ def _bounds(value: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"), parse_constant=_no_number)
+        value = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"), parse_constant=_reject_constant)
     except OSError as error:
         raise DataError(
             "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
@@ -155,24 +155,24 @@ def _object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _no_number(name: str) -> float:
+def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open(encoding="utf-8", errors="surrogatepass") as file:
             for number, line in enumerate(file, start=1):
-                yield _line(line, path, number)
+                yield _parse_line(line, path, number)
     except OSError as error:
         raise DataError(
             "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
         ) from error
 
 
-def _line(line: str, path: Path, number: int) -> dict[str, Any]:
+def _parse_line(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
-        value = json.loads(line, parse_constant=_no_number)
+        value = json.loads(line, parse_constant=_reject_constant)
     except ValueError as error:
         raise DataError("a JSON object a line", str(error), path=path, line=number) from error
     if not isinstance(value, dict):

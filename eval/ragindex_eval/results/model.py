@@ -1,4 +1,4 @@
-"""The result of a comparison: frozen values, and the JSON that other programs read."""
+"""Frozen values for the result of a comparison, and their conversion to the JSON that other programs read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 @dataclass(frozen=True, slots=True)
 class SavedHit:
-    """What metrics need of a hit; of the first few also the title and how the text begins, for a person to read."""
+    """The parts of a hit that metrics need; the first few hits also have the title and the beginning of the text."""
 
     id: str
     doc_ids: tuple[str, ...]
@@ -34,10 +34,10 @@ class SavedHit:
 
 @dataclass(frozen=True, slots=True)
 class MethodAnswer:
-    """What one method found for one question; `error` says why it found nothing, where it failed.
+    """The hits of one method for one question; `error` is the reason if the method failed on it.
 
-    `usage` is what its calls of language models and of paid encoders cost when they were first made, `calls` how many
-    of the former there were. `reading` is what a reader made of what was found, where one was asked.
+    `usage` is the cost of its LLM and paid encoder calls when they were first made, even if they came from the cache.
+    `calls` counts the LLM calls. `reading` is the answer of the reader, if there is one.
     """
 
     query_id: str
@@ -52,22 +52,22 @@ class MethodAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Milliseconds; None where no question was answered."""
+    """Percentiles in milliseconds; None if no question was answered."""
 
     p50: float | None
     p95: float | None
 
     def to_json(self) -> dict[str, float | None]:
-        """`{"p50", "p95"}`."""
+        """Convert to the JSON object `{"p50", "p95"}`."""
         return {"p50": self.p50, "p95": self.p95}
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Time of one question alone, at the largest k, over a sample: in all, and where it went.
+    """Latency of single questions at the largest k, over a sample: in total, and in encoder, store and method itself.
 
-    `per_query` is the time in all, in milliseconds, by query id. `taken` is when the timing began (UTC): methods of one
-    comparison have one, for they are timed together or not compared.
+    `per_query` is the total time in milliseconds by query id. `taken` is when the timing began (UTC). All methods of a
+    comparison share it, because latencies of different timing runs are not compared.
     """
 
     total: Percentiles
@@ -79,23 +79,23 @@ class Latency:
 
     @property
     def questions(self) -> int:
-        """How many were timed."""
+        """The number of timed questions."""
         return len(self.per_query)
 
     def to_json(self) -> dict[str, Any]:
-        """`{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}, "taken"}`."""
+        """Convert to the JSON object `{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}, "taken"}`."""
         split = {"encoder": self.encoder, "store": self.store, "own": self.own}
         by_part = {name: value.to_json() for name, value in split.items()}
         return {**self.total.to_json(), **by_part, "taken": self.taken}
 
 
-_NOTHING = Percentiles(None, None)
-NOT_TIMED = Latency(_NOTHING, _NOTHING, _NOTHING, _NOTHING, {})
+_NO_PERCENTILES = Percentiles(None, None)
+NOT_TIMED = Latency(_NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCENTILES, {})
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """What was searched and asked. `judged` questions have gold documents; means are over these."""
+    """Size and identity of the dataset. `judged` questions have gold documents; means of metrics are over these."""
 
     name: str
     format: str
@@ -106,7 +106,7 @@ class DatasetFacts:
     fingerprint: str
 
     def to_json(self) -> dict[str, Any]:
-        """With `judged` only where it is not every question."""
+        """Convert to a JSON object; `judged` is left out if every question is judged."""
         names = ("name", "format", "documents", "passages", "questions", "fingerprint")
         facts = {name: getattr(self, name) for name in names}
         return facts if self.judged == self.questions else {**facts, "judged": self.judged}
@@ -114,7 +114,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """The means over the questions of one kind: `by` is "hops" or "kind", `value` which."""
+    """Mean metrics over one group of questions: `by` is "hops" or "kind", `value` is the group."""
 
     by: str
     value: str
@@ -123,7 +123,7 @@ class Breakdown:
     ci95: Mapping[str, Interval]
 
     def to_json(self) -> dict[str, Any]:
-        """One element of `breakdown`."""
+        """Convert to one element of the JSON field `breakdown`."""
         intervals = {name: list(bounds) for name, bounds in self.ci95.items()}
         metrics = dict(self.metrics)
         return {"by": self.by, "value": self.value, "questions": self.questions, "metrics": metrics, "ci95": intervals}
@@ -131,12 +131,12 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class MethodPair:
-    """How two methods differ, over the questions that both have a figure for: one statistic with its interval and test.
+    """Difference of two methods by one metric over the questions that both have, with its interval and test.
 
-    `metric` is a metric of quality, or one of `MethodResult.costs`. `value` is the mean of `a` less the mean of `b`; of
-    latency, which is skewed, the geometric mean of `a` divided by that of `b` (`statistic` says which). `ci95` is its
-    interval, None where there are fewer than two questions; `p` is that of the paired permutation test of the same
-    value, `p_holm` corrected for all pairs of this metric.
+    `metric` is a quality metric or one of `MethodResult.costs`. `value` is the mean of `a` minus the mean of `b`. For
+    latency, which is skewed, it is the geometric mean of `a` divided by that of `b`; `statistic` says which. `ci95` is
+    the interval of `value`, None if there are fewer than two questions. `p` is the p-value of the paired permutation
+    test of `value`, and `p_holm` is corrected for all pairs of this metric.
     """
 
     a: str
@@ -150,16 +150,16 @@ class MethodPair:
 
     @property
     def statistic(self) -> str:
-        """What `value` is."""
+        """The name of the statistic in `value`: DIFFERENCE, or RATIO for latency."""
         return RATIO if self.metric == LATENCY else DIFFERENCE
 
     @property
     def excess(self) -> float:
-        """More than 0 where the figure of `a` is the higher one, less where it is the lower one."""
+        """A number above 0 if the figure of `a` is higher than that of `b`, and below 0 if it is lower."""
         return self.value - 1.0 if self.statistic == RATIO else self.value
 
     def turned(self) -> "MethodPair":
-        """The same, from the other side."""
+        """Return the same difference with `a` and `b` exchanged."""
         bounds = None if self.ci95 is None else (self._turned(self.ci95[1]), self._turned(self.ci95[0]))
         return replace(self, a=self.b, b=self.a, value=self._turned(self.value), ci95=bounds)
 
@@ -167,7 +167,7 @@ class MethodPair:
         return 1.0 / value if self.statistic == RATIO else -value
 
     def to_json(self) -> dict[str, Any]:
-        """One element of `pairs`."""
+        """Convert to one element of the JSON field `pairs`."""
         bounds = None if self.ci95 is None else list(self.ci95)
         named = {"a": self.a, "b": self.b, "metric": self.metric, "statistic": self.statistic}
         tested = {"value": self.value, "ci95": bounds, "p": self.p, "p_holm": self.p_holm}
@@ -176,13 +176,17 @@ class MethodPair:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """One method's figures. `answers` are by k: at the largest alone, unless the method reads k.
+    """Results of one method.
 
-    `per_query` are the metrics of every judged question by its id, `metrics` their means, `ci95` the intervals of the
-    means and of latency_ms_p50 and latency_ms_p95 (none where fewer than two questions were asked); `parts` is the
-    index, as if the method were built alone; `spent` is what this run paid for it; `stages` how the answers of
-    language models were read in this run (strict, repaired, failed, …), by task; `fingerprint` names all that the
-    answers depend on. Money is None wherever a part of it is not known, as of a model without a price.
+    - `answers`: by k; only at the largest k, unless the ranking of the method depends on k.
+    - `per_query`, `metrics`: the metrics of every judged question by id, and their means.
+    - `ci95`: the intervals of the means, latency_ms_p50 and latency_ms_p95; empty for fewer than two questions.
+    - `parts`: the figures of each part of the index, as if the method were built alone.
+    - `spent`: what this run paid for the method.
+    - `stages`: how the LLM outputs of this run were parsed (strict, repaired, failed, …), counted by task.
+    - `fingerprint`: a hash of everything that the answers depend on.
+
+    Money is None if any part of it is unknown, for example for a model without a price.
     """
 
     name: str
@@ -201,12 +205,12 @@ class MethodResult:
 
     @property
     def index_usage(self) -> Usage:
-        """Tokens and money of all parts, as if the method were built alone and nothing had been paid before."""
+        """Tokens and money of indexing, as if the method were built alone and nothing were cached."""
         return sum((part.usage for part in self.parts.values()), NO_USAGE)
 
     @property
     def query_usage(self) -> Usage:
-        """The mean over all questions at the largest k, with what those that failed had paid."""
+        """Mean usage per question at the largest k, including questions on which the method failed."""
         whole = sum((answer.usage for answer in self.final), NO_USAGE)
         costs = {name: getattr(whole, name) for name in ("seconds", *COSTS)}
         known = {name: cost / max(1, len(self.final)) for name, cost in costs.items() if cost is not None}
@@ -214,16 +218,16 @@ class MethodResult:
 
     @property
     def reading_costs(self) -> ReadingCosts | None:
-        """What reading took, a question: apart from `query_usage`. None where nothing was read."""
+        """Mean costs of reading per question, which `query_usage` does not include; None if nothing was read."""
         return reading_costs([one.reading for one in self.final if one.reading is not None])
 
     @property
     def calls(self) -> float:
-        """Calls of language models a question: the mean over all of them."""
+        """Mean number of LLM calls per question."""
         return sum(answer.calls for answer in self.final) / max(1, len(self.final))
 
     def costs(self) -> Mapping[str, Mapping[str, float]]:
-        """What each question cost, by metric and query id: latency_ms, tokens, and money where all of it is known."""
+        """Return the costs of each question by metric and query id: latency_ms, tokens, and money if it is known."""
         paid = {name: {one.query_id: getattr(one.usage, name) for one in self.final} for name in COSTS}
         known = {name: values for name, values in paid.items() if None not in values.values()}
         return {LATENCY: self.latency.per_query, **known}
@@ -235,24 +239,24 @@ class MethodResult:
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """The questions that were not answered at some k, and why."""
+        """The questions that were not answered at some k, with the reasons."""
         pairs = (answer for answers in self.answers.values() for answer in answers)
         return {answer.query_id: answer.error for answer in pairs if answer.error is not None}
 
     @property
     def index_seconds(self) -> float:
-        """Seconds of building all parts."""
+        """Total seconds of building all parts."""
         return sum(part.seconds for part in self.parts.values())
 
     @property
     def index_bytes(self) -> int:
-        """Bytes on disk of all parts."""
+        """Total bytes of all parts on disk."""
         return sum(part.bytes for part in self.parts.values())
 
     def to_json(self) -> dict[str, Any]:
-        """One element of `methods`."""
+        """Convert to one element of the JSON field `methods`."""
         parts = {
-            name: {"seconds": part.seconds, "bytes": part.bytes, "search": part.search, **_usage(part.usage)}
+            name: {"seconds": part.seconds, "bytes": part.bytes, "search": part.search, **_usage_to_json(part.usage)}
             for name, part in self.parts.items()
         }
         return {
@@ -264,9 +268,9 @@ class MethodResult:
             "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
             "unanswered": len(self.failures),
             "usage": {
-                "index": _usage(self.index_usage),
-                "spent": _usage(self.spent),
-                "query": {**_usage(self.query_usage), "calls": self.calls},
+                "index": _usage_to_json(self.index_usage),
+                "spent": _usage_to_json(self.spent),
+                "query": {**_usage_to_json(self.query_usage), "calls": self.calls},
                 "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
@@ -277,47 +281,53 @@ class MethodResult:
 
 
 def sort_methods(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
-    """Sorted by the first metric: recall at the smallest k where there is gold, else EM where answers were read.
+    """Sort methods, best first: by recall at the smallest k, else by EM if answers were read.
 
-    Of equal ones, and without any metric, in the order given.
+    The sort is stable; without a metric, the order stays as it is.
     """
     first = next((name for name in (f"R@{ks[0]}", "EM") if any(name in one.metrics for one in methods)), "")
     return sorted(methods, key=lambda method: -method.metrics.get(first, 0.0))
 
 
 def describe_failed(failed: Sequence[MethodResult]) -> str:
-    """A sentence for each method that failed on every question, with its first reason."""
-    return " ".join(f"{method.label} {failed_on(method)}, and is not compared: {_reason(method)}." for method in failed)
+    """Return a sentence for each method that failed on every question, with its first reason."""
+    return " ".join(
+        f"{method.label} {failed_on(method)}, and is not compared: {_first_reason(method)}." for method in failed
+    )
 
 
 def failed_on(method: MethodResult) -> str:
-    """`failed on every question`, of a method that did: at some k, or of those that have gold documents or answers."""
+    """Say whether a failed method failed on every question, or on every question with gold."""
     unread = {one.query_id for one in method.final if one.reading is not None and one.reading.error}
     whole = len(method.failures.keys() | unread) == len(method.final)
     return f"failed on every question{'' if whole else ' with gold'}"
 
 
-def _reason(method: MethodResult) -> str:
+def _first_reason(method: MethodResult) -> str:
     unread = (one.reading.error for one in method.final if one.reading is not None and one.reading.error)
     return next(iter([*method.failures.values(), *unread]), "").rstrip(".")[:300]
 
 
-def _usage(usage: Usage) -> dict[str, float | None]:
-    """Money is null where it is not known."""
+def _usage_to_json(usage: Usage) -> dict[str, float | None]:
+    """Convert usage to a JSON object; money is null if it is unknown."""
     return {name: getattr(usage, name) for name in COSTS}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Holds the result of one comparison.
+    """Result of one comparison.
 
-    `methods` are sorted by the first metric, the best first; `asked` are their labels in the order in which they were
-    named. `failed` are methods that failed on every question: they have no metrics, no latency and no pairs. `pairs`
-    are all pairs of methods by every metric; `titles` those of the gold documents, by id; `notes` say what was not read
-    of the data; `left_out` why methods that were not asked for by name are missing; `environment` are versions and the
-    number of processors; `llm` is "none" where no method asks a language model. Where answers were read,
-    `reader` says by whom, and `bounds` are what that reader answers from nothing and from the gold documents.
-    `coverage` is known where a method searches trees of summaries.
+    - `methods`: sorted by the first metric, best first; `asked` holds their labels in the order given.
+    - `failed`: methods that failed on every question, without metrics, latency and pairs.
+    - `pairs`: all pairs of methods by every metric.
+    - `titles`: the titles of the gold documents by id.
+    - `notes`: warnings about the data, the index and the figures, such as files that were skipped.
+    - `left_out`: why methods that were not named explicitly are missing.
+    - `environment`: versions and processors of the machine.
+    - `llm`: the name of the LLM, "none" if no method uses one.
+    - `reader`, `bounds`: if answers were read, the reader, and what it answers without passages and from the gold
+      documents.
+    - `coverage`: set if a method searches trees of summaries.
     """
 
     dataset: DatasetFacts
@@ -344,18 +354,18 @@ class Comparison:
     failed: tuple[MethodResult, ...] = ()
 
     def method(self, label: str) -> MethodResult:
-        """The result of the method with this label. Raises KeyError."""
+        """Return the result of a method by its label. Raises KeyError if there is none."""
         return {method.label: method for method in self.methods}[label]
 
     def pair(self, a: str, b: str, metric: str) -> MethodPair:
-        """How `a` differs from `b`. Raises KeyError where the metric is not known of both."""
+        """Return the difference of `a` and `b` by a metric. Raises KeyError if the metric is not known for both."""
         for pair in self.pairs:
             if pair.metric == metric and {pair.a, pair.b} == {a, b}:
                 return pair if pair.a == a else pair.turned()
         raise KeyError((a, b, metric))
 
     def to_json(self) -> dict[str, Any]:
-        """The schema that `--json` writes; its version rises where the meaning of a field changes."""
+        """Convert to the JSON of `--json`; RESULT_SCHEMA is increased when the meaning of a field changes."""
         bounds = [bound.to_json() for bound in self.bounds]
         return {
             "schema": RESULT_SCHEMA,
@@ -382,9 +392,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Comparisons that belong together: several corpora, encoders or seeds; one comparison is a study of one.
+    """One or more comparisons that belong together, over several corpora, encoders or seeds.
 
-    `command` is what a person would write to make it again.
+    `command` is the command line that reproduces the study.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a reader made of what was found: frozen values."""
+"""Frozen values for the answers of a reader, which answers questions from retrieved passages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +11,11 @@ _NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class ReaderAnswer:
-    """What was answered to one question; `error` says why there is no answer.
+    """A reader's answer to one question; `error` says why there is no answer.
 
-    `found` says whether the passages hold it, `rests_on` names the hits that it rests on. `tokens` are those of the
-    passages and notes that were read, `usage` and `calls` what that cost when it was first asked.
+    `found` says whether the passages contain the answer, and `rests_on` are the ids of the hits that support it.
+    `tokens` counts the passages and notes that were read. `usage` and `calls` are the costs of the first time that the
+    LLM was asked, even if the answer came from the cache.
     """
 
     answer: str
@@ -26,35 +27,34 @@ class ReaderAnswer:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All fields."""
+        """Convert to a JSON object with all fields."""
         return asdict(self)
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "ReaderAnswer":
-        """The other way. Raises KeyError and TypeError for what is no reading."""
+        """Read a JSON object. Raises KeyError or TypeError if it does not describe a reader's answer."""
         usage, rests_on = Usage(**value["usage"]), tuple(value["rests_on"])
         return ReaderAnswer(**{**value, "usage": usage, "rests_on": rests_on})
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderFacts:
-    """Who read, and how many tokens of what was found they were given at most."""
+    """The reader of a comparison: its LLM, its token limit, and whether tokens are estimated."""
 
     llm: str
     tokens: int
     estimated: bool
 
     def to_json(self) -> dict[str, Any]:
-        """`{"llm", "tokens", "estimated"}`."""
+        """Convert to the JSON object `{"llm", "tokens", "estimated"}`."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingCosts:
-    """The means over the questions that were to be read, of what reading cost; none of it is a method's own.
+    """Mean costs of reading per question; they are not part of a method's own costs.
 
-    `context_tokens` are those of the passages and notes, `input_tokens` those of the whole prompts. `money` is None
-    where it is not known.
+    `context_tokens` counts passages and notes, `input_tokens` the whole prompts. `money` is None if it is unknown.
     """
 
     input_tokens: float
@@ -64,12 +64,12 @@ class ReadingCosts:
     context_tokens: float
 
     def to_json(self) -> dict[str, float | None]:
-        """All fields."""
+        """Convert to a JSON object with all fields."""
         return asdict(self)
 
 
 def costs(readings: Sequence[ReaderAnswer]) -> ReadingCosts | None:
-    """None where nothing was read."""
+    """Return the mean costs of the readings; None if there are none."""
     if not readings:
         return None
     whole, questions = sum((one.usage for one in readings), _NO_USAGE), len(readings)

@@ -1,13 +1,13 @@
-"""The files of a study, which other programs read: rankings and gold in TREC's formats, figures as JSON.
+"""The files of a study, for other programs to read: rankings and gold in TREC formats, figures as JSON.
 
     comparison.json               the figures of all methods; the schema of --json
-    questions.jsonl               a line a question: text, gold, kind
-    per_query.jsonl               a line a method and question: what was found, step by step, and how it scored
-    bounds.jsonl                  the same of a reader's bounds, where answers were read
-    failed.jsonl                  the same of methods that failed on every question
+    questions.jsonl               one line per question: text, gold, kind
+    per_query.jsonl               one line per method and question: hits, retrieval steps and scores
+    bounds.jsonl                  the same for the reader's bounds, if answers were read
+    failed.jsonl                  the same for methods that failed on every question
     qrels.trec, runs/LABEL.trec   gold, and the document rankings at the largest k
 
-A study of several comparisons has study.json, and a folder with the other files for each of them.
+study.json lists the comparisons. If there are several, each has its own folder with the other files.
 """
 
 import json
@@ -26,7 +26,7 @@ from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, MethodAnswer,
 
 
 def save_results(study: Study, folder: Path) -> None:
-    """Write all files of a study. Raises StoreError."""
+    """Write all files of a study. Raises StoreError if they cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folders = _comparison_folders(study, folder)
@@ -40,7 +40,7 @@ def save_results(study: Study, folder: Path) -> None:
 
 
 def _comparison_folders(study: Study, folder: Path) -> list[Path]:
-    """Where the files of each comparison are: in the folder itself, where there is one comparison."""
+    """Return the folder of each comparison: `folder` itself if there is only one, else a subfolder each."""
     if len(study.comparisons) == 1:
         return [folder]
     return [
@@ -64,7 +64,7 @@ def _save_comparison(comparison: Comparison, folder: Path) -> None:
 
 
 def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
-    """run.trec, qrels.trec and per_query.jsonl of one method. Raises OSError."""
+    """Write run.trec, qrels.trec and per_query.jsonl of one method. Raises OSError if they cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "run.trec", _trec_run(comparison, method))
     _write(folder / "per_query.jsonl", _answer_lines(comparison, [method]))
@@ -72,36 +72,36 @@ def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> N
 
 
 def _save_qrels(comparison: Comparison, folder: Path) -> None:
-    """qrels.trec, where any question has gold documents."""
+    """Write qrels.trec if any question has gold documents."""
     lines = list(_trec_qrels(comparison))
     if lines:
         _write(folder / "qrels.trec", lines)
 
 
 def _trec_run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
-    """The document rankings at the largest k as a TREC run; scores fall with the rank, so that no reader sees ties.
+    """Yield the document rankings at the largest k as a TREC run; scores fall with the rank, so that there are no ties.
 
-    Of documents of equal text the first stands as the gold one: so a tool that reads run and qrels, and knows no
-    texts, measures what we do.
+    The first of several documents of equal text is written as the gold document. So a tool that reads run and qrels,
+    without the texts, computes the same metrics as this package.
     """
     for answer in method.final:
-        ranked = standing(_documents(answer), twins(comparison.gold, answer.query_id))
-        query_id, label = _field(answer.query_id), _field(method.label)
+        ranked = standing(_document_ranking(answer), twins(comparison.gold, answer.query_id))
+        query_id, label = _escape_field(answer.query_id), _escape_field(method.label)
         for rank, doc_id in enumerate(ranked, start=1):
-            yield f"{query_id} Q0 {_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
+            yield f"{query_id} Q0 {_escape_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
 
 
 def _trec_qrels(comparison: Comparison) -> Iterable[str]:
-    """The gold as TREC qrels."""
+    """Yield the gold as TREC qrels."""
     for query in comparison.queries:
         for doc_id, grade in sorted(judgements(comparison.gold, query.id).items()):
-            yield f"{_field(query.id)} 0 {_field(doc_id)} {grade}"
+            yield f"{_escape_field(query.id)} 0 {_escape_field(doc_id)} {grade}"
 
 
 def _question_lines(comparison: Comparison) -> Iterable[str]:
-    """One JSON object a question; `gold` are the grades of its documents, null where it has no gold.
+    """Yield one JSON object per question; `gold` maps document ids to grades and is null if there is no gold.
 
-    `twins` are other documents of the same text as a gold document, with that one.
+    `twins` maps other documents with the text of a gold document to that gold document.
     """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -120,7 +120,7 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
 
 
 def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
-    """One JSON object a method and question: what was asked, wanted and found, and how it scored."""
+    """Yield one JSON object per method and question: the question, its gold, the hits and the scores."""
     asked = {query.id: query for query in comparison.queries}
     for method in methods:
         for answer in method.final:
@@ -134,7 +134,7 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
                 "question": query.text,
                 "gold": judgements(comparison.gold, query.id),
                 "twins": dict(twins(comparison.gold, query.id)),
-                "documents": _documents(answer),
+                "documents": _document_ranking(answer),
                 "metrics": method.per_query.get(query.id, {}),
                 "latency_ms": method.latency.per_query.get(query.id),
                 "error": method.failures.get(query.id),
@@ -143,24 +143,24 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
             yield json.dumps(line, ensure_ascii=False)
 
 
-def _documents(answer: MethodAnswer) -> list[str]:
-    """The document ranking of an answer."""
+def _document_ranking(answer: MethodAnswer) -> list[str]:
+    """Return the document ranking of an answer."""
     return ranking(hit.doc_ids for hit in answer.hits)
 
 
 def method_file_name(label: str) -> str:
-    """A label as the name of a file: as it stands where that is safe, else made safe and unique by a hash."""
+    """Return a file name for a label: the label itself if it is safe, else a safe form made unique by a hash."""
     safe = regex.sub(r"[^\w.()=,+-]", "_", label)[:80]
     return safe if safe == label and not label.startswith(".") else f"_{safe.lstrip('.')}-{digest(label)[:8]}"
 
 
-def _field(text: str) -> str:
-    """TREC fields end at white space: it is written as in a URL, and so is the percent sign."""
+def _escape_field(text: str) -> str:
+    """Percent-encode white space, which ends a TREC field, and percent signs."""
     return regex.sub(r"[\s%]", lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Through a file beside it: an earlier result stays whole until this one is."""
+    """Write a temporary file and rename it, so that an earlier result stays intact until the new one is complete."""
     partial = path.with_name(f"{path.name}.partial")
     with partial.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)

@@ -1,1 +1,1 @@
-"""Running comparisons: ask, time, score, and put together."""
+"""Comparison runs: retrieval, timing, scoring and conclusions."""

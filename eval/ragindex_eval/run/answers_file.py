@@ -1,4 +1,4 @@
-"""The answers that a method gave, in a JSON Lines file: a comparison that was stopped resumes from it."""
+"""JSON Lines files with the answers of a method, from which a stopped comparison resumes."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from ragindex_eval.results.model import MethodAnswer
 
 
 def load_answers(path: Path) -> dict[str, MethodAnswer]:
-    """The answers in a file by question, none where there is no file.
+    """Load the answers in a file by query id; {} if there is no file.
 
-    Lines that are not as they were written, as one cut short by a crash, are removed: their questions are asked again.
+    Damaged lines, such as one cut short by a crash, are removed from the file, so their questions are asked again.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -28,64 +28,64 @@ def load_answers(path: Path) -> dict[str, MethodAnswer]:
     if len(whole) < len(parsed) or lines[-1]:
         answered = path.stat()
         write_whole(path, b"".join(line + b"\n" for line, _ in whole))
-        os.utime(path, ns=(answered.st_atime_ns, answered.st_mtime_ns))  # a note says when the answers were given
+        os.utime(path, ns=(answered.st_atime_ns, answered.st_mtime_ns))  # a note reports when the answers were given
     return {answer.query_id: answer for _, answer in whole}
 
 
 def append_answers(path: Path, answers: Iterable[MethodAnswer]) -> None:
-    """Add answers to a file, made where it is missing. Raises StoreError."""
+    """Append answers to a file, and create it if it is missing. Raises StoreError if it cannot be written."""
     lines = [durable_files.hash_line(json.dumps(answer_to_json(answer), ensure_ascii=False)) for answer in answers]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             file.write(b"".join(lines))
     except OSError as error:
-        raise _not_writable(path, error) from error
+        raise _not_writable_error(path, error) from error
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one step. Raises StoreError."""
+    """Write a file atomically, and create its folder. Raises StoreError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         durable_files.write_file(path, content)
     except OSError as error:
-        raise _not_writable(path, error) from error
+        raise _not_writable_error(path, error) from error
 
 
-def _not_writable(path: Path, error: OSError) -> StoreError:
+def _not_writable_error(path: Path, error: OSError) -> StoreError:
     return StoreError(f"{path.name} could not be written in {path.parent}: {error.strerror or error}.")
 
 
 def _parse(line: bytes) -> MethodAnswer | None:
-    """One line as an answer, None where it is not whole, or was written by an earlier version."""
+    """Parse a line; None if it is damaged or was written by an earlier version."""
     try:
         return answer_from_json(json.loads(durable_files.verify_line(line) or ""))
     except ValueError:
         return None
 
 
-# ---------------------------------------------------------------- what an earlier run answered
+# ---------------------------------------------------------------- answers of earlier runs
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierAnswers:
-    """The number of answers that an earlier run gave, the last of them at `at` (seconds since the epoch)."""
+    """Number of answers from an earlier run, and the time `at` of the last one in seconds since the epoch."""
 
     count: int
     at: float
 
 
 def earlier_answers(path: Path, queries: Iterable[Query]) -> EarlierAnswers | None:
-    """The answers in the file to these questions; None where there are none."""
+    """Count the answers to these questions in a file; None if there are none."""
     held = load_answers(path).keys() & {query.id for query in queries}
     return EarlierAnswers(len(held), path.stat().st_mtime) if held else None
 
 
 def note_of_earlier(by_label: Mapping[str, EarlierAnswers]) -> str | None:
-    """One sentence on the answers of earlier runs, by method; None where there are none."""
+    """Return a sentence on the answers of earlier runs, by method; None if there are none."""
     methods: dict[tuple[int, str], list[str]] = {}
     for label, one in by_label.items():
-        methods.setdefault((one.count, _moment(one.at)), []).append(label)
+        methods.setdefault((one.count, _format_time(one.at)), []).append(label)
     if not methods:
         return None
     groups = [
@@ -95,7 +95,7 @@ def note_of_earlier(by_label: Mapping[str, EarlierAnswers]) -> str | None:
     return f"{'; '.join(groups)}; --fresh asks again"
 
 
-def _moment(at: float) -> str:
-    """The time of day, and the day where it is another."""
+def _format_time(at: float) -> str:
+    """Format a time as time of day, with the date unless it is today."""
     moment, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
     return f"{moment:%H:%M}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"

@@ -1,6 +1,6 @@
-"""Asking a retriever every question of a dataset: in batches, on a few threads, keeping what was answered.
+"""Retrieval for all questions of a dataset, in batches on a few threads.
 
-Finished batches are appended to a JSON Lines file, so that a comparison that was stopped goes on where it was.
+Finished batches are appended to a JSON Lines file, so that a stopped comparison resumes where it was.
 """
 
 import os
@@ -42,19 +42,20 @@ BATCH = 32
 ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[ReaderAnswer]]
 """Answers questions from what was found for them, in order."""
 
-# What a method may raise on one question without ending the comparison. A plugin is not ours: its mistakes count too.
+# Exceptions that a method may raise on one question without ending the comparison. They include programming errors,
+# because plugins are not our code.
 MISTAKES = (
     *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
     *(TypeError, AttributeError, AssertionError, ImportError, NameError),
 )
 SURVIVED = (RagindexError, *MISTAKES)
-# Of these, what is wrong with the settings, a service or the engine: it says nothing of a method, and every other
-# question would fail alike. An answer that no retriever may give is none that failed.
-_ENDING = (BudgetError, ContractError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
+# Errors of settings, services or the engine end the comparison: they say nothing about a method, and every other
+# question would fail in the same way. So does a breach of the retriever contract, which is no failed question.
+_ENDING_ERRORS = (BudgetError, ContractError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
 
 
-# What is kept of a hit for a person to read, and of a step: enough to see what happened, however much was found.
-_READ_HITS = 5
+# Limits of the hits and steps that are saved: enough for a person to see what happened, however much was found.
+_HITS_WITH_TEXT = 5
 _TITLE, _TEXT, _QUERY, _NOTE = 200, 300, 500, 2_000  # characters
 _STEPS, _STEP_TRIPLES = 50, 20
 
@@ -72,23 +73,25 @@ def answer_all(
     known: Container[str] | None = None,
     fresh: bool = False,
 ) -> tuple[MethodAnswer, ...]:
-    """The answers to all questions, in order; those that stand in the file `kept` are read from there.
+    """Return the answers to all questions, in order; answers in the file `kept` are reused.
 
-    With `fresh`, what the file held is asked again. An answer that no retriever may give (`hits.find_breach`), as one
-    with documents that are not `known`, raises ContractError.
+    Questions are asked in batches of `size`. The costs of a batch are divided evenly among its questions, so methods
+    that ask an LLM are asked one question at a time. With `fresh`, the file is deleted first.
 
-    A question on which the retriever raises has an Answer with `error`; it is asked again the next time. With
-    `strict`, the first such question raises QuestionError. What `ends_all` is raised in any case. Questions are asked
-    in batches of `size`; what a batch pays for is shared out evenly, so methods that ask a language model are asked one
-    by one. With a `reader`, what was found is read while it is whole; one that was not read counts as failed, and what
-    the reader raises ends all. Raises StoreError where the file cannot be written.
+    A question on which the retriever raises gets an answer with `error`, which is not saved, so it is asked again the
+    next time. With `strict`, the first such question raises QuestionError. Errors for which `ends_all` holds are always
+    raised. With a `reader`, it reads the complete hits, before they are cut for saving; a question that it cannot
+    answer counts as failed, and exceptions of the reader are raised.
+
+    Raises ContractError if the hits of a question break the contract of a retriever (`hits.find_breach`), for example
+    with documents that are not in `known`, and StoreError if the file cannot be written.
     """
     if fresh:
         kept.unlink(missing_ok=True)
     answers = {id: one for id, one in load_answers(kept).items() if find_breach(one.hits, k, known) is None}
     todo = [query for query in queries if query.id not in answers]
     with progress_bar(f"{label}: asking", len(todo)) as advance:
-        for batch in _in_threads(retriever, todo, k, size, reader, _Contract(label, known)):
+        for batch in _answer_in_threads(retriever, todo, k, size, reader, _Contract(label, known)):
             append_answers(kept, [answer for answer in batch if failure(answer) is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
@@ -98,12 +101,12 @@ def answer_all(
 
 
 def ends_all(error: Exception) -> bool:
-    """Whether an error of one question is one of settings, of a service or of the engine, and no score."""
-    return isinstance(error, _ENDING) and not isinstance(error, RequestError)
+    """Return whether an error on one question ends the comparison, as one of settings, a service or the engine."""
+    return isinstance(error, _ENDING_ERRORS) and not isinstance(error, RequestError)
 
 
 def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Retrieval]:
-    """`retriever.retrieve`, one Retrieval a question. Raises ContractError where they are fewer or more."""
+    """Call `retriever.retrieve`. Raises ContractError unless it returns exactly one Retrieval per question."""
     found = retriever.retrieve(queries, k)
     if len(found) != len(queries):
         raise ContractError(
@@ -114,58 +117,58 @@ def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Ret
 
 @dataclass(frozen=True, slots=True)
 class _Contract:
-    """What a method's answers are held to: they are no answers where they break it, and the comparison ends."""
+    """Retriever contract of a method's answers; a breach ends the comparison."""
 
     label: str
     known: Container[str] | None
 
     def require(self, queries: Sequence[Query], found: Sequence[Retrieval], k: int) -> None:
-        """Raises ContractError for the first answer that breaks it."""
+        """Check the contract. Raises ContractError for the first answer that breaks it."""
         for query, retrieval in zip(queries, found, strict=True):
             broken = find_breach(retrieval.hits, k, self.known)
             if broken is not None:
                 raise ContractError(f"{broken} (the question {query.id}: {query.text[:100]!r})")
 
     def error(self, error: ContractError) -> ContractError:
-        """With the method's name, and what to run."""
+        """Return the error with the name of the method, and advice."""
         return ContractError(
             f"{self.label} breaks the contract of a retriever: {error}. No score is made of such an answer. To find "
             "its faults, run ragindex.testing.check_scheme on it; to go on without it, leave it out of --methods."
         )
 
 
-def _in_threads(
+def _answer_in_threads(
     retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: ReadAnswers | None, contract: _Contract
 ) -> Iterator[list[MethodAnswer]]:
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     pool = ThreadPoolExecutor(_THREADS)
     try:
         for future in as_completed(
-            [pool.submit(copy_context().run, _answer, retriever, batch, k, reader, contract) for batch in batches]
+            [pool.submit(copy_context().run, _answer_batch, retriever, batch, k, reader, contract) for batch in batches]
         ):
             yield future.result()
     except ContractError as error:
         raise contract.error(error) from error
-    finally:  # a stopped comparison does not wait for what it has not begun
+    finally:  # a stopped comparison does not wait for batches that have not begun
         pool.shutdown(cancel_futures=True)
 
 
-def _answer(
+def _answer_batch(
     retriever: Retriever, batch: Sequence[Query], k: int, reader: ReadAnswers | None, contract: _Contract
 ) -> list[MethodAnswer]:
-    """The answers of one batch. Where it fails, each question is asked alone, to tell which one is to blame."""
+    """Answer one batch. If it fails, ask each question alone to find out which one fails."""
     with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
         try:
             found = retrieve(retriever, batch, k)
             contract.require(batch, found, k)
-            reduced = [_reduced(query, retrieval) for query, retrieval in zip(batch, found, strict=True)]
+            reduced = [_reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, found, strict=True)]
         except SURVIVED as error:
             if ends_all(error):
                 raise
             reduced = [MethodAnswer(query.id, (), hide_secrets(f"{type(error).__name__}: {error}")) for query in batch]
     failed = any(answer.error is not None for answer in reduced)
     if failed and len(batch) > 1:
-        return [answer for query in batch for answer in _answer(retriever, [query], k, reader, contract)]
+        return [answer for query in batch for answer in _answer_batch(retriever, [query], k, reader, contract)]
     paid = zip(reduced, _shared(asked, len(batch)), strict=True)
     answers = [replace(answer, usage=usage, calls=calls) for answer, (usage, calls) in paid]
     if failed or reader is None:
@@ -174,9 +177,9 @@ def _answer(
 
 
 def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
-    """For each question of a batch its share of what was paid, and of the calls.
+    """Yield for each question of a batch its share of the usage and of the LLM calls.
 
-    Tokens and calls stay whole: the first questions have one more where they do not go round.
+    Tokens and calls stay integers: the first questions get the remainder.
     """
     whole, made = asked.first, sum(not entry.rule and entry.task != EMBEDDING for entry in asked.entries)
     for number in range(questions):
@@ -189,7 +192,7 @@ def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
 
 
 def failure(answer: MethodAnswer) -> str | None:
-    """Why a question was not answered, or what was found not read."""
+    """Return why retrieval or reading failed for a question; None if neither did."""
     return answer.error or (answer.reading.error if answer.reading else None)
 
 
@@ -203,22 +206,22 @@ def _require_answers(answers: Iterable[MethodAnswer], texts: Mapping[str, str], 
             )
 
 
-def _reduced(query: Query, retrieval: Retrieval) -> MethodAnswer:
-    """What is kept of a retrieval: the ranking whole, the rest bounded."""
+def _reduce_retrieval(query: Query, retrieval: Retrieval) -> MethodAnswer:
+    """Reduce a retrieval for saving: keep the whole ranking, and bound everything else."""
     ranked = tuple(
-        SavedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_read_by_a_person(hit, rank))
+        SavedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_shorten_texts(hit, rank))
         for rank, hit in enumerate(retrieval.hits)
     )
     told = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]
-    trace = tuple(_reduced_step(step) for step in told[: 2 * _STEPS])
+    trace = tuple(_reduce_step(step) for step in told[: 2 * _STEPS])
     return MethodAnswer(query.id, ranked, None, trace, tuple(note[:_NOTE] for note in retrieval.notes[:_STEPS]))
 
 
-def _read_by_a_person(hit: Hit, rank: int) -> tuple[str, str]:
-    return (hit.title[:_TITLE], hit.text[:_TEXT]) if rank < _READ_HITS else ("", "")
+def _shorten_texts(hit: Hit, rank: int) -> tuple[str, str]:
+    return (hit.title[:_TITLE], hit.text[:_TEXT]) if rank < _HITS_WITH_TEXT else ("", "")
 
 
-def _reduced_step(step: Step) -> Step:
+def _reduce_step(step: Step) -> Step:
     return replace(
         step,
         query=step.query[:_QUERY],

@@ -1,4 +1,4 @@
-"""The conclusions of a comparison: intervals, tests, and what a reader should know of the data and the figures."""
+"""Conclusions of a comparison: confidence intervals, tests, and notes on the data and the figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -30,10 +30,11 @@ def conclude(
     earlier: Mapping[str, EarlierAnswers],
     left_out: Sequence[str],
 ) -> Comparison:
-    """The comparison of `results`, with intervals and tests. Raises UsageError where there are none.
+    """Build the comparison of `results`, with intervals and tests. Raises UsageError if there are no results.
 
-    `methods` may hold more than could be made; `left_out` says why. `failed` failed on every question, `bounds` are the
-    reader's, and `earlier` are the answers of an earlier run, by label.
+    `methods` are all planned methods, also those without results; `left_out` says why methods are missing. `failed`
+    are the results of methods that failed on every question, `bounds` those of the reader's bounds. `earlier` counts
+    the answers reused from an earlier run, by label.
     """
     if not results:
         raise UsageError("No method could be made. " + " ".join(left_out))
@@ -60,9 +61,9 @@ def conclude(
         pairs=pairs(ranked, index.seed),
         notes=(
             *filter(None, [note_of_earlier(earlier)]),
-            *_unpriced(index, [*ranked, *failed], methods),
-            *_notes(dataset),
-            *_approximate(ranked),
+            *_price_notes(index, [*ranked, *failed], methods),
+            *_data_notes(dataset),
+            *_search_notes(ranked),
             *format_part_notes(index, [method.scheme for method in asked]),
             *(_reading_notes(dataset, ranked, bounds) if reader else ()),
         ),
@@ -96,13 +97,13 @@ def _facts(index: Workspace, dataset: Dataset) -> DatasetFacts:
 
 
 def _titles(dataset: Dataset) -> Mapping[str, str]:
-    """Those of the gold documents."""
+    """Return the titles of the gold documents by id."""
     wanted = {id for gold in (dataset.gold or {}).values() for id in gold.doc_ids}
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
 
 
-def _unpriced(index: Workspace, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
-    unknown = [result.label for result in results if _unknown(result)]
+def _price_notes(index: Workspace, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
+    unknown = [result.label for result in results if _is_money_unknown(result)]
     if not unknown:
         return []
     reads = any(answer.reading is not None for result in results for answer in result.final)
@@ -113,13 +114,13 @@ def _unpriced(index: Workspace, results: Sequence[MethodResult], methods: Sequen
     return [f"{who} {has} no price, so money is not known of {', '.join(unknown)}: {advice}"]
 
 
-def _unknown(result: MethodResult) -> bool:
+def _is_money_unknown(result: MethodResult) -> bool:
     usages = [result.index_usage, result.query_usage, result.spent]
     return any(usage.money is None for usage in usages)
 
 
-def _approximate(results: Sequence[MethodResult]) -> list[str]:
-    """Which rankings are not exact, and why."""
+def _search_notes(results: Sequence[MethodResult]) -> list[str]:
+    """Return notes on parts of the index whose search is approximate."""
     return [
         f"{result.label}: {name} is searched {figures.search}"
         for result in results
@@ -128,8 +129,8 @@ def _approximate(results: Sequence[MethodResult]) -> list[str]:
     ]
 
 
-def _notes(dataset: Dataset) -> tuple[str, ...]:
-    """What was not read, and why, and what the dataset has to say."""
+def _data_notes(dataset: Dataset) -> tuple[str, ...]:
+    """Return notes on what was not read and why, and the notes of the dataset."""
     corpus = dataset.corpus
     ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
     repeats = f"{corpus.repeats} repeated documents are kept once"
@@ -144,7 +145,7 @@ def _notes(dataset: Dataset) -> tuple[str, ...]:
 
 
 def _reading_notes(dataset: Dataset, methods: Sequence[MethodResult], bounds: Sequence[MethodResult]) -> Iterator[str]:
-    """Which questions have no accepted answers, and which answers are missing."""
+    """Yield notes on questions without accepted answers, and on answers that the reader could not give."""
     asked, answerable = len(dataset.queries), len(bounds[0].final) if bounds else 0
     if not answerable:
         yield "no question has accepted answers: answers were read, and not measured"

@@ -1,4 +1,4 @@
-"""What a comparison was made with; neither the machine's name nor its folders are in it."""
+"""Software and hardware of a comparison, without the name and the folders of the machine."""
 
 import os
 import platform
@@ -8,23 +8,23 @@ from pathlib import Path
 
 from ragindex.workspace import manifest
 
-_CPUS = Path("/proc/cpuinfo")  # Linux; elsewhere Python knows the model
+_CPUS = Path("/proc/cpuinfo")  # on Linux; on other systems Python knows the model
 
 
 @cache
 def environment() -> Mapping[str, str]:
-    """The system, the processors, and versions of Python and of the libraries that figures can depend on."""
+    """Return the system, the processors, and the versions of Python and of libraries that can affect the figures."""
     machine = {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "processors": str(_usable() or "unknown"),
+        "processor": _processor_model(),
+        "processors": str(_count_processors() or "unknown"),
     }
     return {**machine, **manifest.libraries()}
 
 
-def _processor() -> str:
-    """The model, as the system names it."""
+def _processor_model() -> str:
+    """Return the processor model as the system names it."""
     try:
         lines = _CPUS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -33,6 +33,6 @@ def _processor() -> str:
     return next(named, "") or platform.processor() or "unknown"
 
 
-def _usable() -> int | None:
-    """How many processors this process may use."""
+def _count_processors() -> int | None:
+    """Return the number of processors that this process may use; None if unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -1,4 +1,4 @@
-"""What all methods of a comparison share."""
+"""The state that all methods of a comparison share."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from ragindex_eval.run.read_answers import AnswerReader
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An open index with the documents, the questions and their gold, the cutoffs, and the reader of what is found.
+    """Open index, dataset with questions and gold, cutoffs, and the reader of retrieved passages, if any.
 
-    With `strict`, the first question on which a method fails ends the comparison; with `fresh`, all questions are asked
+    With `strict`, the first question on which a method fails ends the comparison. With `fresh`, all questions are asked
     again.
     """
 

@@ -1,4 +1,4 @@
-"""Variants of a method, and figures that must be reached: the small languages of --grid and --fail-below."""
+"""Parsers for --grid (variants of a method) and --fail-below (thresholds that metrics must reach)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,37 +15,37 @@ from ragindex_eval.run.methods import Method
 
 
 def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
-    """`methods`, each one that a grid names replaced by its variants: `LABEL:beam_width=5,10;depth=50,100`.
+    """Replace each method that a grid names by its variants: `LABEL:beam_width=5,10;depth=50,100`.
 
-    Several values of several parameters give every combination; a label says what was varied. Raises UsageError for
-    a grid that cannot be read, names no method or one twice, and for parameters that cannot be.
+    Several parameters give every combination of their values; the label of a variant names the varied parameters.
+    Raises UsageError if a grid cannot be parsed or names an unknown method, or if a parameter is invalid.
     """
     asked: dict[str, dict[str, list[Any]]] = {}
     for grid in grids:
-        label, values = _grid(grid)
+        label, values = _parse_grid(grid)
         asked.setdefault(label, {}).update(values)
     there = [method.label for method in methods]
     for label in asked:
         if label not in there:
             raise UsageError(f"--grid names {label!r}, which is not in this comparison. Available: {', '.join(there)}.")
-    return [variant for method in methods for variant in _varied(method, asked.get(method.label))]
+    return [variant for method in methods for variant in _make_variants(method, asked.get(method.label))]
 
 
-def _grid(written: str) -> tuple[str, dict[str, list[Any]]]:
+def _parse_grid(written: str) -> tuple[str, dict[str, list[Any]]]:
     label, colon, rest = written.rpartition(":")
     pairs = [pair.partition("=") for pair in rest.split(";")]
     if not colon or not all(name.strip() and equals and values.strip() for name, equals, values in pairs):
         raise UsageError(f"--grid must be LABEL:parameter=value,value, as 'hybrid:rrf_k=10,60'. Got {written!r}.")
-    return label.strip(), {name.strip(): _listed(values) for name, _, values in pairs}
+    return label.strip(), {name.strip(): _parse_values(values) for name, _, values in pairs}
 
 
-def _listed(values: str) -> list[Any]:
-    """The values as they are read inside a specification."""
+def _parse_values(values: str) -> list[Any]:
+    """Parse the values as in a plugin spec."""
     listed = parse_spec(f"grid(values=[{values}])").params["values"]
     return listed if isinstance(listed, list) else [listed]
 
 
-def _varied(method: Method, values: Mapping[str, Sequence[Any]] | None) -> list[Method]:
+def _make_variants(method: Method, values: Mapping[str, Sequence[Any]] | None) -> list[Method]:
     if values is None:
         return [method]
     described = registry.describe(method.scheme)
@@ -53,22 +53,22 @@ def _varied(method: Method, values: Mapping[str, Sequence[Any]] | None) -> list[
     for chosen in product(*values.values()):
         varied = dict(zip(values, chosen, strict=True))
         scheme = registry.scheme(Spec(described["name"], {**described["params"], **varied}))
-        made.append(Method(_label(method.label, varied), scheme, True))
+        made.append(Method(_variant_label(method.label, varied), scheme, True))
     return made
 
 
-def _label(label: str, varied: Mapping[str, Any]) -> str:
-    """`hybrid(rrf_k=10)`; `hybrid(depth=50,rrf_k=10)` where it had parameters already."""
+def _variant_label(label: str, varied: Mapping[str, Any]) -> str:
+    """Add the varied parameters to a label: `hybrid` becomes `hybrid(rrf_k=10)`."""
     added = render_spec(Spec("", dict(varied)))
     return f"{label[:-1]}, {added[1:]}" if label.endswith(")") else f"{label}{added}"
 
 
-# ---------------------------------------------------------------- figures that must be reached
+# ---------------------------------------------------------------- thresholds
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A method, by label, and the least mean of a metric that is enough."""
+    """Smallest acceptable mean of a metric for the method with this label."""
 
     label: str
     metric: str
@@ -76,7 +76,7 @@ class Threshold:
 
 
 def parse_threshold(written: str, ks: Sequence[int]) -> Threshold:
-    """What `LABEL:METRIC=VALUE` says, as `dense:R@5=0.60`. Raises UsageError."""
+    """Parse `LABEL:METRIC=VALUE`, such as `dense:R@5=0.60`. Raises UsageError for wrong syntax, value or metric."""
     label, _, rest = written.rpartition(":")
     metric, _, value = rest.partition("=")
     try:
@@ -95,7 +95,7 @@ def parse_threshold(written: str, ks: Sequence[int]) -> Threshold:
 
 
 def require_methods(thresholds: Sequence[Threshold], labels: Sequence[str]) -> None:
-    """Raises UsageError where a threshold names a method that is not in the comparison."""
+    """Check the methods of thresholds. Raises UsageError if one names a method that is not in the comparison."""
     for one in thresholds:
         if one.label not in labels:
             raise UsageError(
@@ -105,37 +105,40 @@ def require_methods(thresholds: Sequence[Threshold], labels: Sequence[str]) -> N
 
 
 def require_answers(study: Study) -> None:
-    """Raises QuestionError, after all is shown and written, where a method failed on every question."""
+    """Check for failed methods, after all results are written.
+
+    Raises QuestionError if a method failed on every question.
+    """
     said = [describe_failed(comparison.failed) for comparison in study.comparisons if comparison.failed]
     if said:
         raise QuestionError(f"{' '.join(said)} The others are complete.")
 
 
 def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:
-    """Raises BelowThresholdError, naming every figure that is too low, or was not measured."""
+    """Check all thresholds. Raises BelowThresholdError that names every metric too low or not measured."""
     missed = [
         said
         for comparison in study.comparisons
         for one in thresholds
-        if (said := _missed(one, _reached(comparison, one), _where(study, comparison)))
+        if (said := _explain_miss(one, _find_mean(comparison, one), _describe_data(study, comparison)))
     ]
     if missed:
         raise BelowThresholdError("; ".join(missed) + ".")
 
 
-def _reached(comparison: Comparison, one: Threshold) -> float | None:
-    """None where it was not measured, or the method was left out."""
+def _find_mean(comparison: Comparison, one: Threshold) -> float | None:
+    """Return the mean of the metric; None if it was not measured or the method was left out."""
     return next((method.metrics.get(one.metric) for method in comparison.methods if method.label == one.label), None)
 
 
-def _where(study: Study, comparison: Comparison) -> str:
-    """The data; in a study, also the encoder and the seed."""
+def _describe_data(study: Study, comparison: Comparison) -> str:
+    """Return the dataset name, with encoder and seed if the study has several comparisons."""
     several = f" (encoder {comparison.encoder}, seed {comparison.seed})" if len(study.comparisons) > 1 else ""
     return f"{comparison.dataset.name}{several}"
 
 
-def _missed(one: Threshold, reached: float | None, dataset: str) -> str | None:
-    """Why a threshold is missed; None where it is reached."""
+def _explain_miss(one: Threshold, reached: float | None, dataset: str) -> str | None:
+    """Return why a threshold is missed; None if it is reached."""
     where = f"{one.metric} of {one.label} on {dataset}"
     if reached is None:
         needed = (

@@ -1,4 +1,4 @@
-"""Choose the methods to compare, and give each a label."""
+"""Choice of the methods to compare, and their labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ragindex.workspace.part_keys import require_working
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A scheme under its label. One that was not asked for by name may be left out where something is missing."""
+    """Scheme with its label. A method that was not named explicitly may be left out if a dependency is missing."""
 
     label: str
     scheme: Scheme
@@ -20,24 +20,25 @@ class Method:
 
 
 def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
-    """The methods as asked for; without any, every registered one that can be made, and why the others cannot.
+    """Create the requested methods, or every registered one, and return them with reasons for those left out.
 
-    A mapping {name, label, params} may set the label. Raises UsageError where two labels are equal.
+    Only registered methods that were not requested are ever left out. A mapping {name, label, params} may set the
+    label. Raises UsageError if `methods` is empty, a method or label is invalid, or two labels are equal.
     """
     if methods is None:
-        return _registered()
+        return _choose_registered()
     if not methods:
         raise UsageError("compare needs at least one method. Run: ragindex methods")
-    made = [Method(_label(written), require_working(registry.scheme(written)), True) for written in methods]
+    made = [Method(_read_label(written), require_working(registry.scheme(written)), True) for written in methods]
     _require_different([method.label for method in made])
     return made, []
 
 
 def add_reranked(methods: Sequence[Method], reranker: Written | bool) -> list[Method]:
-    """Each method followed by its twin, the same one reranked: `LABEL + rerank`; none where `reranker` is False.
+    """Add after each method its reranked twin `LABEL + rerank`; no twins if `reranker` is False.
 
-    True is the default reranker. A method that is reranked already has no twin, nor has one whose twin is there. Raises
-    UsageError as `choose_methods` does.
+    True stands for the default reranker. A method gets no twin if it is reranked already or its twin is among
+    `methods`. Raises UsageError as `choose_methods` does.
     """
     if reranker is False:
         return list(methods)
@@ -62,17 +63,17 @@ def _require_different(labels: Sequence[str]) -> None:
             )
 
 
-def _registered() -> tuple[list[Method], list[str]]:
+def _choose_registered() -> tuple[list[Method], list[str]]:
     made, left_out = [], []
     for name in registry.plugin_names("schemes"):
         try:
             made.append(Method(name, require_working(registry.scheme(name)), False))
-        except UsageError as error:  # an extra is missing, a parameter has no default, a plugin is broken
+        except UsageError as error:  # a missing extra, a parameter without default, or a broken plugin
             left_out.append(f"{name}: {error}")
     return made, left_out
 
 
-def _label(written: Written) -> str:
+def _read_label(written: Written) -> str:
     label = written.get("label") if isinstance(written, Mapping) else None
     if label is None:
         return registry.label(registry.create("schemes", written))

@@ -1,8 +1,8 @@
-"""One comparison, from its settings to its conclusions: load, build, ask, score, time, conclude.
+"""Pipeline of one comparison, from settings to conclusions: load, build, ask, score, time, conclude.
 
-Every stage takes values and gives a value. Gold is read in the stages load, score and conclude, nowhere else. The
-figures of a method depend on what `Workspace.result_fingerprint` names and on the questions; answers and latency are
-kept under that name in the index's folder `runs`. Nothing else is written here.
+Every stage takes values and returns a value. Only the stages load, score and conclude read gold, and so do the reader's
+bounds. Answers and latency are saved in the folder `runs` of the index, under a hash of the questions and of
+`Workspace.result_fingerprint`, which covers everything else that the figures depend on. Nothing else is written here.
 """
 
 from collections import Counter
@@ -50,17 +50,17 @@ def evaluate(
     index: Workspace | None = None,
     budget: Budget | None = None,
 ) -> Comparison:
-    """Build the methods over `data`, ask its questions and measure. `settings` are those of one comparison.
+    """Build the methods over `data`, ask its questions and measure the results; `settings` describe one comparison.
 
-    Without `data`, the documents that the index holds are searched. `index` is an open index, whose own encoder,
-    store, language, seed, LLM, budget and call cache count, not those of the settings. `budget` is shared by several
+    Without `data`, the documents in the index are searched. `index` is an open index; its encoder, store, language,
+    seed, LLM, budget and call cache are used instead of those of the settings. `budget` is shared by several
     comparisons.
 
-    Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError, BudgetError: what is wrong with settings, a
-    service or the engine says nothing of a method. An answer that no retriever may give raises ContractError. A
-    question on which a method raises anything else is counted as unanswered and scores 0; with `strict` it raises
-    QuestionError. A method that fails on every question is not compared: it stands in `failed`; where that is every
-    method, QuestionError is raised. A method that was not asked for by name, and is broken, is left out.
+    Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError and BudgetError, because errors of settings,
+    services or the engine say nothing about a method. Raises ContractError if hits break the contract of a retriever.
+    A question on which a method raises anything else counts as unanswered and scores 0, or raises QuestionError with
+    `strict`. A method that fails on every question is listed in `failed` and not compared; if every method fails,
+    QuestionError is raised. A broken method that was not named explicitly is left out.
     """
     plan = make_plan(settings)
     with _open_index(settings, data, index, budget) as opened:
@@ -83,14 +83,14 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The methods to compare, and why others cannot be."""
+    """Methods to compare, and the reasons why others are left out."""
 
     methods: tuple[Method, ...]
     left_out: tuple[str, ...]
 
 
 def make_plan(settings: CompareSettings) -> Plan:
-    """The methods, with the variants of the grid and reranked twins. Raises UsageError."""
+    """Choose the methods, with grid variants and reranked twins. Raises UsageError for invalid methods or grids."""
     methods, left_out = choose_methods(settings.written_methods())
     methods = add_reranked(expand_grid(methods, settings.grid), settings.rerank_with())
     if settings.triples is not None:
@@ -128,17 +128,17 @@ def _open_index(
 
 
 def default_index(dataset: str) -> Path:
-    """The folder of a dataset's index where none is named: ragindex-workspaces/NAME."""
+    """Return the default folder of a dataset's index: ragindex-workspaces/NAME."""
     return Path("ragindex-workspaces", folder_name(dataset))
 
 
 def folder_name(name: str) -> str:
-    """A name as that of a folder."""
+    """Return a name with the characters that are unsafe in a folder name replaced."""
     return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
 
 
 def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Workspace) -> Experiment:
-    """The documents go into the index; the dataset is as the index holds it."""
+    """Load the documents into the index, and the dataset as the index holds it."""
     if data is None:
         dataset = _indexed_documents(index, settings)
     else:
@@ -157,7 +157,7 @@ def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Wo
 
 
 def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
-    """The documents of the index with questions from a file."""
+    """Make a dataset of the documents in the index and questions from a file."""
     if settings.questions is None:
         raise UsageError("compare needs DATA, or --questions FILE beside --index.")
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
@@ -172,10 +172,11 @@ def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredMethod:
-    """A method that was built, with its answers by k: at the largest alone, unless its first hits depend on k.
+    """Built method with its answers by k; only at the largest k, unless its first hits depend on k.
 
-    `folder` is where its answers and times are kept, `files` those with answers, `earlier` what of them an earlier run
-    gave, `searches` how its parts are searched while nothing else is in memory, `paid` what all of it cost.
+    `folder` holds its answers and times, and `files` are the answer files. `earlier` counts the answers reused from an
+    earlier run. `searches` is how its parts are searched when nothing else is in memory. `paid` is the cost of building
+    and asking.
     """
 
     label: str
@@ -192,16 +193,16 @@ class AnsweredMethod:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredMethods:
-    """The methods that were built and asked, and why others were left out."""
+    """Methods that were built and asked, and the reasons why others were left out."""
 
     methods: tuple[AnsweredMethod, ...]
     left_out: tuple[str, ...]
 
 
 def _answer_all_methods(experiment: Experiment, plan: Plan) -> AnsweredMethods:
-    """Each method is built and asked with the whole memory budget.
+    """Build and ask the methods one after the other, so that each can use the whole memory budget.
 
-    One that nobody asked for by name is left out where an extra is missing or the plugin is broken.
+    A method that was not named explicitly is left out if an extra is missing or its plugin is broken.
     """
     found, left_out = list[AnsweredMethod](), list[str]()
     for method in plan.methods:
@@ -220,14 +221,14 @@ def _answer_all_methods(experiment: Experiment, plan: Plan) -> AnsweredMethods:
 
 
 def _leave_out(method: Method, reason: RagindexError) -> str:
-    """Why a method is left out. Raises the reason for one that was asked for by name."""
+    """Return why a method is left out. Raises `reason` if the method was named explicitly."""
     if method.asked_for:
         raise reason
     return f"{method.label}: {reason}"
 
 
 def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> AnsweredMethod:
-    """Build a method and ask it all questions; files in `done` were filled by an equal method of this comparison."""
+    """Build a method and ask it all questions; an equal method of this comparison has filled the files in `done`."""
     index, scheme, queries, ks = experiment.index, method.scheme, experiment.dataset.queries, experiment.ks
     with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
         index.sync([scheme])
@@ -253,7 +254,7 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
 
 
 def _answers_file(folder: Path, k: int, experiment: Experiment) -> Path:
-    """What is found at the largest k is read: then the answers depend on the reader too."""
+    """Return the path of the answers at k; at the largest k it depends on the reader, which reads these hits."""
     reads = experiment.reader if k == experiment.ks[-1] else None
     return folder / (f"answers-{k}.jsonl" if reads is None else f"answers-{k}-{reads.id}.jsonl")
 
@@ -261,12 +262,12 @@ def _answers_file(folder: Path, k: int, experiment: Experiment) -> Path:
 def _ask(
     experiment: Experiment, method: Method, retriever: LazyRetriever, k: int, kept: Path, *, fresh: bool
 ) -> tuple[MethodAnswer, ...]:
-    """The answers to all questions at k; with `fresh`, neither answers nor times of an earlier run are used."""
+    """Ask all questions at k; with `fresh`, answers and times of earlier runs are not reused."""
     reads = experiment.reader if k == experiment.ks[-1] else None
     if fresh:
         (kept.parent / latency.latency_file_name(k)).unlink(missing_ok=True)
     return answer_all(
-        trace_if_enabled(retriever, method.label),  # what is timed is without it
+        trace_if_enabled(retriever, method.label),  # latency is measured without tracing
         experiment.dataset.queries,
         k,
         kept,
@@ -280,12 +281,15 @@ def _ask(
 
 
 def questions_fingerprint(queries: Sequence[Query]) -> str:
-    """A hash of the questions, in order, with their ids and filters."""
+    """Return a hash of the questions, in order, with their ids and filters."""
     return canonical.digest([[query.id, query.text, repr(query.filter)] for query in queries])
 
 
 def _part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:
-    """The figures of all parts by name (by their full description where two share one), and of the encoder's fit."""
+    """Return the figures of all parts by name, and of the fit of the encoder.
+
+    Parts that share a name are listed by their labels.
+    """
     parts = index.all_parts(scheme)
     figures = [index.figures(part) for part in parts]
     names = [one.name for one in figures]
@@ -302,7 +306,7 @@ def _score(experiment: Experiment, one: AnsweredMethod) -> Metrics:
 
 
 def _fails(one: AnsweredMethod, metrics: Metrics) -> bool:
-    """Whether a method failed on every question that counts, at some k: its figures say nothing of what it finds."""
+    """Return whether a method failed on every scored question at some k, so that its figures mean nothing."""
     counting = [
         [each for each in answers if not metrics or each.query_id in metrics] for answers in one.answers.values()
     ]
@@ -328,7 +332,7 @@ def _measure_latency(experiment: Experiment, methods: Sequence[AnsweredMethod]) 
 
 
 def _failed_results(scored: Sequence[tuple[AnsweredMethod, Metrics]]) -> list[MethodResult]:
-    """The methods that failed on every question, without metrics. Raises QuestionError where these are all."""
+    """Return the methods that failed on every question, without metrics. Raises QuestionError if all failed."""
     failed = [_result(one, {}, MethodTimes()) for one, metrics in scored if _fails(one, metrics)]
     if failed and len(failed) == len(scored):
         raise QuestionError(f"No method answered any question. {describe_failed(failed)}")
@@ -354,7 +358,7 @@ def _result(one: AnsweredMethod, metrics: Metrics, times: MethodTimes) -> Method
 
 
 def _add_stages(tallies: Sequence[ledger.Tally]) -> dict[str, Counter[str]]:
-    """How the answers of LLMs were read, by task, over all tallies."""
+    """Add up how LLM outputs were parsed, by task, over all tallies."""
     added: dict[str, Counter[str]] = {}
     for tally in tallies:
         for task, counts in tally.stages.items():
@@ -363,7 +367,7 @@ def _add_stages(tallies: Sequence[ledger.Tally]) -> dict[str, Counter[str]]:
 
 
 def _read_bounds(experiment: Experiment) -> list[MethodResult]:
-    """What the reader answers without passages and from the gold documents; nothing where nothing is read."""
+    """Compute the reader's bounds, without passages and from the gold documents; [] if there is no reader."""
     index, reader, k = experiment.index, experiment.reader, experiment.ks[-1]
     if reader is None:
         return []

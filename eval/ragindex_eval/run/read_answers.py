@@ -1,7 +1,7 @@
-"""Answers from what methods found, and what they are worth: one task, model and token budget for all of them.
+"""Reader that answers questions from retrieved passages, with one task, model and token limit for all methods.
 
-Two bounds are read beside the methods: nothing, which tells what the model knows by itself, and the passages of the
-gold documents, which tell what it makes of all that it needs.
+Two bounds are computed with the same reader: answers without passages, which show what the model knows by itself, and
+answers from the passages of the gold documents, which show how well it uses all that it needs.
 """
 
 from collections import Counter
@@ -33,9 +33,9 @@ NO_PASSAGES, GOLD_PASSAGES = "no-passages", "gold-passages"
 
 @dataclass(frozen=True, slots=True)
 class AnswerReader:
-    """What reads: a language model or the rules, over at most `tokens` of what was found.
+    """Reader over at most `tokens` tokens of what was retrieved; `llm` is a language model or offline rules.
 
-    Tokens are those of `model`, estimated for "" and for a model whose vocabulary cannot be had.
+    Tokens are counted with the tokenizer of `model`, or estimated if `model` is "" or its tokenizer is not available.
     """
 
     llm: LLM
@@ -45,19 +45,19 @@ class AnswerReader:
 
     @property
     def id(self) -> str:
-        """A hash of what answers depend on beside what was found. Raises UsageError for fewer than 1 token."""
+        """A hash of what answers depend on, except the retrieved passages. Raises UsageError if `tokens` is below 1."""
         given = [self.llm.id, ANSWER.version, ANSWER.hash, self.tokens, self.model, self.language]
         return digest([*given, self.estimated])
 
     @property
     def estimated(self) -> bool:
-        """Whether tokens are estimated."""
+        """Whether token counts are estimates."""
         return answer_question.build_context((), (), self.tokens, self.model).estimated
 
     def read(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[ReaderAnswer]:
-        """The answer to each question, in order; one that there is none to has `error`.
+        """Answer each question from its retrieval, in order; an answer that failed has `error`.
 
-        Raises as `Language.map` does. What it costs is in the readings, and in the recordings of this context.
+        Raises as `LLM.map` does. The costs are in the answers, and in the ledger recordings of this context.
         """
         seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in found]
         asked_of = [
@@ -68,19 +68,19 @@ class AnswerReader:
             said = self.llm.map(ANSWER, asked_of)
         usage, calls = asked.by_item(), Counter(entry.item for entry in asked.entries if not entry.rule)
         return [
-            _reading(one, context, usage.get(number, Usage()), calls[number])
+            _make_answer(one, context, usage.get(number, Usage()), calls[number])
             for number, (one, context) in enumerate(zip(said, seen, strict=True))
         ]
 
 
 def make_reader(workspace: Workspace, tokens: int) -> AnswerReader:
-    """The reader of a workspace's language model. Raises UsageError for fewer than 1 token."""
+    """Create a reader with the LLM of a workspace. Raises UsageError if `tokens` is below 1."""
     made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
     answer_question.build_context((), (), tokens)
     return made
 
 
-def _reading(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> ReaderAnswer:
+def _make_answer(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> ReaderAnswer:
     if isinstance(said, Failure):
         return ReaderAnswer("", False, (), seen.tokens, usage, calls, said.reason)
     answered = answer_question.resolve_citations(said, seen)
@@ -93,9 +93,10 @@ def _reading(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, ca
 def bounds(
     reader: AnswerReader, dataset: Dataset, chunking: Chunking | None, k: int, folder: Path, *, fresh: bool = False
 ) -> list[MethodResult]:
-    """What the reader answers from nothing, and from the gold documents: over the questions with accepted answers.
+    """Score the reader's answers without passages and from the gold documents, on questions with accepted answers.
 
-    Nothing where no question has any. Answers are kept under `folder`; `fresh` asks again. Raises as `answer_all` does.
+    Returns [] if no question has accepted answers. Answers are saved under `folder`; `fresh` asks again. Raises as
+    `answer_all` does.
     """
     gold = dataset.gold or {}
     queries = [query for query in dataset.queries if query.id in gold and gold[query.id].answers]
@@ -113,11 +114,11 @@ def bounds(
         kept = folder / digest([label, dataset.fingerprint, shape, k, reader.id])
         if fresh:
             (kept / "answers.jsonl").unlink(missing_ok=True)
-        found.append(_bound(label, source, queries, k, kept, reader, gold))
+        found.append(_read_bound(label, source, queries, k, kept, reader, gold))
     return found
 
 
-def _bound(
+def _read_bound(
     label: str,
     source: Retriever,
     queries: Sequence[Query],
@@ -145,18 +146,19 @@ def _bound(
 
 @dataclass(frozen=True, slots=True)
 class NoPassages:
-    """Finds nothing."""
+    """Retriever that finds nothing."""
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """No hits, as many times as there are questions."""
+        """Return no hits for each question."""
         return [Retrieval(()) for _ in queries]
 
 
 @dataclass(frozen=True, slots=True)
 class GoldPassages:
-    """Finds the passages of the gold documents: it knows the gold, and is no method.
+    """Retriever that finds the passages of the gold documents; it reads the gold, so it is no method.
 
-    The documents take turns, the best graded first, each with the passage of its own that is nearest to the question.
+    The documents take turns, in order of their grades. Each contributes its passage nearest to the question, then the
+    next nearest, and so on.
     """
 
     gold: Mapping[str, Gold]
@@ -165,7 +167,7 @@ class GoldPassages:
     language: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """The first `k` passages for each question."""
+        """Return the first `k` gold passages for each question."""
         return [Retrieval(tuple(self._hits(query)[:k])) for query in queries]
 
     def _hits(self, query: Query) -> list[Hit]:
@@ -173,7 +175,7 @@ class GoldPassages:
         ids = sorted((id for id in grades if id in self.documents), key=lambda id: (-grades[id], id))
         each = [self._nearest_first(query.text, chunk(self.documents[id], self.chunking)) for id in ids]
         turns = [passage for turn in zip_longest(*each) for passage in turn if passage is not None]
-        return [_hit(passage, rank) for rank, passage in enumerate(turns, start=1)]
+        return [_make_hit(passage, rank) for rank, passage in enumerate(turns, start=1)]
 
     def _nearest_first(self, question: str, passages: Sequence[Passage]) -> list[Passage]:
         near = overlaps(question, [passage.text for passage in passages], self.language)
@@ -181,6 +183,6 @@ class GoldPassages:
         return [passages[place] for place in order]
 
 
-def _hit(passage: Passage, rank: int) -> Hit:
+def _make_hit(passage: Passage, rank: int) -> Hit:
     ids = (passage.id,), (passage.doc_id,)
     return Hit(passage.id, "passage", *ids, passage.title, passage.text, 1.0 / rank, GOLD_PASSAGES)

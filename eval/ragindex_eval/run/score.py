@@ -1,4 +1,4 @@
-"""Score rankings against gold documents, and answers against accepted answers."""
+"""Scores of rankings against gold documents, and of answers against accepted answers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ def score_rankings(
 ) -> Metrics:
     """Compute the retrieval metrics of every judged question; an unanswered question scores 0.
 
-    Those at k come from the answers at k, where there are some, else from those at the largest k.
+    Metrics at k use the answers retrieved at k if there are any, else those at the largest k.
     """
     found: dict[str, dict[str, float]] = {}
     for k in ks:
@@ -44,7 +44,7 @@ def score_answers(answers: Sequence[MethodAnswer], gold: Mapping[str, Gold] | No
 def score(
     answers: Mapping[int, Sequence[MethodAnswer]], gold: Mapping[str, Gold] | None, ks: Sequence[int], *, read: bool
 ) -> Metrics:
-    """All metrics of each question, in the order of the questions; with those of answers where they were `read`."""
+    """Compute all metrics of each question, in order; answer metrics are included if answers were `read`."""
     rankings = score_rankings(answers, gold, ks)
     final = answers[max(answers)]
     readings = score_answers(final, gold) if read else {}
@@ -53,7 +53,7 @@ def score(
 
 
 def answer_metric_names(gold: Mapping[str, Gold] | None) -> list[str]:
-    """The metrics of answers: EM and F1, with string_EM and ROUGE-L where a question has several accepted answers."""
+    """Return the answer metrics: EM and F1, plus string_EM and ROUGE-L if a question has several accepted answers."""
     counts = [len(one.answers) for one in (gold or {}).values() if one.answers]
     return list(answer_metrics.ANSWER_METRICS[: 0 if not counts else 2 if max(counts) == 1 else None])
 

@@ -1,7 +1,7 @@
-"""What a comparison is asked for: one value, from flags, a YAML file (`compare --config`) or Python.
+"""Settings of a comparison, as one value from command-line flags, a YAML file (`compare --config`) or Python.
 
-A new option is one field here and one flag in `ragindex_eval.cli.compare`; the field's description is the flag's help
-text. A field that was not given is not in `model_fields_set`; so flags win over a file, whatever they say.
+A new option needs one field here and one flag in `ragindex_eval.cli.compare`; the description of the field is the help
+text of the flag. Fields that were not given are not in `model_fields_set`, so that any flag overrides the file.
 """
 
 import difflib
@@ -35,7 +35,7 @@ _Plugin: TypeAlias = Annotated[Any, PlainValidator(_require_plugin)]
 
 
 class CorpusSettings(Strict):
-    """One of several corpora of a study, with the settings that hold for it alone."""
+    """One of several corpora of a study, with its own settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,7 +47,7 @@ class CorpusSettings(Strict):
 
 
 class CompareSettings(Strict):
-    """The settings of a comparison, or of a study: then `corpora`, `encoders` and `seeds` list several values."""
+    """Settings of a comparison, or of a study if `corpora`, `encoders` or `seeds` list several values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -100,7 +100,7 @@ class CompareSettings(Strict):
     @field_validator("k", mode="before")
     @classmethod
     def _split_cutoffs(cls, value: Any) -> Any:
-        """`5,10,20`, 5 or a list, as it was written."""
+        """Split the text `5,10,20`, and wrap a single number in a list."""
         return value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
 
     @field_validator("k")
@@ -111,44 +111,44 @@ class CompareSettings(Strict):
         return tuple(sorted(set(value)))
 
     def over(self, other: "CompareSettings") -> "CompareSettings":
-        """These settings, and those of `other` that are not given here; `seed` here replaces `seeds` there."""
+        """Return these settings completed with those of `other`; a value such as `seed` here replaces `seeds` there."""
         here, there = given_values(self), given_values(other)
         replaced = {name for pair in _ONE_OR_MANY for name in pair if any(one in here for one in pair)}
         kept = {name: value for name, value in there.items() if name not in replaced}
         return CompareSettings.model_validate({**kept, **here})
 
     def all_corpora(self) -> list[CorpusSettings | None]:
-        """The corpora of the study; [None] where the documents of the index are searched."""
+        """Return the corpora of the study; [None] if the documents in the index are searched."""
         if self.corpora is None:
             return [None] if self.data is None else [CorpusSettings(data=self.data)]
         return [CorpusSettings(data=one) if isinstance(one, str) else one for one in self.corpora]
 
     def all_encoders(self) -> list[Written]:
-        """The encoders of the study."""
+        """Return the encoders of the study."""
         return [self.encoder] if self.encoders is None else list(self.encoders)
 
     def written_methods(self) -> Sequence[Written] | None:
-        """The methods as they were written; None: every one that is installed."""
+        """Return the methods as specs; None for every installed method."""
         return parse_many(self.methods) if isinstance(self.methods, str) else self.methods
 
     def rerank_with(self) -> Written | bool:
-        """The reranker of each method's twin: True for the default one, False for no twins."""
+        """Return the reranker of each method's twin: True for the default one, False for no twins."""
         return self.reranker or self.with_rerank
 
     def for_one(self, corpus: CorpusSettings | None, encoder: Written, seed: int | None) -> "CompareSettings":
-        """The settings of one comparison of the study."""
+        """Return the settings of one comparison of the study."""
         own = {} if corpus is None else {name: value for name, value in dict(corpus).items() if value is not None}
         single = {"corpora": None, "encoder": encoder, "encoders": None, "seed": seed, "seeds": None}
         return self.model_copy(update={**own, **single})
 
 
 def given_values(settings: CompareSettings) -> dict[str, Any]:
-    """The values that were given, by field."""
+    """Return the explicitly given values by field name."""
     return {name: getattr(settings, name) for name in settings.model_fields_set}
 
 
 def make_settings(values: Mapping[str, Any], where: str = "") -> CompareSettings:
-    """The settings with these values. Raises UsageError, beginning with `where`, for unknown names and wrong values."""
+    """Build settings from values. Raises UsageError, prefixed with `where`, for unknown names and invalid values."""
     _require_known(values, where)
     for one, many in _ONE_OR_MANY:
         if one in values and many in values:
@@ -160,9 +160,10 @@ def make_settings(values: Mapping[str, Any], where: str = "") -> CompareSettings
 
 
 def read_settings(path: Path) -> CompareSettings:
-    """The settings in a YAML file, whose keys are named as the flags and whose texts may hold ${NAME}.
+    """Read settings from a YAML file, whose keys are flag names and whose texts may contain ${NAME}.
 
-    Raises DataError where it is no YAML, UsageError for keys and values that cannot be.
+    Raises DataError if the file is not a YAML mapping, and UsageError for unknown keys, invalid values and environment
+    variables that are not set.
     """
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -178,7 +179,10 @@ def read_settings(path: Path) -> CompareSettings:
 
 
 def _field_name(key: Any) -> str:
-    """A key as a field's name: `skip-bad` is `skip_bad`; `json` is `json_file`, as pydantic has a method `json`."""
+    """Return the field name of a key.
+
+    `skip-bad` becomes `skip_bad`, and `json` becomes `json_file`, because pydantic models have a method `json`.
+    """
     name = str(key).replace("-", "_")
     return "json_file" if name == "json" else name
 
@@ -193,15 +197,15 @@ def _require_known(names: Mapping[str, Any], where: str) -> None:
 
 
 def _expand(value: Any, path: Path) -> Any:
-    """`value` with ${NAME} replaced in all its texts."""
+    """Replace ${NAME} in all texts of `value` by environment variables."""
     if isinstance(value, dict):
         return {key: _expand(item, path) for key, item in value.items()}
     if isinstance(value, list):
         return [_expand(item, path) for item in value]
-    return _VARIABLE.sub(lambda found: _variable(found[1], path), value) if isinstance(value, str) else value
+    return _VARIABLE.sub(lambda found: _read_variable(found[1], path), value) if isinstance(value, str) else value
 
 
-def _variable(name: str, path: Path) -> str:
+def _read_variable(name: str, path: Path) -> str:
     value = os.environ.get(name)
     if value is None:
         raise UsageError(f"{path}: the environment variable {name} is not set. Run: export {name}=…")

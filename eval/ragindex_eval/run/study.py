@@ -1,7 +1,7 @@
-"""Studies: the same methods over several corpora, with several encoders and seeds, as one result.
+"""Studies, which compare the same methods over several corpora, encoders and seeds.
 
-All seeds ask the same questions: those that the first one draws, where there is a limit. So what differs between
-seeds is what is random in the methods.
+All seeds ask the same questions. If there is a limit, the first seed draws them. So differences between seeds come
+only from the randomness of the methods.
 """
 
 from collections.abc import Iterator
@@ -19,19 +19,21 @@ from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 
 
 def run_study(settings: CompareSettings, command: str = "") -> Study:
-    """Run every comparison in the settings, one after the other, with one shared budget.
+    """Run every comparison in the settings, one after the other, with a shared budget.
 
-    Names, labels, grids, thresholds and corpora are checked before any work. Raises as `evaluate` does.
+    Methods, labels, grids, thresholds, corpora and seeds are checked before any work. Raises as `evaluate` does.
     """
     _check(settings)
     budget = parse_budget(settings.budget)
-    found = tuple(one for corpus in settings.all_corpora() for one in _over(corpus, settings, budget))
+    found = tuple(one for corpus in settings.all_corpora() for one in _evaluate_corpus(corpus, settings, budget))
     names = dict.fromkeys(comparison.dataset.name for comparison in found)
     return Study(settings.name or ", ".join(names), found, command)
 
 
-def _over(corpus: CorpusSettings | None, settings: CompareSettings, budget: Budget | None) -> Iterator[Comparison]:
-    """The comparisons over one corpus: every encoder with every seed."""
+def _evaluate_corpus(
+    corpus: CorpusSettings | None, settings: CompareSettings, budget: Budget | None
+) -> Iterator[Comparison]:
+    """Yield the comparisons over one corpus, for every encoder and seed."""
     seeds = [settings.seed] if settings.seeds is None else settings.seeds
     first = settings.for_one(corpus, settings.encoder, seeds[0])
     data = None if corpus is None else load_dataset(first)
@@ -69,7 +71,7 @@ def _check(settings: CompareSettings) -> None:
 
 
 def _require_different(settings: CompareSettings) -> None:
-    """Raises UsageError where a corpus comes twice with the same questions."""
+    """Check the corpora. Raises UsageError if one occurs twice with the same questions."""
     seen: dict[object, str] = {}
     for corpus in filter(None, settings.all_corpora()):
         questions = corpus.questions or settings.questions

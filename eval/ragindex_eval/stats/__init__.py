@@ -1,1 +1,1 @@
-"""Statistics: intervals, paired tests, seeds, and the sentences that follow from them."""
+"""Statistics: confidence intervals, paired tests, spread over seeds, and conclusions in sentences."""

@@ -1,7 +1,7 @@
-"""What methods that go by iterations had found, and spent, after each of them: from their traces and the gold.
+"""Recall and costs of iterative methods after each iteration, computed from their traces and the gold documents.
 
-Such a method leaves a step IF_STOPPED for every iteration. A question that stopped keeps its last ranking in the later
-iterations, so that every iteration is over the same questions.
+An iterative method adds a step IF_STOPPED to its trace for every iteration. A question that stopped early keeps its
+last ranking in later iterations, so that every iteration covers the same questions.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -22,10 +22,10 @@ TOKENS_READ, TOKENS_WRITTEN, ASKED, MS = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A method by iterations; `number` is its place in the comparison.
+    """Rankings of an iterative method after each iteration; `number` is its position in the comparison.
 
-    `answers` and `rankings` are by query id: rankings the ids that it would have given after iteration 1, 2, …;
-    `left_out` is the number of answered questions whose trace does not hold them all.
+    `answers` and `rankings` are by query id. A ranking holds the passage ids that the method would have returned after
+    iteration 1, 2, … `left_out` counts the answered questions whose traces do not hold all of these rankings.
     """
 
     number: int
@@ -36,32 +36,35 @@ class Course:
 
     @property
     def iterations(self) -> int:
-        """The most that any question took."""
+        """The largest number of iterations of any question."""
         return max(map(len, self.rankings.values()))
 
     def took(self, n: int) -> int:
-        """How many questions took iteration `n`."""
+        """Count the questions that reached iteration `n`."""
         return sum(len(found) >= n for found in self.rankings.values())
 
 
 def courses(comparison: Comparison) -> list[Course]:
-    """The methods whose traces say, for at least one question, what each iteration would have given."""
-    found = (_course(number, method) for number, method in enumerate(comparison.methods))
+    """Return the methods whose traces hold the ranking of each iteration for at least one question."""
+    found = (_make_course(number, method) for number, method in enumerate(comparison.methods))
     return [one for one in found if one is not None]
 
 
-def _course(number: int, method: MethodResult) -> Course | None:
-    """None also where a last ranking is not what the method gave: such steps are a base's, passed on by a reranker."""
+def _make_course(number: int, method: MethodResult) -> Course | None:
+    """Return None if a method is not iterative.
+
+    A method whose last ranking differs from its answer is not: a reranker passes on the steps of its base.
+    """
     answered = {answer.query_id: answer for answer in method.final if answer.error is None}
-    rankings = {id: found for id, answer in answered.items() if (found := _rankings(answer.trace))}
+    rankings = {id: found for id, answer in answered.items() if (found := _read_rankings(answer.trace))}
     kept = {id: answered[id] for id in rankings}
-    if not rankings or not all(_gave(answer, rankings[id][-1]) for id, answer in kept.items()):
+    if not rankings or not all(_matches_answer(answer, rankings[id][-1]) for id, answer in kept.items()):
         return None
     return Course(number, method, kept, rankings, len(answered) - len(kept))
 
 
-def _rankings(trace: Sequence[Step]) -> tuple[tuple[str, ...], ...]:
-    """One an iteration, from the first to the last; () where one is missing or there twice."""
+def _read_rankings(trace: Sequence[Step]) -> tuple[tuple[str, ...], ...]:
+    """Return the ranking of each iteration in order; () if one is missing or occurs twice."""
     stopped = [step for step in trace if step.index == IF_STOPPED]
     by_iteration = {step.iteration: step.ids for step in stopped}
     wanted = range(1, max((step.iteration for step in trace), default=0) + 1)
@@ -69,8 +72,8 @@ def _rankings(trace: Sequence[Step]) -> tuple[tuple[str, ...], ...]:
     return tuple(by_iteration[n] for n in wanted) if whole else ()
 
 
-def _gave(answer: MethodAnswer, ranking: Sequence[str]) -> bool:
-    """Whether the hits are the ranking, as far as both go; a passage of it may be gone from the index."""
+def _matches_answer(answer: MethodAnswer, ranking: Sequence[str]) -> bool:
+    """Return whether the hits begin with the ranking, without passages that are gone from the index."""
     hits = [hit.id for hit in answer.hits]
     among = set(hits)
     both = [id for id in ranking if id in among]
@@ -81,16 +84,17 @@ def _gave(answer: MethodAnswer, ranking: Sequence[str]) -> bool:
 
 
 def document(passage_id: str, documents: Container[str]) -> str:
-    """The document of a passage: `DOC` where it was not cut, `DOC#3` where it was (ragindex.corpus.chunking)."""
+    """Return the document id of a passage id, which is `DOC` or, for a chunk, `DOC#3` (ragindex.corpus.chunking)."""
     whole, mark, number = passage_id.rpartition("#")
     was_cut = bool(mark) and number.isdecimal() and passage_id not in documents
     return whole if was_cut else passage_id
 
 
 def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[SampleArray, dict[int, int]]:
-    """Recall of every judged question, (questions, iterations, ks); and by k of how many too few ids were kept for it.
+    """Compute the recall of every judged question after each iteration.
 
-    A question that was not answered scores 0, as everywhere; one that is left out has no row.
+    Returns recall of shape (questions, iterations, ks), and by k the number of questions whose traces keep too few ids
+    for R@k. A question that was not answered scores 0, as everywhere; a question without rankings has no row.
     """
     known = {id for answer in course.answers.values() for hit in answer.hits for id in hit.doc_ids}
     failed = {answer.query_id for answer in course.method.final if answer.error is not None}
@@ -112,7 +116,7 @@ def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[
 def _recall(
     ids: Sequence[str], gold: Mapping[str, int], equal: Mapping[str, str], known: set[str], ks: Sequence[int]
 ) -> tuple[list[float], list[int]]:
-    """Recall at each k, and the ks for which ids that were not kept might have found more."""
+    """Return recall at each k, and the ks at which ids that the trace did not keep might have found more."""
     documents = [document(id, known | gold.keys() | equal.keys()) for id in ids]
     found = retrieval.score_hits([(id,) for id in documents], gold, ks, equal)
     values = [found[f"R@{k}"] for k in ks]
@@ -124,10 +128,10 @@ def _recall(
 
 
 def spent(course: Course) -> SampleArray:
-    """What every answered question had spent after an iteration: (questions, iterations, 4).
+    """Return the cumulative costs of every answered question after each iteration: (questions, iterations, 4).
 
-    Tokens in, tokens out, steps in which a language model wrote, milliseconds. What is done after the last iteration
-    counts with it; the rankings IF_STOPPED are no work of the method.
+    The columns are input tokens, output tokens, steps in which an LLM wrote, and milliseconds. Steps after the last
+    iteration count with it. The steps IF_STOPPED do not count, because they are no work of the method.
     """
     found = np.zeros((len(course.answers), course.iterations, 4))
     for question, answer in enumerate(course.answers.values()):

@@ -1,4 +1,4 @@
-"""Group comparisons that differ only in their seed, and compute the spread of each metric."""
+"""Groups of comparisons that differ only in their seed, with the spread of each metric."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class SeedSpread:
 
 @dataclass(frozen=True, slots=True)
 class SeedGroup:
-    """Comparisons that differ in their seeds alone, with the spread of each figure that all of them have."""
+    """Comparisons that differ only in their seeds, with the spread of each metric that at least two of them have."""
 
     dataset: str
     encoder: str
@@ -30,7 +30,7 @@ class SeedGroup:
     spreads: tuple[SeedSpread, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """One element of `spread`."""
+        """Convert to one element of the JSON field `spread`."""
         names = ("label", "metric", "mean", "deviation", "least", "most")
         rows = [{name: getattr(one, name) for name in names} for one in self.spreads]
         return {"dataset": self.dataset, "encoder": self.encoder, "seeds": list(self.seeds), "figures": rows}
@@ -47,13 +47,13 @@ def group_by_seed(study: Study) -> tuple[SeedGroup, ...]:
             group[0].dataset.name,
             group[0].encoder,
             tuple(sorted({one.seed for one in group})),
-            tuple(_spreads(group)),
+            tuple(_compute_spreads(group)),
         )
         for group in several
     )
 
 
-def _spreads(group: Sequence[Comparison]) -> Iterator[SeedSpread]:
+def _compute_spreads(group: Sequence[Comparison]) -> Iterator[SeedSpread]:
     for first in group[0].methods:
         same = [method.metrics for one in group for method in one.methods if method.label == first.label]
         for metric in first.metrics:

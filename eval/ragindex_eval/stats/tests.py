@@ -1,8 +1,9 @@
-"""What the figures of a comparison allow one to say: intervals, paired tests, and the same by kind of question.
+"""Confidence intervals and paired tests of the figures of a comparison, overall and by kind of question.
 
-Quality is compared over the judged questions, latency over those that both methods answered in the timed sample,
-tokens and money over all. What is compared are means; of latency, which is skewed, geometric means: one question that
-waited for a minute says little of the others, and twice as long is as much for a short one as for a long one.
+Quality is compared over the judged questions, latency over the timed questions that both methods answered, tokens and
+money over all questions. Means are compared, except for latency. Latency is skewed, so geometric means are compared: a
+single question that waited for a minute says little about the others, and a doubling counts the same for short and
+long times.
 """
 
 import math
@@ -20,13 +21,13 @@ from ragindex_eval.stats import resampling
 from ragindex_eval.stats.resampling import SampleArray
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
-_MOST_GROUPS = 20  # more kinds than a person can look at are no breakdown
-_SHORTEST = 1e-3  # milliseconds: what no clock tells from nothing has a logarithm all the same
-_PER_PAIR = 50  # resamples a pair at least: after Holm's correction, p can still fall well under 0.05
+_MAX_GROUPS = 20  # a breakdown into more groups than a person can read is left out
+_SHORTEST = 1e-3  # milliseconds; shorter times are raised to this, so that their logarithm exists
+_RESAMPLES_PER_PAIR = 50  # resamples per pair at least, so that p can fall well under 0.05 after Holm's correction
 
 
 def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | None, seed: int) -> list[MethodResult]:
-    """The methods with their intervals and breakdowns."""
+    """Return the methods with their confidence intervals and breakdowns."""
     judged = list(methods[0].per_query) if methods else []
     quality = _quality_intervals(methods, judged, seed)
     groups = _groups({id: gold[id].kind for id in judged} if gold else {})
@@ -42,16 +43,16 @@ def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | N
 
 
 def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[MethodPair, ...]:
-    """Every pair of methods by every metric: quality first, costs last; corrected within each metric."""
+    """Compare every pair of methods by every metric: quality first, costs last, p-values corrected per metric."""
     both = list(combinations(range(len(methods)), 2))
     every = [method.costs() for method in methods]
     known = [metric for metric in (LATENCY, *COSTS) if any(any(one.get(metric, {}).values()) for one in every)]
-    costs = [pair for metric in known for pair in _corrected(_cost_pairs(methods, both, metric, seed))]
+    costs = [pair for metric in known for pair in _correct_p_values(_cost_pairs(methods, both, metric, seed))]
     return (*_quality_pairs(methods, both, seed), *costs)
 
 
 def hops(kind: str) -> int | None:
-    """The number of hops that a kind of question names, as `2hop` or `3hop1`."""
+    """Return the number of hops in the name of a question kind, such as `2hop` or `3hop1`; None if there is none."""
     found = _HOPS.search(kind)
     return int(found[1]) if found else None
 
@@ -60,7 +61,7 @@ def hops(kind: str) -> int | None:
 
 
 def _quality_intervals(methods: Sequence[MethodResult], ids: Sequence[str], seed: int) -> list[dict[str, Interval]]:
-    """The interval of each metric's mean over the questions `ids`, for each method: all on the same draws."""
+    """Return the interval of each metric's mean over the questions `ids`, for each method, all with the same draws."""
     found: list[dict[str, Interval]] = [{} for _ in methods]
     for defined, names in _families(methods, ids):
         if len(defined) < 2:
@@ -73,7 +74,10 @@ def _quality_intervals(methods: Sequence[MethodResult], ids: Sequence[str], seed
 
 
 def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple[list[str], list[str]]]:
-    """The metrics by the questions of `ids` that they are defined for: not every question has accepted answers."""
+    """Group the metrics by the questions of `ids` for which they are defined.
+
+    The groups differ because not every question has accepted answers.
+    """
     found: dict[tuple[str, ...], list[str]] = {}
     for name in methods[0].metrics if methods else ():
         found.setdefault(tuple(id for id in ids if name in methods[0].per_query[id]), []).append(name)
@@ -89,7 +93,7 @@ def _latency_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
 
 
 def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
-    """Those of the means of tokens and money a question."""
+    """Return the intervals of mean tokens and money per question."""
     paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
     several = {metric: values for metric, values in paid.items() if len(values) > 1 and any(values)}
     return {
@@ -99,24 +103,29 @@ def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
 
 
 def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> SampleArray:
-    """(questions, metrics)."""
+    """Return the metric values as an array of shape (questions, metrics)."""
     return np.array([[method.per_query[id][name] for name in names] for id in ids], dtype=np.float64)
 
 
 def _groups(kinds: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """The questions, given with their kinds, by hops and by kind: where these differ, and tell something."""
-    by_kind = _gathered({id: kind or "other" for id, kind in kinds.items()})
-    by_hops = _gathered({id: "other" if (found := hops(kind)) is None else str(found) for id, kind in kinds.items()})
+    """Group the questions by hops and by kind.
+
+    Groups by kind are left out if they equal those by hops, and so is a single group or more than _MAX_GROUPS.
+    """
+    by_kind = _group_by_value({id: kind or "other" for id, kind in kinds.items()})
+    by_hops = _group_by_value(
+        {id: "other" if (found := hops(kind)) is None else str(found) for id, kind in kinds.items()}
+    )
     same = sorted(by_hops.values()) == sorted(by_kind.values())
     return {
         (by, value): ids
         for by, groups in {"hops": by_hops, "kind": {} if same else by_kind}.items()
-        if 1 < len(groups) <= _MOST_GROUPS
+        if 1 < len(groups) <= _MAX_GROUPS
         for value, ids in sorted(groups.items())
     }
 
 
-def _gathered(values: Mapping[str, str]) -> dict[str, list[str]]:
+def _group_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for id, value in values.items():
         found.setdefault(value, []).append(id)
@@ -124,7 +133,7 @@ def _gathered(values: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str], seed: int) -> list[Breakdown]:
-    """One group of questions, for each method."""
+    """Return the breakdown of one group of questions for each method."""
     intervals = _quality_intervals(methods, ids, seed)
     return [
         Breakdown(by, value, len(ids), means([method.per_query[id] for id in ids]), bounds)
@@ -149,25 +158,27 @@ def _family_pairs(
     names: Sequence[str],
     seed: int,
 ) -> list[MethodPair]:
-    """The pairs by metrics that are defined for the same questions."""
+    """Compare all pairs by metrics that are defined for the same questions."""
     values = np.stack([_table(method, ids, names) for method in methods], axis=1)
-    tested = resampling.permutation_tests(values, both, seed, _resamples(len(both)))
+    tested = resampling.permutation_tests(values, both, seed, _count_resamples(len(both)))
     resampled = resampling.resampled_means(values.reshape(len(ids), -1), seed)
     resampled = resampled.reshape(len(resampled), len(methods), len(names))
     found = []
     for at, name in enumerate(names):
         of_metric = [
-            _pair(methods, one, other, name, values[:, one, at] - values[:, other, at], float(p), resampled[:, :, at])
+            _compare_pair(
+                methods, one, other, name, values[:, one, at] - values[:, other, at], float(p), resampled[:, :, at]
+            )
             for (one, other), p in zip(both, tested[:, at], strict=True)
         ]
-        found += _corrected(of_metric)
+        found += _correct_p_values(of_metric)
     return found
 
 
 def _cost_pairs(
     methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int
 ) -> list[MethodPair]:
-    """None of a method whose money is not known: no number stands in for it."""
+    """Compare all pairs by one cost; pairs with a method whose money is unknown are left out."""
     found, costs = [], [method.costs() for method in methods]
     for one, other in both:
         a, b = costs[one].get(metric, {}), costs[other].get(metric, {})
@@ -177,14 +188,14 @@ def _cost_pairs(
         values = np.array([[a[id], b[id]] for id in ids])
         if metric == LATENCY:
             values = np.log(np.maximum(values, _SHORTEST))
-        p = resampling.permutation_tests(values[:, :, None], [(0, 1)], seed, _resamples(len(both)))[0, 0]
+        p = resampling.permutation_tests(values[:, :, None], [(0, 1)], seed, _count_resamples(len(both)))[0, 0]
         resampled = resampling.resampled_means(values, seed)
         named = (methods[one], methods[other])
-        found.append(_pair(named, 0, 1, metric, values[:, 0] - values[:, 1], float(p), resampled))
+        found.append(_compare_pair(named, 0, 1, metric, values[:, 0] - values[:, 1], float(p), resampled))
     return found
 
 
-def _pair(
+def _compare_pair(
     methods: Sequence[MethodResult],
     one: int,
     other: int,
@@ -193,9 +204,10 @@ def _pair(
     p: float,
     resampled: SampleArray,
 ) -> MethodPair:
-    """`resampled` are means by draw and method; of latency all values are logarithms, and their difference a ratio.
+    """Build the comparison of two methods by one metric.
 
-    `p_holm` is that of one test, until it is corrected.
+    `resampled` are means of shape (draws, methods). Latencies are given as logarithms, so their difference is a ratio.
+    `p_holm` is the uncorrected p-value until `_correct_p_values` replaces it.
     """
     value, several = float(differences.mean()), len(differences) > 1
     bounds = resampling.interval(resampled[:, one] - resampled[:, other]) if several else None
@@ -205,10 +217,10 @@ def _pair(
     return MethodPair(*labels, metric, len(differences), value, bounds, p, p)
 
 
-def _corrected(of_metric: Sequence[MethodPair]) -> list[MethodPair]:
+def _correct_p_values(of_metric: Sequence[MethodPair]) -> list[MethodPair]:
     values = resampling.holm([pair.p for pair in of_metric])
     return [replace(pair, p_holm=value) for pair, value in zip(of_metric, values, strict=True)]
 
 
-def _resamples(pairs: int) -> int:
-    return max(resampling.RESAMPLES, _PER_PAIR * pairs)
+def _count_resamples(pairs: int) -> int:
+    return max(resampling.RESAMPLES, _RESAMPLES_PER_PAIR * pairs)

@@ -1,7 +1,7 @@
-"""Rules that do a language model's jobs without one: deterministic, pure functions on values, work linear in the text.
+"""Rules that do LLM tasks without a model: deterministic pure functions whose run time is linear in the text.
 
-They are written for English with capitals. What they find is links between names, in the words of the text, and no
-facts to quote.
+They are written for English text with capitals. They find links between names, in the words of the text; their output
+is not meant to be quoted as fact.
 """
 
 from ragindex.llm.rules.answering import extract_answer

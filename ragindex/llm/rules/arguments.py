@@ -1,4 +1,4 @@
-"""What noun phrases are to a clause: its subject, its objects, the items of a list, the names of a thing."""
+"""Roles of noun phrases in a clause: subjects, objects, items of a list, appositions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,14 +9,14 @@ from ragindex.llm.rules.words import PLACES, PREPOSITIONS
 from ragindex.types import Triple
 
 _PREPOSITIONAL = tuple(f"{preposition} " for preposition in sorted(PREPOSITIONS))
-_ADVERBIAL = ("in", "of", "by", "from", "to", "with", "for")
+_ADVERBIAL_PREPOSITIONS = ("in", "of", "by", "from", "to", "with", "for")
 
 
 class NounPhrases:
-    """The state of one pass over the chunks of a sentence, and what its noun phrases do to it.
+    """State of one pass over the chunks of a sentence, and the handling of its noun phrases.
 
-    `found` are the triples so far; `phrase` is the last noun phrase and `before` the kind of the last chunk that was no
-    adverb; `position` is where reading goes on.
+    `found` has the triples so far. `phrase` is the last noun phrase, `before` the kind of the last chunk that is not an
+    adverb, and `position` that of the next chunk.
     """
 
     def __init__(self, chunks: Sequence[Chunk], title: str, person: bool, quantities: bool) -> None:
@@ -28,19 +28,19 @@ class NounPhrases:
         self.before = "stop"
 
     def add(self, found: Iterable[Triple]) -> None:
-        """Take what a pattern gives."""
+        """Add triples to those found."""
         self.found += found
 
     def emit(self, chunk: Chunk, predicate: str, base: str, preposition: str) -> None:
-        """Take the triples of an object."""
+        """Add the triples of an object."""
         self.add(object_triples(self.clause, chunk, predicate, base, preposition, self.quantities))
 
     def kind(self, ahead: int = 0) -> str:
-        """The kind of the next chunk, or of one further on."""
+        """Return the kind of the next chunk, or of the one `ahead` chunks after it."""
         return kind_at(self.chunks, self.position + ahead)
 
     def noun_phrase(self, chunk: Chunk) -> None:
-        """Find the place of a noun phrase in the clause."""
+        """Find the role of a noun phrase in the clause."""
         clause = self.clause
         if chunk.full.lower().startswith("whose "):
             self.clause = ClauseState(self.referent(), lead=chunk.text, opened=True, outer=clause)
@@ -83,7 +83,7 @@ class NounPhrases:
             clause.subject, clause.lead = (self.title, chunk.text) if belongs else (chunk.text, "")
 
     def _after_subject(self, chunk: Chunk) -> None:
-        """A phrase between the subject and its verb: joined to it, part of it, or a name for it."""
+        """Handle a phrase between the subject and its verb: another subject, a part of it, or an apposition."""
         clause, preposition = self.clause, self.clause.preposition
         clause.preposition = ""
         if preposition:
@@ -98,7 +98,7 @@ class NounPhrases:
             self._subject(chunk)
 
     def _of_subject(self, chunk: Chunk, preposition: str) -> None:
-        """ "The editor of X": X is what the clause is about; "the mayor in office": a longer lead."""
+        """Attach a prepositional phrase: X is the subject of "the editor of X"; "the mayor in office" is a lead."""
         clause = self.clause
         common, words = self.phrase.kind == "common", f"{preposition} {chunk.full}"
         near = (preposition == "of" or chunk.name == self.title) and not self.phrase.owner and not clause.fronted
@@ -134,7 +134,7 @@ class NounPhrases:
             clause.said = f"{clause.predicate} {chunk.full}"
 
     def _item(self, chunk: Chunk) -> None:
-        """The next item of a list."""
+        """Add the next item of a list."""
         if self.clause.predicate:
             base, _, preposition = self.clause.predicate.rpartition(" ")
             self.emit(chunk, self.clause.predicate, base, preposition)
@@ -142,7 +142,7 @@ class NounPhrases:
                 self.clause.object = chunk.full
 
     def _after_comma(self, chunk: Chunk) -> None:
-        """After the comma behind an object: where it lies, what it is, or the next item of a list."""
+        """Handle a phrase after an object and a comma: a containing place, an apposition, or a list item."""
         before, last = self.phrase, self.clause.predicate.rpartition(" ")[2]
         noun = chunk.kind == "common" and (chunk.full != chunk.text or self.kind() == "preposition")
         if list_continues(self.chunks, self.position):
@@ -157,16 +157,16 @@ class NounPhrases:
             self._item(chunk)
 
     def _appose(self, subject: str, chunk: Chunk) -> None:
-        """ "Mark Haddon, an English author": a clause without a verb, which the next comma ends."""
+        """Open a clause for an apposition, which the next comma ends: "Mark Haddon, an English author"."""
         self.clause = ClauseState(subject, opened=True, verb="is", copula=True, apposed=True, outer=self.clause)
         self._object(chunk)
 
     def referent(self) -> str:
-        """What a relative clause after the last phrase is about: the subject, where the phrase says what that is."""
+        """Return the referent of a relative clause: the last phrase, or the subject if the phrase is its complement."""
         phrase, clause = self.phrase, self.clause
         if phrase.kind == "pronoun":
             return ""
         if phrase.kind == "name":
             return phrase.name
-        complement = clause.copula and clause.predicate.rpartition(" ")[2] not in _ADVERBIAL
+        complement = clause.copula and clause.predicate.rpartition(" ")[2] not in _ADVERBIAL_PREPOSITIONS
         return clause.subject if complement or (clause.lead and not clause.verb) else phrase.text

@@ -1,4 +1,4 @@
-"""What has been read of a clause, and the triples that an object makes with it: pure functions."""
+"""State of a clause that is being read, and pure functions that build triples from it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,27 +15,27 @@ _MOST_WORDS = 13
 
 @dataclass(slots=True)
 class ClauseState:
-    """The words of a clause as far as it was read."""
+    """State of a clause: the parts that have been read so far."""
 
     subject: str = ""
     others: list[str] = field(default_factory=list)  # subjects joined to the first by "and"
-    lead: str = ""  # "current editor", where the subject is what that belongs to
-    opened: bool = False  # a subject was read, known or not
+    lead: str = ""  # "current editor", if the subject is what the editor belongs to
+    opened: bool = False  # whether a subject was read, even if it is unknown
     verb: str = ""
     copula: bool = False
-    object: str = ""  # the direct object, which a later preposition goes on from
-    chain: str = ""  # "on the banks", where "of" goes on from it
-    preposition: str = ""  # the one that waits for its noun phrase
-    predicate: str = ""  # of the last triple, for the next item of a list
-    said: str = ""  # verb and first object, for what stood in front
+    object: str = ""  # the direct object, which a later preposition continues
+    chain: str = ""  # "on the banks", if "of" continues it
+    preposition: str = ""  # the preposition whose noun phrase has not been read yet
+    predicate: str = ""  # predicate of the last triple, for the next item of a list
+    said: str = ""  # verb and first object, for phrases in front of the clause
     fronted: list[tuple[str, Chunk]] = field(default_factory=list)
-    wanted: str = ""  # what "that" or "which" stands for, until it turns out to be the object
+    wanted: str = ""  # referent of "that" or "which", which may turn out to be the object
     apposed: bool = False
     outer: "ClauseState | None" = None
 
     @property
     def base(self) -> str:
-        """The words before a preposition: lead, verb and direct object, which is left out where it is long."""
+        """Words before a preposition: lead, verb and direct object, which is left out if it is too long."""
         words = f"{self.lead} {self.verb} {self.object}".split()
         if len(words) > LONGEST_PREDICATE:
             words = f"{self.lead} {self.verb}".split()
@@ -43,19 +43,19 @@ class ClauseState:
 
 
 def make_triple(subject: str, predicate: str, object: str) -> Iterator[Triple]:
-    """The triple; nothing where a part is missing, where it says nothing, or where its predicate runs on."""
-    subject, predicate, object = (_clean(part) for part in (subject, predicate, object))
+    """Yield the triple, unless a part is empty, both sides are equal, or the predicate has too many words."""
+    subject, predicate, object = (_clean_part(part) for part in (subject, predicate, object))
     says = subject and predicate and object and subject.casefold() != object.casefold()
     if says and len(predicate.split()) <= _MOST_WORDS:
         yield Triple(subject, predicate, object)
 
 
-def _clean(part: str) -> str:
+def _clean_part(part: str) -> str:
     return " ".join(part.split()).strip(' ,;"')
 
 
 def description_triples(chunk: Chunk) -> Iterator[Triple]:
-    """What the words before a name say of it: "filmmaker Ridley Scott", "Scott's film Alien"."""
+    """Yield the triples of the words before a name: "filmmaker Ridley Scott", "Scott's film Alien"."""
     noun = chunk.described.rpartition(" ")[2]
     if chunk.owner:
         yield from make_triple(chunk.owner, f"has {chunk.described}", chunk.name)
@@ -66,27 +66,27 @@ def description_triples(chunk: Chunk) -> Iterator[Triple]:
 def object_triples(
     clause: ClauseState, chunk: Chunk, predicate: str, base: str, preposition: str, quantities: bool
 ) -> Iterator[Triple]:
-    """The triples that a noun phrase makes as the object of `predicate`, which is `base` and `preposition`."""
+    """Yield the triples with a noun phrase as the object of `predicate`, which is `base` plus `preposition`."""
     for subject in (clause.subject, *clause.others):
         if chunk.kind == "name":
             yield from make_triple(subject, predicate, chunk.name)
         elif chunk.kind == "quantity":
-            yield from _quantity(subject, predicate, chunk, base, preposition, quantities)
+            yield from _quantity_triples(subject, predicate, chunk, base, preposition, quantities)
         elif chunk.kind == "common" and chunk.owner and chunk.owner != subject:
             yield from make_triple(subject, f"{predicate} {chunk.text} of", chunk.owner)
         elif chunk.kind == "common":
-            yield from _common(subject, predicate, chunk)
+            yield from _common_triples(subject, predicate, chunk)
     if chunk.kind == "name":
         yield from description_triples(chunk)
 
 
-def _common(subject: str, predicate: str, chunk: Chunk) -> Iterator[Triple]:
-    """ "a Warner Bros. film": it is a film, and of Warner Bros."""
+def _common_triples(subject: str, predicate: str, chunk: Chunk) -> Iterator[Triple]:
+    """Yield triples of a common noun. "a Warner Bros. film" is a film, and a film of Warner Bros."""
     noun = chunk.text.rpartition(" ")[2]
     adjective = (
         noun == chunk.text and noun.endswith(ADJECTIVE_ENDINGS) and noun not in PERSON_NOUNS | GROUP_NOUNS | THING_NOUNS
     )
-    if chunk.full == chunk.text or not adjective:  # "an administrative and commercial centre" is no administrative
+    if chunk.full == chunk.text or not adjective:  # "an administrative and commercial centre" is not "administrative"
         yield from make_triple(subject, predicate, chunk.text)
     for name in chunk.inner:
         head = chunk.text.partition(name)[2].strip(" -")
@@ -94,10 +94,10 @@ def _common(subject: str, predicate: str, chunk: Chunk) -> Iterator[Triple]:
             yield from make_triple(subject, f"{predicate} {head} of", name)
 
 
-def _quantity(
+def _quantity_triples(
     subject: str, predicate: str, chunk: Chunk, base: str, preposition: str, quantities: bool
 ) -> Iterator[Triple]:
-    """A date or a number is no object by itself: the preposition, or the last word of the predicate, goes along."""
+    """Yield triples of a date or number. Unless `quantities`, the preposition or verb moves to the object."""
     if quantities:
         yield from make_triple(subject, predicate, chunk.text)
     elif preposition and base:
@@ -109,7 +109,7 @@ def _quantity(
 
 
 def life_triples(subject: str, dates: Sequence[str], quantities: bool) -> Iterator[Triple]:
-    """ "(3 May 1950 - 4 June 2000)" behind a person's name."""
+    """Yield birth and death from the dates after a person's name: "(3 May 1950 - 4 June 2000)"."""
     if len(dates) != 2:
         return
     for verb, date in zip(("was born", "died"), dates, strict=True):

@@ -1,4 +1,4 @@
-"""What the words of a passage stand for: its title is the subject of pronouns, definite descriptions and surnames."""
+"""Coreference resolution: pronouns, definite descriptions and surnames are replaced by the names they refer to."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from ragindex.llm.rules.words import (
 
 
 def find_surnames(sentences: Iterable[Sequence[Unit]], subject: Subject) -> dict[str, str]:
-    """The persons of a passage by surname, where only one of them has it; the title's own is left to `subject`."""
+    """Return the persons of a passage by unambiguous surname, except surnames that are words of the title."""
     found: dict[str, set[str]] = {}
     for sentence in sentences:
         for unit in sentence:
@@ -35,21 +35,21 @@ def find_surnames(sentences: Iterable[Sequence[Unit]], subject: Subject) -> dict
 def resolve_references(
     sentence: Sequence[Unit], subject: Subject, person: str = "", people: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[list[Unit], str]:
-    """The units of a sentence with the title, or the person last spoken of, where a word stands for them.
+    """Replace words of a sentence that refer to the title or to a person; return the units and the current person.
 
-    `people` are full names by surname. `person` is the one that an earlier sentence began with, where the title is
-    none; the second value is the one to pass with the next sentence. What is unsure stays as it is written.
+    `people` has full names by surname. `person` is the person of the previous sentences, which pronouns may refer to
+    if the title is not a person; pass the returned one with the next sentence. Ambiguous words are not replaced.
     """
     found: list[Unit] = []
-    other = ""  # whom this sentence names before a pronoun, and the pronoun may mean
+    other = ""  # the first person that this sentence names, whom later pronouns may refer to
     position = 0
     while position < len(sentence):
         known = people.get(sentence[position].text, "") if sentence[position].kind == "name" else ""
         if known:
-            found.append(_named(sentence[position], known, "name"))
+            found.append(_rename_unit(sentence[position], known, "name"))
             position += 1
             continue
-        new, width = _stands_for(sentence, position, subject, other or person if subject.kind != "person" else other)
+        new, width = _resolve_unit(sentence, position, subject, other or person if subject.kind != "person" else other)
         about = subject.kind == "person" and any(unit.kind == "subject" for unit in found)
         if not other and not about and new[0].kind == "name" and is_likely_person(new[0].text):
             other = new[0].text
@@ -58,34 +58,34 @@ def resolve_references(
     return found, other or person
 
 
-def _stands_for(sentence: Sequence[Unit], position: int, subject: Subject, other: str) -> tuple[list[Unit], int]:
-    """What replaces the units from `position` on, and how many of them."""
+def _resolve_unit(sentence: Sequence[Unit], position: int, subject: Subject, other: str) -> tuple[list[Unit], int]:
+    """Return the units that replace those at `position`, and the number of units replaced."""
     unit = sentence[position]
-    if unit.kind == "name" and subject.surname and _without_honorific(unit.text) == subject.surname:
-        return [_named(unit, subject.name)], 1
+    if unit.kind == "name" and subject.surname and _strip_honorific(unit.text) == subject.surname:
+        return [_rename_unit(unit, subject.name)], 1
     if unit.kind != "word" or (unit.text.isupper() and len(unit.text) > 1):
         return [unit], 1
-    if unit.lower in ("the", "this") and _describes(sentence, position, subject):
-        return [_named(unit, subject.name)], 2
-    antecedent = _antecedent(sentence, position, subject, other)
+    if unit.lower in ("the", "this") and _describes_subject(sentence, position, subject):
+        return [_rename_unit(unit, subject.name)], 2
+    antecedent = _find_antecedent(sentence, position, subject, other)
     if not antecedent:
         return [unit], 1
-    named = _named(unit, antecedent, "subject" if antecedent == subject.name else "name")
+    named = _rename_unit(unit, antecedent, "subject" if antecedent == subject.name else "name")
     mark = Unit("'s", "'s", "mark", "", unit.start)
-    return ([named, mark] if _possessive(sentence, position) else [named]), 1
+    return ([named, mark] if _is_possessive(sentence, position) else [named]), 1
 
 
-def _without_honorific(name: str) -> str:
+def _strip_honorific(name: str) -> str:
     first, _, rest = name.partition(" ")
     return rest if first in HONORIFICS or f"{first}." in HONORIFICS else name
 
 
-def _named(unit: Unit, name: str, kind: Literal["subject", "name"] = "subject") -> Unit:
+def _rename_unit(unit: Unit, name: str, kind: Literal["subject", "name"] = "subject") -> Unit:
     return unit._replace(text=name, lower=name.lower(), kind=kind)
 
 
-def _antecedent(sentence: Sequence[Unit], position: int, subject: Subject, other: str) -> str:
-    """The name that a pronoun stands for; "" where that is unsure."""
+def _find_antecedent(sentence: Sequence[Unit], position: int, subject: Subject, other: str) -> str:
+    """Return the name that a pronoun refers to, or "" if that is ambiguous."""
     word = sentence[position].lower
     if word not in SUBJECT_PRONOUNS and word not in POSSESSIVE_PRONOUNS and word not in ("him", "them"):
         return ""
@@ -96,11 +96,11 @@ def _antecedent(sentence: Sequence[Unit], position: int, subject: Subject, other
         return other
     if word in PLURAL:
         return subject.name if subject.kind == "group" and not other else ""
-    return subject.name if subject.kind != "person" and not _expletive(sentence, position) else ""
+    return subject.name if subject.kind != "person" and not _is_expletive(sentence, position) else ""
 
 
-def _possessive(sentence: Sequence[Unit], position: int) -> bool:
-    """Whether "her" is "of her" (the other possessives are never anything else)."""
+def _is_possessive(sentence: Sequence[Unit], position: int) -> bool:
+    """Return whether a pronoun is possessive; only "her" is ambiguous."""
     word = sentence[position].lower
     if word != "her":
         return word in POSSESSIVE_PRONOUNS
@@ -108,27 +108,31 @@ def _possessive(sentence: Sequence[Unit], position: int) -> bool:
     return after is not None and after.kind != "mark" and after.lower not in ENGLISH_FUNCTION_WORDS
 
 
-def _expletive(sentence: Sequence[Unit], position: int) -> bool:
-    """ "It is said that", "it was not until", "it took": the word stands for nothing."""
+def _is_expletive(sentence: Sequence[Unit], position: int) -> bool:
+    """Return whether "it" refers to nothing: "It is said that", "it was not until", "it took"."""
     after = [unit.lower for unit in sentence[position + 1 : position + 12]]
     if not after or sentence[position].lower != "it":
         return False
-    told = not JUDGING.isdisjoint(after[1:4]) and not _SAID.isdisjoint(after[2:])
+    told = not JUDGING.isdisjoint(after[1:4]) and not _EXPLETIVE_MARKERS.isdisjoint(after[2:])
     return after[0] in ("took", "takes", "seems", "appears") or "until" in after[1:3] or told
 
 
-_SAID = frozenset(("that", "to", "if", "whether", "who", "how", "why"))
+_EXPLETIVE_MARKERS = frozenset(("that", "to", "if", "whether", "who", "how", "why"))
 
 
-def _describes(sentence: Sequence[Unit], position: int, subject: Subject) -> bool:
-    """Whether "the film" is the title: its noun is one that the title goes by, and nothing narrows it down."""
+def _describes_subject(sentence: Sequence[Unit], position: int, subject: Subject) -> bool:
+    """Return whether "the film" refers to the title: its noun is one of the subject's, and nothing narrows it down."""
     noun, after = (sentence[place] if place < len(sentence) else None for place in (position + 1, position + 2))
     if noun is None or noun.lower not in subject.nouns:
         return False
     if after is None or after.kind == "mark":
         return True
     narrows = after.lower in ("of", "that", "which", "who", "called", "named", "for", "in", "with")
-    return after.kind == "word" and not narrows and (after.lower in _FOLLOWS or after.lower.endswith(("ed", "ly", "s")))
+    return (
+        after.kind == "word"
+        and not narrows
+        and (after.lower in _FOLLOWING_WORDS or after.lower.endswith(("ed", "ly", "s")))
+    )
 
 
-_FOLLOWS = ENGLISH_FUNCTION_WORDS | AUXILIARIES | PAST_VERBS
+_FOLLOWING_WORDS = ENGLISH_FUNCTION_WORDS | AUXILIARIES | PAST_VERBS

@@ -1,4 +1,4 @@
-"""What is nearest to a question by the words they share, rarer words counting for more."""
+"""Ranking of texts and triples by the words they share with a question, weighted by rarity."""
 
 import math
 from collections import Counter
@@ -12,41 +12,41 @@ _Item = TypeVar("_Item")
 
 
 def nearest_triples(question: str, triples: Sequence[Triple], count: int, language: str = "english") -> list[Triple]:
-    """At most `count` of `triples`, those that share most with the question first; none that shares nothing.
+    """Return at most `count` distinct triples, those with the highest overlap with the question first.
 
-    Each token that both hold counts its inverse document frequency among `triples`; a triple that says more besides
-    counts less. Equal ones keep their order; a triple that was given twice counts once.
+    See `overlaps` for the score. Triples without overlap are left out; ties keep their order.
     """
     distinct = list(dict.fromkeys(triples))
     texts = [f"{one.subject} {one.predicate} {one.object}" for one in distinct]
-    return _best(distinct, overlaps(question, texts, language), count)
+    return _take_best(distinct, overlaps(question, texts, language), count)
 
 
 def nearest_texts(question: str, texts: Sequence[str], count: int, language: str = "english") -> list[str]:
-    """As `nearest_triples`, of texts."""
+    """Return at most `count` distinct texts, as `nearest_triples` does for triples."""
     distinct = list(dict.fromkeys(texts))
-    return _best(distinct, overlaps(question, distinct, language), count)
+    return _take_best(distinct, overlaps(question, distinct, language), count)
 
 
-def _best(items: Sequence[_Item], scores: Sequence[float], count: int) -> list[_Item]:
+def _take_best(items: Sequence[_Item], scores: Sequence[float], count: int) -> list[_Item]:
     order = sorted(range(len(items)), key=lambda place: -scores[place])
     return [items[place] for place in order[:count] if scores[place] > 0]
 
 
 def overlaps(question: str, texts: Sequence[str], language: str = "english") -> list[float]:
-    """For each text, the weight of the question's tokens in it, over the square root of the text's own; 0 to 1.
+    """Return the overlap of each text with the question, from 0 to 1.
 
-    The weight of a token is ln(1 + N / df) over the `texts`: shared rare words tell more than shared common ones.
+    It is the weight of the shared tokens divided by the geometric mean of the weights of the question and the text. The
+    weight of a token is ln(1 + N / df) over the `texts`, so that rare words count more.
     """
     held = [frozenset(analyse(text, language)) for text in texts]
     frequency = Counter(token for tokens in held for token in tokens)
     weight = {token: math.log(1 + len(texts) / times) for token, times in frequency.items()}
     asked = frozenset(analyse(question, language))
     whole = math.fsum(weight.get(token, 0.0) for token in sorted(asked))
-    return [_overlap(tokens, asked, weight, whole) for tokens in held]
+    return [_score_overlap(tokens, asked, weight, whole) for tokens in held]
 
 
-def _overlap(tokens: frozenset[str], asked: frozenset[str], weight: dict[str, float], whole: float) -> float:
+def _score_overlap(tokens: frozenset[str], asked: frozenset[str], weight: dict[str, float], whole: float) -> float:
     shared = math.fsum(weight[token] for token in sorted(tokens & asked))
     own = math.fsum(weight[token] for token in sorted(tokens))
     return shared / math.sqrt(whole * own) if shared else 0.0

@@ -1,7 +1,7 @@
-"""From the units of a sentence to its chunks: noun phrases, verb groups, and the words and marks between them.
+"""Chunker of sentences into noun phrases, verb groups, and the words and marks between them.
 
-There is no dictionary of nouns: a word that is no function word and does not look like a verb where it stands belongs
-to a noun phrase.
+There is no dictionary of nouns: a word belongs to a noun phrase if it is not a function word and does not look like a
+verb in its context.
 """
 
 from collections.abc import Sequence
@@ -38,15 +38,16 @@ PHRASES = frozenset(("name", "common", "quantity", "pronoun"))
 _LONGEST_PHRASE = 12
 _MARKS: dict[str, ChunkKind] = {",": "comma", "(": "open", "[": "open", ")": "close", "]": "close"}
 _QUOTES = frozenset("\"'《》「」«»『』")
-_LED_BY = (DETERMINERS | POSSESSIVES | {"than"}) - {"no", "neither", "few"}
+_LEADING_WORDS = (DETERMINERS | POSSESSIVES | {"than"}) - {"no", "neither", "few"}
 
 
 class Chunk(NamedTuple):
-    """A part of a sentence.
+    """A chunk of a sentence.
 
-    `text` is as written without the article, `full` with it. Of a noun phrase, `name` is the name it ends on ("" where
-    it ends on a common noun), `described` the words before that name, `owner` the name before "'s", `inner` the other
-    names in it. Of a verb group, `copula` tells "is" and `bare` a participle without an auxiliary.
+    `text` is the chunk without its article, `full` with it. For a noun phrase, `name` is the name at its end ("" if it
+    ends with a common noun), `described` the words before that name, `owner` the name before "'s", and `inner` the
+    other names in it. For a verb group, `copula` is True if its last verb is a copula, and `bare` if it begins with
+    neither an auxiliary nor a present-tense verb.
     """
 
     kind: ChunkKind
@@ -61,7 +62,7 @@ class Chunk(NamedTuple):
     bare: bool = False
 
 
-_FIXED: dict[tuple[str, ...], ChunkKind] = {
+_FIXED_EXPRESSIONS: dict[tuple[str, ...], ChunkKind] = {
     ("as", "well", "as"): "and",
     ("as", "well"): "adverb",
     ("such", "as"): "preposition",
@@ -69,8 +70,8 @@ _FIXED: dict[tuple[str, ...], ChunkKind] = {
     ("according", "to"): "preposition",
     ("due", "to"): "preposition",
 }
-_FIRST_OF_FIXED = frozenset(words[0] for words in _FIXED)
-_FUNCTIONS: tuple[tuple[frozenset[str], ChunkKind], ...] = (
+_FIXED_FIRST_WORDS = frozenset(words[0] for words in _FIXED_EXPRESSIONS)
+_FUNCTION_WORDS: tuple[tuple[frozenset[str], ChunkKind], ...] = (
     (CONJUNCTIONS, "and"),
     (RELATIVES, "relative"),
     (SUBORDINATORS, "subordinate"),
@@ -79,18 +80,18 @@ _FUNCTIONS: tuple[tuple[frozenset[str], ChunkKind], ...] = (
 
 
 def find_chunks(units: Sequence[Unit]) -> list[Chunk]:
-    """The chunks of a sentence, in order."""
-    bare = _without_quotes(units)
+    """Return the chunks of a sentence, in order."""
+    bare = _remove_quotes(units)
     found: list[Chunk] = []
     position = 0
     while position < len(bare):
-        chunk, position = _chunk(bare, position)
+        chunk, position = _read_chunk(bare, position)
         found += [] if chunk is None else [chunk]
     return found
 
 
-def _without_quotes(units: Sequence[Unit]) -> list[Unit]:
-    """The units without quotation marks; what follows one keeps its space."""
+def _remove_quotes(units: Sequence[Unit]) -> list[Unit]:
+    """Return the units without quotation marks; the unit after one gets the space before it."""
     found: list[Unit] = []
     space = ""
     for unit in units:
@@ -102,35 +103,35 @@ def _without_quotes(units: Sequence[Unit]) -> list[Unit]:
     return found
 
 
-def _chunk(units: Sequence[Unit], position: int) -> tuple[Chunk | None, int]:
-    """The chunk that begins at `position`, None where only an article is left of it, and where it ends."""
+def _read_chunk(units: Sequence[Unit], position: int) -> tuple[Chunk | None, int]:
+    """Return the chunk that begins at `position`, or None if it is empty, and its end."""
     unit = units[position]
     if unit.kind == "mark" and unit.text != "'s":
         return Chunk(_MARKS.get(unit.text, "stop"), unit.text), position + 1
-    fixed = _fixed(units, position) if unit.lower in _FIRST_OF_FIXED else ()
+    fixed = _match_fixed(units, position) if unit.lower in _FIXED_FIRST_WORDS else ()
     if fixed:
-        return Chunk(_FIXED[fixed], " ".join(fixed)), position + len(fixed)
+        return Chunk(_FIXED_EXPRESSIONS[fixed], " ".join(fixed)), position + len(fixed)
     if begins_verb(units, position):
         end = verb_group_end(units, position)
-        return _verb_chunk(units[position:end]), end
-    kind = _function(units, position)
+        return _build_verb_chunk(units[position:end]), end
+    kind = _classify_function_word(units, position)
     if kind is not None:
         return Chunk(kind, unit.lower), position + 1
-    end = _phrase_end(units, position)
-    return _phrase(units[position:end]), end
+    end = _find_phrase_end(units, position)
+    return _build_phrase_chunk(units[position:end]), end
 
 
-def _fixed(units: Sequence[Unit], position: int) -> tuple[str, ...]:
+def _match_fixed(units: Sequence[Unit], position: int) -> tuple[str, ...]:
     words = tuple(unit.lower for unit in units[position : position + 3])
-    return next((some for some in (words, words[:2]) if some in _FIXED), ())
+    return next((some for some in (words, words[:2]) if some in _FIXED_EXPRESSIONS), ())
 
 
-def _function(units: Sequence[Unit], position: int) -> ChunkKind | None:
-    """What kind of function word stands here; None where a noun phrase begins."""
+def _classify_function_word(units: Sequence[Unit], position: int) -> ChunkKind | None:
+    """Return the kind of the function word at `position`, or None if a noun phrase begins there."""
     word = units[position].lower
     if units[position].kind != "word" or (word == "that" and lower_at(units, position - 1) in ("", "in", "of")):
         return None
-    for words, kind in _FUNCTIONS:
+    for words, kind in _FUNCTION_WORDS:
         if word in words:
             return kind
     if not is_adverb(word):
@@ -144,14 +145,14 @@ def _function(units: Sequence[Unit], position: int) -> ChunkKind | None:
 # ---------------------------------------------------------------- noun phrases
 
 
-def _verb_chunk(units: Sequence[Unit]) -> Chunk:
+def _build_verb_chunk(units: Sequence[Unit]) -> Chunk:
     verbs = [unit.lower for unit in units if not is_adverb(unit.lower) and unit.lower != "not"]
     text = " ".join(unit.text if unit.start else unit.lower for unit in units)
     bare = verbs[0] not in AUXILIARIES and verbs[0] not in PRESENT_VERBS and verbs[0] not in PRESENT_PLURAL_VERBS
     return Chunk("verb", text, text, copula=verbs[-1] in COPULAS, bare=bare)
 
 
-def _phrase_end(units: Sequence[Unit], position: int) -> int:
+def _find_phrase_end(units: Sequence[Unit], position: int) -> int:
     end = position + 1
     if (
         units[position].lower in PRONOUNS
@@ -166,7 +167,7 @@ def _phrase_end(units: Sequence[Unit], position: int) -> int:
 
 
 def _belongs(units: Sequence[Unit], position: int, articled: bool) -> bool:
-    """Whether a unit goes on with the noun phrase before it."""
+    """Return whether a unit continues the noun phrase before it."""
     unit, before = units[position], units[position - 1]
     if unit.kind == "mark":
         return unit.text in ("'s", "%")
@@ -193,28 +194,30 @@ def _word_belongs(units: Sequence[Unit], position: int, articled: bool) -> bool:
     return (word not in ENGLISH_FUNCTION_WORDS or word in DEGREES) and not begins_verb(units, position)
 
 
-def _phrase(units: Sequence[Unit]) -> Chunk | None:
-    """The chunk of a noun phrase; None where only articles are left."""
-    full = _text(units)
+def _build_phrase_chunk(units: Sequence[Unit]) -> Chunk | None:
+    """Return the chunk of a noun phrase, or None if it is empty."""
+    full = _join_units(units)
     definite = units[0].lower in ("the", "this", "these", "those")
-    owner, rest = _owner(units)
-    while rest and rest[0].kind == "word" and rest[0].lower in _LED_BY:
+    owner, rest = _split_owner(units)
+    while rest and rest[0].kind == "word" and rest[0].lower in _LEADING_WORDS:
         rest = rest[1:]
     if not rest:
         return Chunk("pronoun", full, full) if full else None
     named = rest[-1].kind in NAME_UNITS
     unknown = units[0].lower in POSSESSIVES and units[0].lower != "whose" and not named
     if unknown or (rest[0].kind == "word" and rest[0].lower in PRONOUNS):
-        return Chunk("pronoun", _text(rest), full)
+        return Chunk("pronoun", _join_units(rest), full)
     names = tuple(unit.text for unit in rest if unit.kind in NAME_UNITS)
     if named:
-        return Chunk("name", _text(rest), full, rest[-1].text, _text(rest[:-1]), owner, names[:-1], definite)
+        return Chunk(
+            "name", _join_units(rest), full, rest[-1].text, _join_units(rest[:-1]), owner, names[:-1], definite
+        )
     quantity = all(unit.kind in ("date", "number", "mark") for unit in rest)
-    return Chunk("quantity" if quantity else "common", _text(rest), full, "", "", owner, names, definite)
+    return Chunk("quantity" if quantity else "common", _join_units(rest), full, "", "", owner, names, definite)
 
 
-def _owner(units: Sequence[Unit]) -> tuple[str, Sequence[Unit]]:
-    """The name before the last "'s" of a phrase, and what follows it."""
+def _split_owner(units: Sequence[Unit]) -> tuple[str, Sequence[Unit]]:
+    """Return the name before the last "'s" of a phrase, and the units after it."""
     for position in range(len(units) - 1, 0, -1):
         if units[position].text == "'s":
             before = units[position - 1]
@@ -222,10 +225,10 @@ def _owner(units: Sequence[Unit]) -> tuple[str, Sequence[Unit]]:
     return "", units
 
 
-def _text(units: Sequence[Unit]) -> str:
+def _join_units(units: Sequence[Unit]) -> str:
     return "".join(unit.space + unit.text for unit in units).strip(" \"'") if units else ""
 
 
 def is_demonym(name: str) -> bool:
-    """Whether a name is an adjective of a country or people, which links nothing: American, French."""
+    """Return whether a name is the adjective of a country or people, which links nothing: American, French."""
     return " " not in name and (name.endswith(DEMONYM_ENDINGS) or name.rpartition("-")[2] in DEMONYMS)

@@ -1,4 +1,4 @@
-"""From a text to its sentences. Every pattern takes time linear in the text."""
+"""Text normalization and sentence splitting. Every pattern takes time linear in the text."""
 
 import unicodedata
 
@@ -26,26 +26,26 @@ _HYPHEN = regex.compile(r"\p{L}-\p{L}")
 
 
 def normalize_text(text: str) -> str:
-    """The text as the rules read it: compatibility forms composed, straight quotes, single spaces, no references.
+    """Normalize a text for the rules: NFC, straight quotes, single spaces, no reference marks such as "[1]".
 
-    A line break stays where a paragraph or a short line ends; elsewhere it is a space. Only the first LONGEST_TEXT
-    characters are read.
+    Line breaks at the end of paragraphs and of short lines are kept; other line breaks become spaces. Only the first
+    MAX_TEXT_LENGTH characters are read.
     """
     text = unicodedata.normalize("NFC", text[:MAX_TEXT_LENGTH]).replace("''", '"').replace("``", '"').translate(_QUOTES)
     text = _EMPTY_BRACKETS.sub("", _REFERENCE.sub("", _INVISIBLE.sub("", text)))
-    text = "\n".join(_paragraphs(_LOOSE_BRACKET.sub("(", text)))
+    text = "\n".join(_join_paragraphs(_LOOSE_BRACKET.sub("(", text)))
     if " - " in text and not _HYPHEN.search(text):
-        text = _SPACED_HYPHEN.sub(_joined, text)
+        text = _SPACED_HYPHEN.sub(_join_hyphen, text)
     return text
 
 
-def _joined(match: regex.Match[str]) -> str:
-    """Text that was cut into tokens writes every hyphen with spaces; before a function word it is a dash."""
+def _join_hyphen(match: regex.Match[str]) -> str:
+    """Join a hyphen that tokenized text writes with spaces, but keep a dash, which precedes a function word."""
     return " - " if match[1].lower() in ENGLISH_FUNCTION_WORDS else "-"
 
 
-def _paragraphs(text: str) -> list[str]:
-    """Lines joined to paragraphs: a line runs on where it is long, as wrapped text is, and no blank line follows."""
+def _join_paragraphs(text: str) -> list[str]:
+    """Join lines to paragraphs. A non-blank line continues one that is long or ends with a comma."""
     found: list[list[str]] = [[]]
     runs_on = False
     for line in text.splitlines():
@@ -65,43 +65,43 @@ _LAST_WORD = regex.compile(r"[\p{L}.]+\Z")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, normalised; none is empty or longer than LONGEST_SENTENCE characters."""
+    """Normalize a text and return its sentences, in order; each has 1 to MAX_SENTENCE_LENGTH characters."""
     return split_normalized(normalize_text(text))
 
 
 def split_normalized(text: str) -> list[str]:
-    """The sentences of a text that is normalised."""
+    """Return the sentences of a normalized text, in order."""
     found: list[str] = []
     start = 0
     for match in _END.finditer(text):
-        if match[1] and not _ends(text, start, match):
+        if match[1] and not _ends_sentence(text, start, match):
             continue
-        found += _pieces(text[start : match.end()].strip())
+        found += _split_long_sentence(text[start : match.end()].strip())
         start = match.end()
-    return found + _pieces(text[start:].strip())
+    return found + _split_long_sentence(text[start:].strip())
 
 
-def _ends(text: str, start: int, match: regex.Match[str]) -> bool:
-    """Whether a sentence ends at this mark: not after an abbreviation or an initial, nor within brackets."""
+def _ends_sentence(text: str, start: int, match: regex.Match[str]) -> bool:
+    """Return whether a sentence ends at this mark: not after an abbreviation or initial, and not inside brackets."""
     if match[1] == ".":
         word = _LAST_WORD.search(text, max(start, match.start() - 20), match.start())
-        if word is not None and _abbreviated(word[0].lower()) and not _opens(text, match.end()):
+        if word is not None and _is_abbreviation(word[0].lower()) and not _opens_sentence(text, match.end()):
             return False
     sentence = text[max(start, match.end() - MAX_SENTENCE_LENGTH) : match.end()]
     return sentence.count("(") <= sentence.count(")")
 
 
-def _opens(text: str, position: int) -> bool:
-    """Whether a word stands there that is no name: behind an abbreviation, its capital tells of a new sentence."""
+def _opens_sentence(text: str, position: int) -> bool:
+    """Return whether a function word follows; after an abbreviation, its capital shows that a sentence begins."""
     word = _NEXT_WORD.match(text, position)
     return word is not None and word[0].lower() in ENGLISH_FUNCTION_WORDS
 
 
-def _abbreviated(word: str) -> bool:
+def _is_abbreviation(word: str) -> bool:
     return word in ABBREVIATIONS or len(word) == 1 or ("." in word and len(word.split(".")[-1]) == 1)
 
 
-def _pieces(sentence: str) -> list[str]:
+def _split_long_sentence(sentence: str) -> list[str]:
     found = []
     while len(sentence) > MAX_SENTENCE_LENGTH:
         cut = sentence.rfind(" ", MAX_SENTENCE_LENGTH // 2, MAX_SENTENCE_LENGTH)

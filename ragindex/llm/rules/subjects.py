@@ -1,4 +1,4 @@
-"""What a passage is about: the names its title goes by, and what kind of thing it is."""
+"""Subject of a passage: the names of its title, and whether it is a person, a group or a thing."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,10 +33,11 @@ _KNOWN_WORD = regex.compile(r"(?<![\p{L}\p{N}'-])\p{Ll}[\p{Ll}\p{M}]+(?![\p{L}\p
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a passage is about.
+    """Subject of a passage.
 
-    `name` is its title without what stands in parentheses; `forms` are the names it goes by, each as its words in lower
-    case, longest first; `surname` is "" where it has none; `nouns` are what a definite description may call it.
+    `name` is the title without a final parenthesis. `forms` are the names of the subject, each as a tuple of words (see
+    `split_units`), longest first. `surname` is "" if there is none. `nouns` are the common nouns of definite
+    descriptions such as "the film".
     """
 
     name: str
@@ -47,53 +48,53 @@ class Subject:
 
 
 def find_lower_case_words(text: str) -> frozenset[str]:
-    """The words that a text writes without a capital: no names even where they open a sentence."""
+    """Return the words that a text writes in lower case; they are not names even at the start of a sentence."""
     return frozenset(_KNOWN_WORD.findall(text))
 
 
 def find_subject(title: str, sentences: Sequence[str]) -> Subject:
-    """What the title of a passage tells about it together with the passage's normalised sentences."""
+    """Return the subject of a passage, from its title and its normalized sentences."""
     whole = " ".join(normalize_text(title).split())
     name = _DISAMBIGUATION.sub("", whole) or whole
     first = sentences[0] if sentences else ""
-    defined = _defining_nouns(first)
+    defined = _find_defining_nouns(first)
     told = defined | {
-        word for word in _title_nouns(whole) if word in THING_NOUNS or word in PERSON_NOUNS or word in GROUP_NOUNS
+        word for word in _split_title(whole) if word in THING_NOUNS or word in PERSON_NOUNS or word in GROUP_NOUNS
     }
-    told |= {"company"} if COMPANIES & _title_nouns(name) else set()
-    kind = _kind(name, told, first, sentences)
-    surname = _surname(name) if kind in ("person", "unknown") else ""
-    return Subject(name, _forms(name, first), surname, frozenset(told), kind)
+    told |= {"company"} if COMPANIES & _split_title(name) else set()
+    kind = _classify_subject(name, told, first, sentences)
+    surname = _find_surname(name) if kind in ("person", "unknown") else ""
+    return Subject(name, _list_forms(name, first), surname, frozenset(told), kind)
 
 
-def _title_nouns(title: str) -> set[str]:
+def _split_title(title: str) -> set[str]:
     return {word.lower() for word in regex.findall(r"\p{L}+", title)}
 
 
-def _forms(name: str, first: str) -> tuple[tuple[str, ...], ...]:
-    """The title, the title before a comma, and the abbreviation that the first sentence gives it."""
+def _list_forms(name: str, first: str) -> tuple[tuple[str, ...], ...]:
+    """Return the forms of a title: whole, before a comma, in full in the first sentence, and abbreviated there."""
     names = [name]
     head, _, tail = name.partition(", ")
     if tail[:1].isupper() and head[:1].isupper() and len(head) > 2:  # "Tellin, Marland", not "Tarzan, the Ape Man"
         names.append(head)
     opening = next(iter(find_mentions(first[:100])), None)
-    if opening is not None and opening.start == 0 and opening.kind == "name" and _longer(opening.text, name):
+    if opening is not None and opening.start == 0 and opening.kind == "name" and _is_longer_form(opening.text, name):
         names.append(opening.text)
     acronym = _ACRONYM.match(first)
     initials = "".join(word[0] for word in regex.findall(r"\p{Lu}\p{L}*", name))
     if acronym and len(initials) > 1 and acronym[1].replace(".", "").upper()[:1] == initials[:1].upper():
         names.append(acronym[1])
-    forms = {words for one in names if (words := _as_written(one))}
+    forms = {words for one in names if (words := _split_form(one))}
     return tuple(sorted(forms, key=lambda words: (-len(words), words)))
 
 
-def _longer(opening: str, name: str) -> bool:
-    """Whether the name that opens a passage is its title in full: James Alan Hetfield for James Hetfield."""
+def _is_longer_form(opening: str, name: str) -> bool:
+    """Return whether the first name in a passage is its title in full: James Alan Hetfield for James Hetfield."""
     return opening != name and len(name.split()) > 1 and set(name.split()) < set(opening.split())
 
 
-def _as_written(name: str) -> tuple[str, ...]:
-    """The words of a title: its first in lower case too where the others tell that its capital is the sentence's."""
+def _split_form(name: str) -> tuple[str, ...]:
+    """Return the words of a title, the first in lower case if it is the only word or others are in lower case."""
     words = [token.text for token in tokenize(name)]
     plain = len(words) == 1 or any(
         word.islower() and word not in ENGLISH_FUNCTION_WORDS and len(word) > 3 for word in words[1:]
@@ -101,17 +102,17 @@ def _as_written(name: str) -> tuple[str, ...]:
     return tuple(words if not plain else [words[0].lower(), *words[1:]])
 
 
-# ---------------------------------------------------------------- what kind of thing it is
+# ---------------------------------------------------------------- kind of the subject
 
-_DEFINES = regex.compile(r"\b(?:is|was|are|were)(?: \p{Ll}+ly| also| one of)? (?:an?|the)\b")
+_DEFINITION = regex.compile(r"\b(?:is|was|are|were)(?: \p{Ll}+ly| also| one of)? (?:an?|the)\b")
 _HEAD_ENDS = (
     PREPOSITIONS | frozenset(("that", "which", "who", "whose", "where", "when", "and", "or", "is", "was", "are"))
 ) - {"including"}
 
 
-def _defining_nouns(sentence: str) -> set[str]:
-    """The nouns of "is a … singer and actor from …": the last word before each "and", comma or preposition."""
-    match = _DEFINES.search(sentence[:400])
+def _find_defining_nouns(sentence: str) -> set[str]:
+    """Return the nouns of "is a … singer and actor from …": the last word before each "and", comma or preposition."""
+    match = _DEFINITION.search(sentence[:400])
     if match is None:
         return set()
     nouns: set[str] = set()
@@ -130,12 +131,12 @@ def _defining_nouns(sentence: str) -> set[str]:
     return nouns - ENGLISH_FUNCTION_WORDS
 
 
-def _kind(name: str, nouns: Iterable[str], first: str, sentences: Sequence[str]) -> SubjectKind:
-    """By what it is called; failing that, by the pronouns that open the sentences."""
-    told = Counter(_kind_of_noun(noun) for noun in nouns)
+def _classify_subject(name: str, nouns: Iterable[str], first: str, sentences: Sequence[str]) -> SubjectKind:
+    """Classify a subject by its nouns and name, or else by the pronouns at the start of sentences."""
+    told = Counter(_classify_noun(noun) for noun in nouns)
     if told["person"] and not told["thing"]:
         return "person"
-    if COMPANIES & _title_nouns(name):
+    if COMPANIES & _split_title(name):
         return "group"
     if told["group"] and not told["person"]:
         return "group"
@@ -151,22 +152,22 @@ def _kind(name: str, nouns: Iterable[str], first: str, sentences: Sequence[str])
 
 
 def may_be_person(name: str) -> bool:
-    """Whether a title is written as a person's name is: one to four words with capitals, none of them a thing."""
+    """Return whether a title can be a person's name: one to four capitalized words, none of them a thing."""
     words = name.split()
-    return len(words) < 5 and all(_of_a_person(word) for word in words)
+    return len(words) < 5 and all(_may_be_person_word(word) for word in words)
 
 
 def is_likely_person(name: str) -> bool:
-    """Whether a name is most likely a person's: as `may_be_person`, of two words at least."""
+    """Return whether a name is likely a person's: `may_be_person`, and at least two words."""
     return " " in name and may_be_person(name)
 
 
-def _of_a_person(word: str) -> bool:
+def _may_be_person_word(word: str) -> bool:
     common = word in BODIES or word.lower() in THING_NOUNS or word.lower() in ENGLISH_FUNCTION_WORDS
     return word[:1].isupper() and not common
 
 
-def _kind_of_noun(noun: str) -> SubjectKind:
+def _classify_noun(noun: str) -> SubjectKind:
     if noun in PERSON_NOUNS:
         return "person"
     if noun in GROUP_NOUNS:
@@ -174,8 +175,8 @@ def _kind_of_noun(noun: str) -> SubjectKind:
     return "thing" if noun in THING_NOUNS else "unknown"
 
 
-def _surname(name: str) -> str:
-    """The last of two to four words with capitals: "Solovej" of "Jan Philip Solovej"; "" where it is no such name."""
+def _find_surname(name: str) -> str:
+    """Return the last of two to four capitalized words ("Solovej" of "Jan Philip Solovej"), or ""."""
     words = [word for word in name.split() if word not in ("Jr.", "Sr.", "Jr", "Sr", "II", "III")]
     last = words[-1] if words else ""
     fits = 2 <= len(words) <= 4 and all(word[:1].isupper() or len(word) < 4 for word in words)

@@ -1,4 +1,4 @@
-"""From a sentence to its tokens: words, numbers, dates and marks, each with its characters."""
+"""Tokenizer of sentences into words, numbers, dates and punctuation marks, with their character offsets."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -12,7 +12,7 @@ TokenKind = Literal["word", "number", "date", "mark"]
 _MONTH = f"(?:{'|'.join(MONTH_NAMES)})"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _YEAR = r"(?:1\d{3}|20\d{2})"
-_SHORTENED = "St|Mt|Ft|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|Jr|Sr|Bros|Inc|Ltd|Co|Corp|No|Op|vs"
+_ABBREVIATED = "St|Mt|Ft|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|Jr|Sr|Bros|Inc|Ltd|Co|Corp|No|Op|vs"
 _TOKEN = regex.compile(
     rf"""(?P<date>
           \b{_DAY}(?:\ of)?\ {_MONTH}(?:,?\ \d{{4}})?\b | \b{_MONTH}\ {_DAY}(?:,?\ \d{{4}})?\b(?!,\d)
@@ -26,7 +26,7 @@ _TOKEN = regex.compile(
       | (?P<word>
           (?<=\p{{Ll}}\ )[IVX]{{1,4}}(?=\.(?:\s|$))
         | (?:\p{{Lu}}\.){{1,6}}(?=[\s,;:)"'\]-]|$)
-        | (?:{_SHORTENED})\.(?=[\s,;:)]|$)
+        | (?:{_ABBREVIATED})\.(?=[\s,;:)]|$)
         | [\p{{L}}\p{{N}}][\p{{L}}\p{{M}}\p{{N}}]*(?:(?:['’](?!s\b)|[&.-])[\p{{L}}\p{{N}}][\p{{L}}\p{{M}}\p{{N}}]*)* )
       | (?P<mark>['’]s\b|\.\.\.|--|\S)""",
     regex.VERBOSE,
@@ -34,7 +34,7 @@ _TOKEN = regex.compile(
 
 
 class Token(NamedTuple):
-    """Characters `start` to `end` of a sentence. `lower` is the text in lower case."""
+    """Token with its character offsets `start` and `end` in the sentence. `lower` is the text in lower case."""
 
     text: str
     lower: str
@@ -44,7 +44,7 @@ class Token(NamedTuple):
 
 
 def tokenize(sentence: str) -> list[Token]:
-    """The tokens of a sentence, in order, none inside another."""
+    """Return the tokens of a sentence, in order and without overlap."""
     return [
         Token(text := match.group(), text.lower(), match.lastgroup or "mark", match.start(), match.end())  # type: ignore[arg-type]
         for match in _TOKEN.finditer(sentence)
@@ -52,12 +52,12 @@ def tokenize(sentence: str) -> list[Token]:
 
 
 def is_capitalized(word: str) -> bool:
-    """Whether a word is written as a name is: a capital at its start, or within (eBay, al-Qaida)."""
+    """Return whether a word is written like a name: with a capital at its start or inside it (eBay, al-Qaida)."""
     return word[:1].isupper() or (len(word) > 2 and not word.isupper() and word != word.lower())
 
 
 def is_all_capitals(held: Sequence[Token]) -> bool:
-    """Whether a sentence is written in capitals: nearly all of its longer words are."""
+    """Return whether a sentence is in capitals: more than two thirds of its words, and it has at least five."""
     words = [token.text for token in held if token.kind == "word" and len(token.text) > 1]
     return len(words) > 4 and sum(word.isupper() for word in words) * 3 > len(words) * 2
 
@@ -67,11 +67,11 @@ _LONGEST_NUMBER = 60  # characters
 
 
 def is_number(name: str) -> bool:
-    """Whether a name is nothing but a date, a year, a number or a measure: "1871", "12 May 1871", "about 40 km"."""
-    return len(name) <= _LONGEST_NUMBER and any(_only_numbers(tokenize(text)) for text in (name, name.title()))
+    """Return whether a name is only a date, a year, a number or a measure: "1871", "12 May 1871", "about 40 km"."""
+    return len(name) <= _LONGEST_NUMBER and any(_has_only_numbers(tokenize(text)) for text in (name, name.title()))
 
 
-def _only_numbers(held: Sequence[Token]) -> bool:
+def _has_only_numbers(held: Sequence[Token]) -> bool:
     named = [token for token in held if token.kind != "mark" and token.lower not in BESIDE_NUMBERS]
     return (
         bool(named)

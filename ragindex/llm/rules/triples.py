@@ -1,7 +1,7 @@
-"""From the chunks of a sentence to triples: who does what to whom, read once from left to right.
+"""Extraction of triples (who does what to whom) from the chunks of a sentence, in one pass from left to right.
 
-The words of a predicate are those of the text, in its order. A date or a number alone is no object: the words before it
-go along ("on 3 May 1950"), unless it is asked to be one.
+A predicate has the words of the text, in order. A date or a number is not an object by itself: the object includes the
+words before it ("on 3 May 1950"), unless `quantities` is set.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from ragindex.types import Triple
 ASSOCIATED = "associated with"
 """The predicate that ties names together where no pattern says how."""
 
-_DEEPEST = 3
-_BEHIND = PHRASES | {"verb"}
-_OF_ITS_NOUN = frozenset(("located", "situated", "named", "called", "known", "headquartered"))
+_MAX_DEPTH = 3
+_PHRASES_AND_VERBS = PHRASES | {"verb"}
+_NOUN_PARTICIPLES = frozenset(("located", "situated", "named", "called", "known", "headquartered"))
 
 
 def extract_triples(chunks: Sequence[Chunk], title: str, person: bool, quantities: bool = False) -> list[Triple]:
-    """The triples of a sentence in the order of the text, each once.
+    """Return the distinct triples of a sentence, in the order of the text.
 
-    `title` is what "the" common noun of a sentence belongs to, unless it is a `person`; `quantities` lets dates and
-    numbers alone be objects.
+    "The" with a common noun refers to a part of `title`, unless the title is a `person`. `quantities` allows dates and
+    numbers alone as objects.
     """
     reading = _Reading(chunks, title, person, quantities)
     reading.read(ClauseState())
@@ -38,7 +38,7 @@ def extract_triples(chunks: Sequence[Chunk], title: str, person: bool, quantitie
 
 
 class _Reading(NounPhrases):
-    """One pass over the chunks of a sentence, or (`depth` > 0) of what stands in its brackets."""
+    """One pass over the chunks of a sentence, or (`depth` > 0) of its brackets."""
 
     def __init__(self, chunks: Sequence[Chunk], title: str, person: bool, quantities: bool, depth: int = 0) -> None:
         super().__init__(chunks, title, person, quantities)
@@ -93,15 +93,15 @@ class _Reading(NounPhrases):
 
     def _reduced_clause(self, chunk: Chunk) -> None:
         clause = self.clause
-        near = self.before != "comma" or chunk.text.split()[-1] in _OF_ITS_NOUN
+        near = self.before != "comma" or chunk.text.split()[-1] in _NOUN_PARTICIPLES
         subject = self.referent() if near else clause.subject
         self.clause = ClauseState(subject, opened=True, verb=chunk.text, outer=clause)
 
     def _another_verb(self, chunk: Chunk) -> None:
-        """A second finite verb: of the outer clause after a comma, else of the same subject."""
+        """Handle a second finite verb: of the outer clause after a comma, else of the same subject."""
         if self.before == "comma" and self.clause.outer is not None:
             self._leave()
-        while self.clause.outer is not None and not self.clause.outer.verb and self.before in _BEHIND:
+        while self.clause.outer is not None and not self.clause.outer.verb and self.before in _PHRASES_AND_VERBS:
             self._leave()
         self._same_subject(chunk.text, chunk)
 
@@ -118,7 +118,7 @@ class _Reading(NounPhrases):
         self.clause = outer if outer is not None else ClauseState()
 
     def _close(self) -> None:
-        """What stood in front of a clause belongs to its verb: "In Paris, he met Ann"."""
+        """Attach the phrases in front of a clause to its verb: "In Paris, he met Ann"."""
         clause = self.clause
         said = clause.said if len(clause.said.split()) <= LONGEST_PREDICATE else clause.verb
         words = said or f"{clause.lead} {clause.verb}".strip()
@@ -182,10 +182,10 @@ class _Reading(NounPhrases):
     # ------------------------------------------------------------ brackets
 
     def _aside(self, chunk: Chunk) -> None:
-        """What stands in brackets is about the name before it."""
+        """Read brackets, whose content is about the name before them."""
         inside, self.position = read_brackets(self.chunks, self.position)
         subject = self.phrase.name or self.clause.subject or self.title
-        if any(part.kind == "verb" for part in inside) and self.depth < _DEEPEST:
+        if any(part.kind == "verb" for part in inside) and self.depth < _MAX_DEPTH:
             nested = _Reading(inside, self.title, self.person, self.quantities, self.depth + 1)
             nested.read(ClauseState(subject, opened=True))
             self.found += nested.found

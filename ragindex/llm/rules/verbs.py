@@ -1,4 +1,4 @@
-"""Which words of a sentence are verbs, by their form and by what stands around them."""
+"""Detection of verbs in a sentence, by word form and context."""
 
 from collections.abc import Sequence
 
@@ -31,12 +31,12 @@ NAME_UNITS = frozenset(("name", "title", "subject"))
 
 
 def lower_at(units: Sequence[Unit], position: int) -> str:
-    """The word there in lower case, "" beyond either end."""
+    """Return the word at `position` in lower case, or "" outside the sentence."""
     return units[position].lower if 0 <= position < len(units) else ""
 
 
 def begins_verb(units: Sequence[Unit], position: int) -> bool:
-    """Whether a verb group begins here: a verb, or an adverb that turns what it says round."""
+    """Return whether a verb group begins here: a verb, or an adverb that negates it."""
     if lower_at(units, position) in NEGATING:
         position += 1
     if position >= len(units) or units[position].kind != "word":
@@ -44,20 +44,20 @@ def begins_verb(units: Sequence[Unit], position: int) -> bool:
     before, word = lower_at(units, position - 1), units[position].lower
     if (before in DETERMINERS or before in POSSESSIVES or before == "'s") and before not in ("that", "which"):
         return word in AUXILIARIES and word not in MODALS and before in ("this", "these", "those", "all", "other")
-    if word in AUXILIARIES or (word == "to" and _infinitive(units, position)):
+    if word in AUXILIARIES or (word == "to" and _is_infinitive(units, position)):
         return True
-    if _past(word):
-        return not _adjective(units, position)
-    return _present(units, position) or (word.endswith("ing") and _participle(units, position))
+    if _is_past(word):
+        return not _is_adjective(units, position)
+    return _is_present(units, position) or (word.endswith("ing") and _is_participle(units, position))
 
 
-def _present(units: Sequence[Unit], position: int) -> bool:
-    """Whether a word is a verb in the present: by the lists and, behind a name and before an article, by its -s."""
+def _is_present(units: Sequence[Unit], position: int) -> bool:
+    """Return whether a word is a present-tense verb: by the lists, or by its -s between a name and a determiner."""
     if position == 0:
         return False
     before, word, after = units[position - 1], units[position].lower, lower_at(units, position + 1)
     if word in PRESENT_VERBS:
-        return before.lower not in PREPOSITIONS and not _adjective(units, position)
+        return before.lower not in PREPOSITIONS and not _is_adjective(units, position)
     if word.endswith("s") and before.kind in NAME_UNITS and not word.endswith("ss"):
         return after in DETERMINERS or after in POSSESSIVES
     if word not in PRESENT_PLURAL_VERBS:
@@ -66,14 +66,14 @@ def _present(units: Sequence[Unit], position: int) -> bool:
     return joined or before.lower.endswith("s") or before.lower in PRONOUNS or before.lower in RELATIVES
 
 
-def _past(word: str) -> bool:
-    """Whether a word can be the past or the participle of a verb; "co-founded" is, "so-called" is not."""
+def _is_past(word: str) -> bool:
+    """Return whether a word can be a past form or past participle: "co-founded" can, "so-called" cannot."""
     base = word.removeprefix("co-").removeprefix("re-")
     return base in PAST_VERBS or (base.endswith("ed") and len(base) > 3 and base.isalpha() and base not in NOT_PAST)
 
 
-def _infinitive(units: Sequence[Unit], position: int) -> bool:
-    """Whether "to" stands before a verb rather than a noun: "to become", not "to the", "to Paris", "to members"."""
+def _is_infinitive(units: Sequence[Unit], position: int) -> bool:
+    """Return whether "to" precedes a verb instead of a noun: "to become", not "to the", "to Paris", "to members"."""
     after = units[position + 1] if position + 1 < len(units) else None
     plain = (
         after is not None
@@ -86,8 +86,8 @@ def _infinitive(units: Sequence[Unit], position: int) -> bool:
     )
 
 
-def _adjective(units: Sequence[Unit], position: int) -> bool:
-    """Whether what looks like a verb describes the noun after it: "the newly formed band", "of related fields"."""
+def _is_adjective(units: Sequence[Unit], position: int) -> bool:
+    """Return whether a verb form describes the noun after it: "the newly formed band", "of related fields"."""
     before = lower_at(units, position - 1)
     if not is_noun_like(units, position + 1):
         return False
@@ -97,7 +97,7 @@ def _adjective(units: Sequence[Unit], position: int) -> bool:
 
 
 def is_noun_like(units: Sequence[Unit], position: int) -> bool:
-    """Whether a name, or a word that is no function word, stands there: a noun, an adjective or a verb."""
+    """Return whether `position` has a name or a content word: a noun, an adjective or a verb."""
     if not 0 <= position < len(units):
         return False
     unit = units[position]
@@ -108,8 +108,8 @@ def is_noun_like(units: Sequence[Unit], position: int) -> bool:
     )
 
 
-def _participle(units: Sequence[Unit], position: int) -> bool:
-    """Whether a word in -ing is a verb here: it has an object, or follows a comma, a name or a preposition."""
+def _is_participle(units: Sequence[Unit], position: int) -> bool:
+    """Return whether a word in -ing is a verb here: before an object, or before a preposition after a name or mark."""
     word, after = units[position].lower, units[position + 1] if position + 1 < len(units) else None
     if word in NOT_PARTICIPLES or after is None or len(word) < 5:
         return False
@@ -123,14 +123,14 @@ def _participle(units: Sequence[Unit], position: int) -> bool:
 
 
 def verb_group_end(units: Sequence[Unit], position: int) -> int:
-    """Where the verb group ends that begins at `position`: auxiliaries, adverbs, the verb, and infinitives after it."""
+    """Return the end of the verb group at `position`: auxiliaries, adverbs, the verb, and infinitives after it."""
     position += lower_at(units, position) in NEGATING
     end, last = position + 1, lower_at(units, position)
     while end < min(len(units), position + 8) and units[end].kind == "word":
         word = units[end].lower
-        if word == "not" or (is_adverb(word) and _goes_on(units, end + 1, last)):
+        if word == "not" or (is_adverb(word) and _continues_group(units, end + 1, last)):
             end += 1
-        elif _goes_on(units, end, last):
+        elif _continues_group(units, end, last):
             last, end = word, end + 1
         else:
             break
@@ -145,21 +145,21 @@ def verb_group_end(units: Sequence[Unit], position: int) -> int:
 
 
 def is_adverb(word: str) -> bool:
-    """Whether a word in lower case is an adverb, by the list or by its ending."""
+    """Return whether a lower-case word is an adverb, by the list or by its ending."""
     return word in ADVERBS or (word.endswith("ly") and len(word) > 4 and word not in NOT_ADVERBS)
 
 
-def _goes_on(units: Sequence[Unit], position: int, last: str) -> bool:
-    """Whether the word at `position` belongs to the verb group whose last verb is `last`."""
+def _continues_group(units: Sequence[Unit], position: int, last: str) -> bool:
+    """Return whether the word at `position` belongs to the verb group whose last verb is `last`."""
     if position >= len(units) or units[position].kind != "word":
         return False
     word = units[position].lower
     if last in MODALS or last in ("do", "does", "did", "to"):
         return word not in ENGLISH_FUNCTION_WORDS
     if word == "to":
-        return _infinitive(units, position)
+        return _is_infinitive(units, position)
     if last not in AUXILIARIES:
         return False
-    if _past(word) or word in ("been", "being", "become"):
+    if _is_past(word) or word in ("been", "being", "become"):
         return True
     return last in COPULAS and word.endswith("ing") and word not in NOT_PARTICIPLES

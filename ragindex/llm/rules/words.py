@@ -1,4 +1,4 @@
-"""English words that the rules tell apart. What is in no list is taken for a noun or an adjective."""
+"""English word lists of the rules. A word that is in no list is taken for a noun or an adjective."""
 
 MONTH_NAMES = (
     "January",
@@ -21,7 +21,7 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# ---------------------------------------------------------------- words that make no name
+# ---------------------------------------------------------------- words that are not names
 
 ARTICLES = _set("a an the")
 DETERMINERS = ARTICLES | _set(
@@ -193,7 +193,7 @@ ADJECTIVE_ENDINGS = ("al", "ive", "ic", "ous", "ary", "ful", "less", "able", "ib
 DEMONYM_ENDINGS = ("ican", "ian", "ean", "ish", "ese", "eli", "aqi", "ani")
 DEMONYMS = _set("French German Dutch Greek Swiss Welsh Thai Czech Roman Jewish African Asian Arab Catholic Protestant")
 
-# ---------------------------------------------------------------- what a title is
+# ---------------------------------------------------------------- nouns that classify a title
 
 PERSON_NOUNS = _set(
     "abbot academic activist actor actress admiral adviser advisor ambassador anthropologist archaeologist "

@@ -1,1 +1,1 @@
-"""What parts share."""
+"""Helpers that several parts share."""

@@ -1,4 +1,4 @@
-"""Types of numpy arrays that parts and retrievers share, besides `ragindex.interfaces.Floats` (float32)."""
+"""Types of numpy arrays that parts and retrievers share; float32 is `ragindex.interfaces.Floats`."""
 
 from typing import TypeAlias
 

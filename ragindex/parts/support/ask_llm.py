@@ -1,4 +1,4 @@
-"""What parts that ask a language model share."""
+"""LLM calls for a batch of passages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,10 @@ from ragindex.llm.tasks import Failure, Output, Task
 def ask_for_passages(
     context: BuildContext, task: Task[Output], inputs: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Output]:
-    """The answer to each passage's input, by the passage's id; passages without one are told to the context.
+    """Ask the LLM for each passage's input, and return the answers by passage id; failures are reported to the context.
 
-    Kept answers that could not be used are asked for anew: a failed passage comes again at the next sync.
+    Cached answers that could not be used are requested again, so a failed passage is retried at the next
+    sync.
     """
     if not inputs:
         return {}

@@ -1,4 +1,4 @@
-"""Columns that parts work on whole."""
+"""Helpers for Arrow columns."""
 
 from collections.abc import Iterable
 
@@ -6,5 +6,5 @@ import pyarrow as pa
 
 
 def large_text(pieces: Iterable[pa.Array]) -> pa.Array:
-    """Texts in pieces as one column, of whatever size."""
+    """Concatenate arrays of text into one array of large strings, which has no size limit."""
     return pa.concat_arrays([pa.array([], pa.large_string()), *(one.cast(pa.large_string()) for one in pieces)])

@@ -1,4 +1,4 @@
-"""Records that each belong to one passage (triples, propositions), searched like passages."""
+"""Records that belong to one passage each (triples, propositions) and are searched like passages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ TEXTS = pa.list_(pa.string())
 
 
 def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str]:
-    """The ids of the records that belong to these passages, sorted."""
+    """Return the ids of the records of these passages, sorted."""
     if not passage_ids:
         return []
     found = records.scan((), Terms("passage_ids", tuple(passage_ids)))
@@ -24,10 +24,10 @@ def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str
 def unit_columns(
     kind: str, ids: Sequence[str], texts: Sequence[str], passages: Sequence[Mapping[str, Any]]
 ) -> dict[str, pa.Array]:
-    """The columns that `ragindex.retrieval.hits` reads, one record for each of `ids`; `passages` are the rows they
-    belong to.
+    """Return the columns that `ragindex.retrieval.hits` reads, with one record for each of `ids`.
 
-    A record has the metadata of its passage's document, and no title of its own.
+    `passages` are the rows of the passages that the records belong to. A record has the metadata of its
+    passage's document, and no title.
     """
     metadata = [json.loads(passage["metadata"]) for passage in passages]
     by_document = [

@@ -1,4 +1,4 @@
-"""Records that can only be made whole: a part gives all of them, and only those that changed are written."""
+"""Replacement of all records of a collection, for parts rebuilt as a whole; only changed records are written."""
 
 import json
 from collections.abc import Iterable
@@ -9,17 +9,17 @@ from ragindex.canonical import digest
 from ragindex.interfaces import Collection
 
 DIGEST = "digest"
-"""The stored field that tells whether a record has changed; the schema of such a collection names it."""
+"""The stored field with a hash of the record, to detect changes; the schema of the collection must contain it."""
 
 
 def replace_records(records: Collection, batches: Iterable[pa.RecordBatch]) -> None:
-    """Make a collection hold exactly the records of `batches`, which come without DIGEST.
+    """Update a collection to hold exactly the records of `batches`, which lack the field DIGEST. Idempotent.
 
-    A vector is not looked at: it must follow from the other fields. Twice does no harm.
+    Vectors are not compared, so a vector must be determined by the other fields.
     """
     held = {row["id"]: row[DIGEST] for batch in records.scan((DIGEST,)) for row in batch.to_pylist()}
     for batch in batches:
-        digests = _digests(batch)
+        digests = _hash_records(batch)
         ids = batch.column("id").to_pylist()
         changed = [held.pop(id, None) != found for id, found in zip(ids, digests, strict=True)]
         if any(changed):
@@ -28,6 +28,6 @@ def replace_records(records: Collection, batches: Iterable[pa.RecordBatch]) -> N
     records.delete(sorted(held))
 
 
-def _digests(batch: pa.RecordBatch) -> list[str]:
+def _hash_records(batch: pa.RecordBatch) -> list[str]:
     plain = batch.select([name for name in batch.schema.names if name != "vector"])
     return [digest(json.dumps(row, ensure_ascii=False)) for row in plain.to_pylist()]

@@ -1,1 +1,1 @@
-"""Parts that are texts: passages, propositions, topics."""
+"""Parts that hold texts: passages, propositions, topics."""

@@ -10,23 +10,23 @@ from ragindex.retrieval.hits import build_filter_fields, text_search_schema
 
 
 class Passages(Part[Collection]):
-    """One record a passage: title, text, metadata, and the tokens of title, newline, text."""
+    """One record per passage: title, text, metadata, and the tokens of "title, newline, text"."""
 
     version: ClassVar[int] = 1
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Write the passages of the batch, forget those removed."""
+        """Write the passages of the batch, and delete those that were removed."""
         records = context.collection("records", text_search_schema(context.language))
         records.delete(change.remove)
         if change.upsert:
-            records.upsert(_records(context.passages(list(change.upsert))))
+            records.upsert(_build_records(context.passages(list(change.upsert))))
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection."""
+        """Return the collection of passages."""
         return context.collection("records")
 
 
-def _records(passages: pa.RecordBatch) -> pa.RecordBatch:
+def _build_records(passages: pa.RecordBatch) -> pa.RecordBatch:
     doc_ids = passages.column("doc_id").to_pylist()
     metadata = [json.loads(text) for text in passages.column("metadata").to_pylist()]
     by_document = [

@@ -33,13 +33,13 @@ _TRIPLETS = {
 
 
 class RewrittenParagraph(BaseModel):
-    """A paragraph whose sentences stand alone."""
+    """A paragraph in which every sentence can be understood alone."""
 
     paragraph: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class Entity(BaseModel):
-    """A name, and what kind of thing it names."""
+    """A name and the type of what it names."""
 
     name: str
     type: str
@@ -52,28 +52,33 @@ class EntityList(BaseModel):
 
 
 class Fact(BaseModel):
-    """One proposition. Its triplets are looked at one by one: a malformed one does not spoil the others."""
+    """One proposition. Its triplets are validated one by one, so a malformed one does not spoil the others."""
 
     text: str
     triplets: Annotated[list[Any], WithJsonSchema(_TRIPLETS)]
 
     def named(self, listed: Sequence[str], which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
-        """The entities among heads and tails, and how many triplets were malformed."""
+        """Return the entities among heads and tails, and the number of malformed triplets.
+
+        With `which="listed"`, only entities that match a name in `listed` are returned, spelled as there.
+        """
         triplets, dropped = well_formed(reshape(self.triplets, list[tuple[str, str, str]]))
         sides = [side for one in triplets for side in (one.subject, one.object)]
         if which == "all":
             return clean_names(sides), dropped
-        by_key = {_key(name): name for name in reversed(listed)}
-        return clean_names([by_key[_key(side)] for side in sides if _key(side) in by_key]), dropped
+        by_key = {_normalize_name(name): name for name in reversed(listed)}
+        return clean_names(
+            [by_key[_normalize_name(side)] for side in sides if _normalize_name(side) in by_key]
+        ), dropped
 
 
 class RuleFact(Fact):
-    """A proposition of the rules, which name its entities and make no triplets."""
+    """A proposition made by rules, which name its entities and make no triplets."""
 
     entities: list[str]
 
     def named(self, listed: Sequence[str], which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
-        """What the rules named."""
+        """Return the entities that the rules named, and 0."""
         return clean_names(self.entities), 0
 
 
@@ -83,24 +88,24 @@ class Facts(BaseModel):
     propositions: list[Fact]
 
 
-def _key(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def _as_it_is(inputs: Mapping[str, Any]) -> RewrittenParagraph:
-    """The rules that make propositions resolve pronouns themselves."""
+def _keep_paragraph(inputs: Mapping[str, Any]) -> RewrittenParagraph:
+    """Return the text unchanged: the rules for propositions resolve pronouns themselves."""
     return RewrittenParagraph(paragraph=inputs["text"])
 
 
-_extract = lru_cache(maxsize=256)(rules.extract)  # a batch of passages, for two tasks
+_extract = lru_cache(maxsize=256)(rules.extract)  # two tasks extract from the same batch of passages
 
 
-def _entities_by_rules(inputs: Mapping[str, Any]) -> EntityList:
+def _find_entities_by_rule(inputs: Mapping[str, Any]) -> EntityList:
     found = _extract(inputs["title"], inputs["text"])
     return EntityList(entities=[Entity(name=name, type="name") for name in found.entities])
 
 
-def _propositions_by_rules(inputs: Mapping[str, Any]) -> Facts:
+def _make_propositions_by_rule(inputs: Mapping[str, Any]) -> Facts:
     found = _extract(inputs["title"], inputs["text"]).propositions
     return Facts(propositions=[RuleFact(text=one.text, triplets=[], entities=list(one.entities)) for one in found])
 
@@ -110,7 +115,7 @@ REWRITE_PARAGRAPH: Task[RewrittenParagraph] = Task(
     version=1,
     prompt=_PROMPTS / "rewrite.jinja",
     output=RewrittenParagraph,
-    rule=_as_it_is,
+    rule=_keep_paragraph,
     max_tokens=2048,
     read=lambda text: RewrittenParagraph(paragraph=text),
 )
@@ -119,7 +124,7 @@ ENTITIES: Task[EntityList] = Task(
     version=1,
     prompt=_PROMPTS / "entities.jinja",
     output=EntityList,
-    rule=_entities_by_rules,
+    rule=_find_entities_by_rule,
     max_tokens=2048,
 )
 PROPOSITIONS: Task[Facts] = Task(
@@ -127,7 +132,7 @@ PROPOSITIONS: Task[Facts] = Task(
     version=1,
     prompt=_PROMPTS / "propositions.jinja",
     output=Facts,
-    rule=_propositions_by_rules,
+    rule=_make_propositions_by_rule,
     max_tokens=4096,
 )
 
@@ -136,12 +141,13 @@ PROPOSITIONS: Task[Facts] = Task(
 
 
 class Propositions(Part[Collection]):
-    """One record a proposition, made in three calls a passage: rewrite, entities, propositions (SiReRAG).
+    """One record per proposition, made in three LLM calls per passage: rewrite, entities, propositions (SiReRAG).
 
-    The paragraph is rewritten with the one before it in its document as context. A passage's own revision does not
-    show that the one before has changed; the part is made from `Preceding`, which does, so both are made again.
-    `entities` of a proposition: those of the passage's list among the heads and tails of its triplets (listed), or all
-    heads and tails (all; reading S1). Rules rewrite nothing; their propositions name their entities themselves.
+    The paragraph is rewritten with the preceding passage as context. A passage's own revision does not show
+    that the preceding one has changed; the input `Preceding` does, so both passages are processed again.
+    `entities` selects the entities of a proposition: with `listed`, the heads and tails of its triplets that
+    are in the passage's list of entities; with `all`, all heads and tails (reading S1). The rules rewrite
+    nothing, and name the entities of their propositions directly.
     """
 
     version: ClassVar[int] = 1
@@ -153,37 +159,37 @@ class Propositions(Part[Collection]):
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The corpus, with the order of each document's passages."""
+        """Return the part that orders the passages of each document."""
         return (Preceding(),)
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """In the order they are asked."""
+        """Return the tasks in the order of the calls."""
         return (REWRITE_PARAGRAPH, ENTITIES, PROPOSITIONS)
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Replace the propositions of the batch's passages; those that fail lose what they had."""
-        records = context.collection("records", _schema(context.language))
+        """Replace the propositions of the batch's passages; passages that fail lose the ones they had."""
+        records = context.collection("records", _build_schema(context.language))
         passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
         rows = self._asked(passages, context)
         records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         if rows:
-            records.upsert(_records(rows, passages))
+            records.upsert(_build_records(rows, passages))
 
     def finish(self, context: BuildContext) -> None:
-        """Say what was dropped, and what the rules did."""
+        """Note how many triplets were dropped, and whether rules were used."""
         if context.llm.id == OfflineRules.id:
             context.note("Propositions were made by rules, not by a language model.")
-        records = context.collection("records", _schema(context.language))
+        records = context.collection("records", _build_schema(context.language))
         dropped = sum(sum(batch.column("dropped").to_pylist()) for batch in records.scan(("dropped",)))
         if dropped:
             context.note(f"{int(dropped):,} malformed triplets were dropped.")
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection."""
+        """Return the collection of propositions."""
         return context.collection("records")
 
     def _asked(self, passages: Mapping[str, Mapping[str, Any]], context: BuildContext) -> list["Proposition"]:
-        """The propositions of the passages that got all three answers."""
+        """Return the propositions of the passages for which all three calls succeeded."""
         preceding: PrecedingTexts = context.inputs[0]
         rows = [one for one in passages.values() if one["text"].strip()]
         before = preceding.of(rows)
@@ -210,7 +216,7 @@ class Propositions(Part[Collection]):
 
 @dataclass(frozen=True, slots=True)
 class Proposition:
-    """One record: the `position`-th proposition of its passage; `dropped` of its triplets were malformed."""
+    """One record: the `position`-th proposition of its passage, with the number of `dropped` malformed triplets."""
 
     passage_id: str
     position: int
@@ -219,13 +225,13 @@ class Proposition:
     dropped: int
 
 
-def _schema(language: str) -> Schema:
+def _build_schema(language: str) -> Schema:
     return replace(
         text_search_schema(language), keywords=(*KEYWORD_FIELDS, "entities"), numbers=("position", "dropped")
     )
 
 
-def _records(rows: Sequence[Proposition], passages: Mapping[str, Mapping[str, Any]]) -> pa.RecordBatch:
+def _build_records(rows: Sequence[Proposition], passages: Mapping[str, Mapping[str, Any]]) -> pa.RecordBatch:
     ids = [f"{row.passage_id}#p{row.position:04d}" for row in rows]
     texts, owners = [row.text for row in rows], [passages[row.passage_id] for row in rows]
     columns = {

@@ -1,7 +1,7 @@
-"""Topics: what each passage is about, in a few words. Passages of one topic need not share their words.
+"""Topics: what each passage is about, in a few words. Passages on the same topic need not share any word.
 
-SiReRAG clusters passages by them, to see what that groups together of what questions need
-(eval/ragindex_eval/metrics/tree_coverage.py).
+SiReRAG clusters passages by topic to measure how much of the evidence that questions need such clusters bring
+together (eval/ragindex_eval/metrics/tree_coverage.py).
 """
 
 from collections import Counter
@@ -23,39 +23,42 @@ from ragindex.parts.support.records import find_record_ids, unit_columns
 from ragindex.retrieval.hits import text_search_schema
 from ragindex.text_analysis import token_spans
 
-_KIND = regex.compile(r"\b(?:is|was|are|were)\s+(?:an?|the|one of the)\s+((?:[\p{L}\p{N}'’-]+\s*){1,6})")
+_IS_A_PHRASE = regex.compile(r"\b(?:is|was|are|were)\s+(?:an?|the|one of the)\s+((?:[\p{L}\p{N}'’-]+\s*){1,6})")
 _NUMBER = regex.compile(r"\p{N}+")
-_ENDS = PREPOSITIONS | RELATIVES | PAST_VERBS | {"and", "or"}
-_WORDS = 3
+_END_WORDS = PREPOSITIONS | RELATIVES | PAST_VERBS | {"and", "or"}
+_FREQUENT_WORDS = 3
 
 
 class Topic(BaseModel):
-    """What a text is about, at a high level."""
+    """The high-level topic of a text."""
 
     topic: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-def _by_rule(inputs: Mapping[str, Any]) -> Topic:
-    """What kind of thing the first sentence that says so says it is; else the most frequent words."""
-    found = _KIND.search(inputs["text"])
-    kind = _kind(found[1].split()) if found else ""
-    return Topic(topic=kind or _frequent(f"{inputs['title']}\n{inputs['text']}", inputs["language"]))
+def _find_topic_by_rule(inputs: Mapping[str, Any]) -> Topic:
+    """Return the first "is a …" phrase of the text as its topic, or its most frequent words if there is none."""
+    found = _IS_A_PHRASE.search(inputs["text"])
+    kind = _trim_phrase(found[1].split()) if found else ""
+    return Topic(topic=kind or _find_frequent_words(f"{inputs['title']}\n{inputs['text']}", inputs["language"]))
 
 
-def _kind(words: list[str]) -> str:
-    end = next((at for at, word in enumerate(words) if word.lower() in _ENDS or word.endswith("ed")), len(words))
+def _trim_phrase(words: list[str]) -> str:
+    end = next((at for at, word in enumerate(words) if word.lower() in _END_WORDS or word.endswith("ed")), len(words))
     return " ".join(word for word in words[:end] if not _NUMBER.fullmatch(word))
 
 
-def _frequent(text: str, language: str) -> str:
-    """The three most frequent words as they are first written; of equal ones the first. The text, without any."""
+def _find_frequent_words(text: str, language: str) -> str:
+    """Return the three most frequent words in their first spelling, or the whole text if it has none.
+
+    Of equally frequent words, the first ones win.
+    """
     spelt: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for token, start, end in token_spans(text, language):
         if text[start:end].lower() not in ENGLISH_FUNCTION_WORDS and not _NUMBER.fullmatch(token):
             spelt.setdefault(token, text[start:end])
             counts[token] += 1
-    return " ".join(spelt[token] for token, _ in counts.most_common(_WORDS)) or text.strip()
+    return " ".join(spelt[token] for token, _ in counts.most_common(_FREQUENT_WORDS)) or text.strip()
 
 
 TOPIC: Task[Topic] = Task(
@@ -63,24 +66,24 @@ TOPIC: Task[Topic] = Task(
     version=1,
     prompt=Path(__file__).parent / "prompts" / "topic.jinja",
     output=Topic,
-    rule=_by_rule,
+    rule=_find_topic_by_rule,
     max_tokens=100,
     read=lambda text: Topic(topic=text),
 )
 
 
 class Topics(Part[Collection]):
-    """One record a passage with text: what it is about, in one call."""
+    """One record per passage with text: its topic, from one LLM call."""
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts"})
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """One a passage."""
+        """Return the one task."""
         return (TOPIC,)
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Replace the topics of the batch's passages; those that fail lose what they had."""
+        """Replace the topics of the batch's passages; passages that fail lose the one they had."""
         records = context.collection("records", text_search_schema(context.language))
         passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
         inputs = {
@@ -96,10 +99,10 @@ class Topics(Part[Collection]):
             records.upsert(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
 
     def finish(self, context: BuildContext) -> None:
-        """Say what the rules did."""
+        """Note whether rules were used."""
         if context.llm.id == OfflineRules.id:
             context.note("Topics were made by rules, not by a language model.")
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection."""
+        """Return the collection of topics."""
         return context.collection("records")

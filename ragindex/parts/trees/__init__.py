@@ -1,1 +1,1 @@
-"""Trees of summaries and their nodes."""
+"""Parts that hold trees of summaries, and their nodes."""

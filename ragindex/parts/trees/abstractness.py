@@ -1,4 +1,4 @@
-"""Which texts are abstract: SiReRAG's trees of hierarchical chunks have these beside the summaries of the others."""
+"""Abstract texts: SiReRAG's trees of hierarchical chunks place them beside the summaries of the other texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,21 +14,21 @@ from ragindex.parts.trees.tree_nodes import Node
 from ragindex.progress import progress_bar
 
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
-_PARTICULAR = regex.compile(r"\p{N}|(?<=[\p{Ll},;:] )\p{Lu}")
-_FEW = 0.05  # of the words
+_PARTICULAR_MARK = regex.compile(r"\p{N}|(?<=[\p{Ll},;:] )\p{Lu}")
+_MOST_PARTICULAR = 0.05  # share of the words
 
 
 class Abstractness(BaseModel):
-    """Whether a text speaks of things in general (high) or of single ones (low)."""
+    """The abstractness of a text: high if it speaks of things in general, low if it speaks of particular ones."""
 
     abstractness: Literal["low", "high"]
 
 
-def _by_rule(inputs: Mapping[str, Any]) -> Abstractness:
-    """High where hardly any word is a number or, within a sentence, begins with a capital."""
+def _judge_by_rule(inputs: Mapping[str, Any]) -> Abstractness:
+    """Return high if hardly any word is a number or, within a sentence, starts with a capital letter."""
     words = len(_WORD.findall(inputs["text"]))
-    particular = len(_PARTICULAR.findall(inputs["text"]))
-    return Abstractness(abstractness="high" if particular < _FEW * words else "low")
+    particular = len(_PARTICULAR_MARK.findall(inputs["text"]))
+    return Abstractness(abstractness="high" if particular < _MOST_PARTICULAR * words else "low")
 
 
 ABSTRACTNESS: Task[Abstractness] = Task(
@@ -36,13 +36,16 @@ ABSTRACTNESS: Task[Abstractness] = Task(
     version=1,
     prompt=Path(__file__).parent / "prompts" / "abstractness.jinja",
     output=Abstractness,
-    rule=_by_rule,
+    rule=_judge_by_rule,
     max_tokens=100,
 )
 
 
 def raise_leaves(leaves: Sequence[Node], context: BuildContext) -> list[Node]:
-    """The leaves in order, those of high abstractness on level 1; one that could not be judged is low, and counted."""
+    """Return the leaves in order, with those of high abstractness on level 1.
+
+    A leaf that could not be judged stays on its level and is reported as failed.
+    """
     with progress_bar("summary_tree: abstractness", len(leaves)) as advance:
         answers = context.llm.map(ABSTRACTNESS, [{"text": node.whole} for node in leaves], again=True, progress=advance)
     judged = list[Node]()

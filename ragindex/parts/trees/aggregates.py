@@ -1,4 +1,4 @@
-"""Aggregates: what the propositions of a corpus say of one entity, as one text (SiReRAG)."""
+"""Aggregates: the propositions of a corpus about one entity, as one text (SiReRAG)."""
 
 import json
 from collections import Counter
@@ -21,14 +21,14 @@ from ragindex.plugins.registry import PartField, of_class
 from ragindex.types import Metadata
 
 AGGREGATE_KIND = "aggregate"
-_BATCH = 2_000  # aggregates encoded and written at once
+_BATCH = 2_000  # aggregates encoded and written per batch
 
 
 class Aggregates(Part[Collection]):
-    """One record per entity: the propositions that name it, a line each, in the order of the source.
+    """One record per entity: the propositions that name it, one per line, in the order of the source.
 
-    Made whole: which aggregates are dropped or merged depends on all propositions. `passage_ids` are those of the
-    propositions.
+    The part is rebuilt as a whole, because all propositions together decide which aggregates are dropped or
+    merged. `passage_ids` are the passages of the propositions.
     """
 
     version: ClassVar[int] = 1
@@ -52,32 +52,32 @@ class Aggregates(Part[Collection]):
     tokens: int = Field(default=3_500, ge=20, description="Tokens of an aggregate (estimated); longer ones are split.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The propositions."""
+        """Return the propositions."""
         return (self.of,)
 
     def key(self, name: str) -> str:
-        """What the names of one entity have in common."""
+        """Return the key that all names of an entity share."""
         return name if self.entity_key == "exact" else " ".join(name.casefold().split())
 
     def finish(self, context: BuildContext) -> None:
-        """Make all aggregates, n log n in the names of entities; those that did not change are not written."""
-        read = _read(context.inputs[0])
+        """Build all aggregates, in O(n log n) in the number of entity names; only changed ones are written."""
+        read = _read_propositions(context.inputs[0])
         by_entity = self._by_entity(read.propositions)
         kept = self._kept(by_entity)
         made = self._merged(kept, read.propositions)
         schema = tree_nodes.schema(
             context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
-        replace_all.replace_records(context.collection("records", schema), _records(made, read, context.encoder))
-        for sentence in _notes(read.propositions, by_entity, kept, made):
+        replace_all.replace_records(context.collection("records", schema), _build_records(made, read, context.encoder))
+        for sentence in _write_notes(read.propositions, by_entity, kept, made):
             context.note(sentence)
 
     def open(self, context: ReadContext) -> Collection:
-        """Fields as of hits, `entities` (each as it is first spelt), and how many `propositions` there are."""
+        """Return the collection: fields of hits, `entities` as first spelled, and the number of `propositions`."""
         return context.collection("records")
 
     def _by_entity(self, propositions: Sequence["SourceProposition"]) -> dict[str, list[int]]:
-        """The places of the propositions that name each entity, in order."""
+        """Return by key the positions of the propositions that name each entity, in order."""
         found: dict[str, list[int]] = {}
         for place, one in enumerate(propositions):
             for key in dict.fromkeys(map(self.key, one.entities)):
@@ -95,7 +95,7 @@ class Aggregates(Part[Collection]):
         }
 
     def _merged(self, kept: Mapping[str, list[int]], propositions: Sequence["SourceProposition"]) -> list["Aggregate"]:
-        """By key, the pieces of one in order; those of the same text as one, under the first key."""
+        """Return the aggregates, sorted by key and piece; with `dedupe`, equal texts become one under the first key."""
         spelt = self._spelt(propositions)
         made: dict[Any, Aggregate] = {}
         for key, places in sorted(kept.items()):
@@ -116,7 +116,10 @@ class Aggregates(Part[Collection]):
         return {self.key(name): name for name in names}
 
     def _pieces(self, places: Sequence[int], propositions: Sequence["SourceProposition"]) -> Iterator[list[list[int]]]:
-        """Lines, each the places of the propositions that say it, as many at a time as there is room for."""
+        """Yield pieces of an aggregate within the token limit.
+
+        A piece is a list of lines; a line is the list of positions of the propositions that state it.
+        """
         lines: dict[Any, list[int]] = {}
         for place in places:
             lines.setdefault(propositions[place].text if self.dedupe else place, []).append(place)
@@ -133,7 +136,7 @@ class Aggregates(Part[Collection]):
 
 @dataclass(frozen=True, slots=True)
 class SourceProposition:
-    """What an aggregate needs of a proposition."""
+    """The fields of a proposition that an aggregate needs."""
 
     text: str
     passage_id: str
@@ -143,7 +146,7 @@ class SourceProposition:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A text, the entities that it is about, and the places of its propositions."""
+    """A text, the entities that it is about, and the positions of its propositions."""
 
     id: str
     text: str
@@ -153,13 +156,13 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class SourcePropositions:
-    """All propositions: by document, within it in its order; and the metadata of their documents."""
+    """All propositions, sorted by document and position in it, and the metadata of the documents."""
 
     propositions: list[SourceProposition]
     metadata: dict[str, Metadata]
 
 
-def _read(records: Collection) -> SourcePropositions:
+def _read_propositions(records: Collection) -> SourcePropositions:
     fields = ("text", "metadata", "passage_ids", "doc_ids", "entities", "position")
     rows = [row for batch in records.scan(fields) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (passage_order(row["passage_ids"][0]), row["position"], row["id"]))
@@ -173,11 +176,11 @@ def _read(records: Collection) -> SourcePropositions:
     )
 
 
-def _records(made: Sequence[Aggregate], read: SourcePropositions, encoder: Encoder) -> Iterator[pa.RecordBatch]:
+def _build_records(made: Sequence[Aggregate], read: SourcePropositions, encoder: Encoder) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(made), _BATCH):
         some = made[start : start + _BATCH]
         vectors = encoder.encode_documents([one.text for one in some])
-        nodes = [_node(one, read, vector) for one, vector in zip(some, vectors, strict=True)]
+        nodes = [_build_node(one, read, vector) for one, vector in zip(some, vectors, strict=True)]
         columns = {
             **tree_nodes.columns(nodes, encoder.dimensions),
             "entities": pa.array([one.entities for one in some], TEXTS),
@@ -186,7 +189,7 @@ def _records(made: Sequence[Aggregate], read: SourcePropositions, encoder: Encod
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _node(one: Aggregate, read: SourcePropositions, vector: Any) -> Node:
+def _build_node(one: Aggregate, read: SourcePropositions, vector: Any) -> Node:
     members = [read.propositions[place] for place in sorted(one.places)]
     passages = tuple(dict.fromkeys(each.passage_id for each in members))
     documents = tuple(dict.fromkeys(each.doc_id for each in members))
@@ -194,7 +197,7 @@ def _node(one: Aggregate, read: SourcePropositions, vector: Any) -> Node:
     return Node(one.id, AGGREGATE_KIND, "", one.text, passages, documents, metadata, vector)
 
 
-def _notes(
+def _write_notes(
     propositions: Sequence[SourceProposition],
     by_entity: Mapping[str, list[int]],
     kept: Mapping[str, list[int]],

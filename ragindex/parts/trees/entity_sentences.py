@@ -1,4 +1,4 @@
-"""A sentence that names the entities of a text: what SiReRAG's dual clustering compares texts by."""
+"""Sentences that name the entities of a text: SiReRAG's dual clustering compares texts by them."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,10 @@ from ragindex.parts.trees import tree_nodes
 
 
 def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) -> list[str]:
-    """For each text, given by its passages, one sentence with the entities of their propositions; "" without any."""
+    """Return one sentence per text that names the entities of its propositions, "" if there are none.
+
+    `texts` gives each text by the ids of its passages.
+    """
     fields = ("passage_ids", "position", "entities")
     rows = [row for batch in propositions.scan(fields) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (row["passage_ids"], row["position"], row["id"]))
@@ -22,7 +25,7 @@ def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) ->
 
 
 def encode_sentences(texts: Sequence[str], encoder: Encoder) -> Floats:
-    """(len(texts), dimensions); a text without words has the zero vector, and so comes into no cluster."""
+    """Encode the sentences, (len(texts), dimensions); an empty one gets the zero vector, which joins no cluster."""
     vectors = tree_nodes.encode_texts(texts, encoder)
     vectors[np.array([not text for text in texts], bool)] = 0
     return vectors

@@ -1,7 +1,7 @@
-"""Soft clusters of vectors: mixtures of Gaussians over all of them, then over each cluster; a vector may be in several.
+"""Soft clustering of vectors: Gaussian mixtures over all of them, then over each cluster; clusters may overlap.
 
-Sources: Sarthi et al. 2024 (RAPTOR) for the two stages and soft membership; Fraley and Raftery 2002 for mixtures that
-begin with a hierarchy of the vectors and are chosen by BIC.
+Sources: Sarthi et al. 2024 (RAPTOR) for the two stages and soft membership; Fraley and Raftery 2002 for
+mixtures that are initialised by a hierarchical clustering and selected by BIC.
 """
 
 import warnings
@@ -28,28 +28,29 @@ Reduction: TypeAlias = Literal["pca", "umap"]
 MOST_COMPONENTS = 49
 _GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MOST_COMPONENTS)
 _PATIENCE = 2
-"""The search for more components ends after so many rises of BIC in a row."""
+"""The search for more components ends after this many rises of BIC in a row."""
 _HIERARCHY = 2000
-"""Vectors, at most, of which the hierarchy is made that mixtures begin with: its cost grows with their square."""
+"""Maximum number of vectors in the hierarchy that initialises mixtures: its cost is quadratic."""
 _FLOOR = 1e-2
-"""The least variance of a component; that of all vectors is 1. Else BIC loves components of hardly any vectors."""
+"""The least variance of a component; that of all vectors is 1. Without it, BIC favours tiny components."""
 _STEPS = 500
-_NOTHING = 1e-12
-"""A variance below this is rounding."""
+_ZERO_VARIANCE = 1e-12
+"""Variances below this are rounding errors."""
 _LOCAL_NEIGHBOURS = 10
 _ROWS_A_DIMENSION = 5
-"""With fewer, a covariance would cost BIC more than clusters that lie far apart can gain."""
+"""With fewer rows, a covariance would cost more BIC than well separated clusters can gain."""
 _FEWEST_TO_SPLIT = 4
 _LARGEST_PART, _MOST_OVERLAP = 0.75, 1.25
-"""Of a cluster that is clustered again: so large may a part be, and so many vectors may the parts have together."""
+"""Limits on splitting a cluster: the size of one part and of all parts together, relative to the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """How vectors are clustered. A vector is in each cluster whose probability is above `threshold`.
+    """Parameters of the clustering. A vector belongs to each cluster whose probability is above `threshold`.
 
-    Vectors are reduced to `dimensions` (a fifth of their number at most) by principal components, or by UMAP (the extra
-    `umap`). More than `partition` of them are first cut into cells of at most so many.
+    Vectors are reduced to `dimensions` (at most a fifth of their number, but at least 2) by principal
+    components, or by UMAP (the extra `umap`). More than `partition` vectors are first cut into cells of at
+    most that size.
     """
 
     threshold: float = 0.1
@@ -60,13 +61,14 @@ class Clustering:
 
 
 def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: Clustering) -> list[tuple[int, ...]]:
-    """Different sets of rows, each sorted, by their first rows; a set may have one row, a row no set.
+    """Cluster vectors (n, dimensions) by cosine, and return distinct sets of rows, each sorted, in order of first rows.
 
-    The vectors (n, dimensions) are compared by cosine; zero vectors are in no cluster, equal ones in the same.
-    A cluster heavier than `limit` is clustered again, and cut in two where that leaves it almost whole (then equal
-    vectors may part); of fewer than four rows it stays as heavy as it is. One thread does it all, so that the number
-    of threads changes nothing: the same vectors, seed, libraries and machine give the same clusters. Work grows
-    linearly with the cells. Raises MissingExtraError for UMAP where it is not installed.
+    A set may have a single row, and a row may be in no set. Zero vectors are in no cluster; equal vectors are
+    in the same ones. A cluster heavier than `limit` is clustered again, or cut in two if that leaves it
+    almost whole, which may separate equal vectors; a cluster of fewer than four rows is not split. Everything
+    runs in one thread, so that the result does not depend on the number of threads: the same vectors, seed,
+    libraries and machine give the same clusters. The work grows linearly with the number of cells. Raises
+    MissingExtraError if UMAP is asked for and not installed.
     """
     units = normalize_rows(vectors).astype(np.float64)
     heavy = np.asarray(weights, np.float64)
@@ -74,20 +76,20 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
         parts = [
             part
             for cell in cells(units, how.partition)
-            for cluster in _two_stages(units, cell, how)
-            for part in _light(units, cluster, heavy, limit, how)
+            for cluster in _cluster_in_two_stages(units, cell, how)
+            for part in _split_heavy(units, cluster, heavy, limit, how)
         ]
     return sorted({tuple(part.tolist()) for part in parts})
 
 
 def cells(units: Points, most: int) -> list[Integers]:
-    """The rows that are not zero, cut in two along their first principal component until none is above `most`."""
+    """Cut the nonzero rows in two along their first principal component, recursively, down to `most` rows per cell."""
 
     def cut(rows: Integers) -> Iterator[Integers]:
         if len(rows) <= most:
             yield rows
         else:
-            for half in _halves(units, rows):
+            for half in _cut_in_two(units, rows):
                 yield from cut(half)
 
     rows = np.flatnonzero(units.any(axis=1))
@@ -97,38 +99,39 @@ def cells(units: Points, most: int) -> list[Integers]:
 # ---------------------------------------------------------------- stages
 
 
-def _two_stages(units: Points, rows: Integers, how: Clustering) -> Iterator[Integers]:
-    for wide in _clusters(units, rows, how, int(max(len(rows) - 1, 0) ** 0.5)):
-        yield from _clusters(units, wide, how, _LOCAL_NEIGHBOURS)
+def _cluster_in_two_stages(units: Points, rows: Integers, how: Clustering) -> Iterator[Integers]:
+    for wide in _fit_clusters(units, rows, how, int(max(len(rows) - 1, 0) ** 0.5)):
+        yield from _fit_clusters(units, wide, how, _LOCAL_NEIGHBOURS)
 
 
-def _clusters(units: Points, rows: Integers, how: Clustering, neighbours: int, least: int = 1) -> list[Integers]:
-    """The clusters of one mixture; so few rows that a covariance cannot be told are one."""
+def _fit_clusters(units: Points, rows: Integers, how: Clustering, neighbours: int, least: int = 1) -> list[Integers]:
+    """Return the clusters of one mixture. Rows too few to estimate a covariance form one cluster."""
     if len(rows) <= how.dimensions + 1:
         return [rows]
     dimensions = min(how.dimensions, max(len(rows) // _ROWS_A_DIMENSION, 2))
-    points = _reduced(units[rows], replace(how, dimensions=dimensions), neighbours)
+    points = _reduce(units[rows], replace(how, dimensions=dimensions), neighbours)
     shares = mixture(points, how.seed, least)
     members = (rows[share > how.threshold] for share in shares.T)
     return [each for each in members if len(each)]
 
 
-def _light(units: Points, rows: Integers, weights: Points, limit: float, how: Clustering) -> Iterator[Integers]:
+def _split_heavy(units: Points, rows: Integers, weights: Points, limit: float, how: Clustering) -> Iterator[Integers]:
     if weights[rows].sum() <= limit or len(rows) < _FEWEST_TO_SPLIT:
         yield rows
         return
-    parts = _clusters(units, rows, how, _LOCAL_NEIGHBOURS, least=2)
+    parts = _fit_clusters(units, rows, how, _LOCAL_NEIGHBOURS, least=2)
     sizes = [len(part) for part in parts]
     if max(sizes) > _LARGEST_PART * len(rows) or sum(sizes) > _MOST_OVERLAP * len(rows):
-        parts = _halves(units, rows)
+        parts = _cut_in_two(units, rows)
     for part in parts:
-        yield from _light(units, part, weights, limit, how)
+        yield from _split_heavy(units, part, weights, limit, how)
 
 
-def _halves(units: Points, rows: Integers) -> list[Integers]:
-    """Two parts of at least a quarter (and two rows) each, with least variance along the first principal component.
+def _cut_in_two(units: Points, rows: Integers) -> list[Integers]:
+    """Cut rows in two, so that the variance within the parts along the first principal component is least.
 
-    Rows that nothing tells apart are cut in the middle.
+    Each part has at least a quarter of the rows, and two rows if possible. Rows that are all equal are cut in
+    the middle.
     """
     axis = principal(units[rows], 1)
     along = axis[:, 0] if axis.shape[1] else np.zeros(len(rows))
@@ -145,29 +148,32 @@ def _halves(units: Points, rows: Integers) -> list[Integers]:
 # ---------------------------------------------------------------- reducing
 
 
-def _reduced(units: Points, how: Clustering, neighbours: int) -> Points:
-    """(n, dimensions or fewer), the mean variance 1; rounded, so that equal vectors are equal points."""
+def _reduce(units: Points, how: Clustering, neighbours: int) -> Points:
+    """Reduce rows to (n, at most `dimensions`), with a mean variance of 1.
+
+    Points are rounded, so that equal vectors become equal points.
+    """
     points = principal(units, how.dimensions)
     if how.reduction == "umap" and points.shape[1]:
-        points = _umap(units, how, neighbours)
+        points = _reduce_by_umap(units, how, neighbours)
     scale = np.sqrt(points.var(axis=0).mean()) if points.shape[1] else 1.0
     rounded: Points = np.round((points - points.mean(axis=0)) / scale, 6)
     return rounded
 
 
 def principal(rows: Points, dimensions: int) -> Points:
-    """The first principal components of (n, d): (n, at most `dimensions`), without those that have no variance."""
+    """Return the first principal components of rows (n, d), (n, at most `dimensions`), without those of no variance."""
     centred = rows - rows.mean(axis=0)
     n, d = centred.shape
     products = centred.T @ centred if d <= n else centred @ centred.T
     size = len(products)
     values, axes = eigh(products, subset_by_index=[max(size - dimensions, 0), size - 1])
-    kept = np.flatnonzero(values > n * _NOTHING)[::-1]
+    kept = np.flatnonzero(values > n * _ZERO_VARIANCE)[::-1]
     points: Points = centred @ axes[:, kept] if d <= n else axes[:, kept] * np.sqrt(values[kept])
     return points
 
 
-def _umap(units: Points, how: Clustering, neighbours: int) -> Points:
+def _reduce_by_umap(units: Points, how: Clustering, neighbours: int) -> Points:
     umap = require_module("umap", "umap-learn", "summary_tree(reduction=umap)")
     reducer = umap.UMAP(
         n_neighbors=min(max(neighbours, 2), len(units) - 1),
@@ -185,21 +191,21 @@ def _umap(units: Points, how: Clustering, neighbours: int) -> Points:
 
 
 def mixture(points: Points, seed: int, least: int = 1) -> Points:
-    """The probability of each component for each point, (n, components), of the mixture with the lowest BIC.
+    """Fit the Gaussian mixture with the lowest BIC, and return the membership probabilities, (n, components).
 
-    There are `least` to 49 components with full covariances, never more than half the points; where that leaves no
-    choice, one. The numbers 1, 2, 3, 4, 6, 8, 12, … are tried until BIC has risen twice, then those half way to the
-    next numbers tried on either side of the best, until there are none. A mixture that does not converge, or whose
-    covariances cannot be inverted, is not looked at.
+    It has `least` to 49 components with full covariances, and at most half as many as points; if that leaves
+    no choice, it has one. The search tries 1, 2, 3, 4, 6, 8, 12, … components until BIC has risen twice in a
+    row. It then tries the numbers half way between the best one and its nearest tried neighbours, until there
+    are none left. Mixtures that do not converge, or whose covariances cannot be inverted, are ignored.
     """
     most = min(MOST_COMPONENTS, len(points) // 2, len(np.unique(points, axis=0)))
     if most < max(least, 2):
         return np.ones((len(points), 1))
-    begin = _beginnings(points, seed)
+    begin = _build_hierarchy(points, seed)
     models: dict[int, GaussianMixture] = {}
 
     def bic(count: int) -> float:
-        model = _fitted(points, begin(count))
+        model = _fit(points, begin(count))
         if model is None:
             return np.inf
         models[count] = model
@@ -211,7 +217,10 @@ def mixture(points: Points, seed: int, least: int = 1) -> Points:
 
 
 def lowest(value: Callable[[int], float], least: int, most: int) -> int:
-    """Where `value` is lowest between `least` and `most`, as `mixture` searches; of equal ones the least."""
+    """Return the argument from `least` to `most` with the lowest `value`, by the search described in `mixture`.
+
+    Of equal values, the smallest argument wins.
+    """
     held: dict[int, float] = {}
     best, rises = least, 0
     for count in sorted({least, most, *(each for each in _GRID if least < each < most)}):
@@ -230,38 +239,44 @@ def lowest(value: Callable[[int], float], least: int, most: int) -> int:
         best = min((best, *fresh), key=lambda each: (held[each], each))
 
 
-_Labels: TypeAlias = tuple[Points, Integers] | None
+_InitialLabels: TypeAlias = tuple[Points, Integers] | None
 
 
-def _beginnings(points: Points, seed: int) -> Callable[[int], _Labels]:
-    """By a number of components: points, and which component each begins in; None where ties allow no such number."""
+def _build_hierarchy(points: Points, seed: int) -> Callable[[int], _InitialLabels]:
+    """Return a function from a number of components to initial labels: points, and the component of each.
+
+    It returns None if ties in the hierarchy rule out that number.
+    """
     chosen = np.arange(len(points))
     if len(points) > _HIERARCHY:
         chosen = np.sort(np.random.default_rng(seed).choice(len(points), _HIERARCHY, replace=False))
     sample = points[chosen]
     tree = linkage(sample, "ward")
 
-    def cut(count: int) -> _Labels:
+    def cut(count: int) -> _InitialLabels:
         labels = fcluster(tree, count, "maxclust").astype(np.int64) - 1
         return (sample, labels) if labels.max() + 1 == count else None
 
     return cut
 
 
-def _fitted(points: Points, begin: _Labels) -> GaussianMixture | None:
+def _fit(points: Points, begin: _InitialLabels) -> GaussianMixture | None:
     if begin is None:
         return None
-    model = GaussianMixture(reg_covar=_FLOOR, max_iter=_STEPS, **_first(*begin))
+    model = GaussianMixture(reg_covar=_FLOOR, max_iter=_STEPS, **_initialize_em(*begin))
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         try:
             return model.fit(points)
-        except (ConvergenceWarning, ValueError, np.linalg.LinAlgError):  # not a mixture that could be chosen
+        except (ConvergenceWarning, ValueError, np.linalg.LinAlgError):  # this mixture cannot be selected
             return None
 
 
-def _first(sample: Points, labels: Integers) -> dict[str, Any]:
-    """What the first step of EM begins with: each component's covariance, drawn towards that within all of them."""
+def _initialize_em(sample: Points, labels: Integers) -> dict[str, Any]:
+    """Return the initial parameters of EM.
+
+    The covariance of each component is shrunk towards the covariance within all components.
+    """
     counts = np.bincount(labels)
     d = sample.shape[1]
     means = np.stack([np.bincount(labels, column) for column in sample.T], axis=1) / counts[:, None]

@@ -1,4 +1,4 @@
-"""A tree of summaries over the records of any part: clusters of similar texts, a summary of each, and so on upwards."""
+"""Trees of summaries over the records of any part: clusters of similar texts are summarised, level by level."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from ragindex.plugins.registry import PartField, name_of, of_class, plugin_finge
 from ragindex.progress import progress_bar
 
 SUMMARY_KIND = "summary"
-_BATCH = 2_000  # nodes written at once
+_BATCH = 2_000  # nodes written per batch
 _RULE_WORDS = 100
 _WORDS_A_TOKEN = 0.75
 
@@ -36,13 +36,13 @@ _WORDS_A_TOKEN = 0.75
 
 
 class Summary(BaseModel):
-    """What texts say, together."""
+    """A joint summary of several texts."""
 
     summary: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-def _by_rule(inputs: Mapping[str, Any]) -> Summary:
-    """The sentences that say most; where there are none, the first words."""
+def _summarise_by_rule(inputs: Mapping[str, Any]) -> Summary:
+    """Return the most informative sentences, or the first words if there are none."""
     words = inputs["words"] or _RULE_WORDS
     text = rules.summarise(inputs["texts"], words, inputs["language"])
     return Summary(summary=text or " ".join(" ".join(inputs["texts"]).split()[:words]))
@@ -53,7 +53,7 @@ SUMMARY: Task[Summary] = Task(
     version=1,
     prompt=Path(__file__).parent / "prompts" / "summary.jinja",
     output=Summary,
-    rule=_by_rule,
+    rule=_summarise_by_rule,
     max_tokens=2048,
     read=lambda text: Summary(summary=text),
 )
@@ -63,20 +63,20 @@ SUMMARY: Task[Summary] = Task(
 
 
 NodeGroup: TypeAlias = tuple[Node, ...]
-"""Nodes of one text: they are clustered and summarised as one."""
+"""Nodes with equal texts: they are clustered and summarised as one."""
 
 
 class SummaryTree(Part[Collection]):
-    """The records of `over` as leaves, and summaries of their clusters, of the clusters of those, and so on (RAPTOR).
+    """A tree with the records of `over` as leaves, and summaries of clusters of nodes on the levels above (RAPTOR).
 
-    There are `levels` of nodes in all, leaves included; fewer where no more than `stop_at` different texts are left.
-    Clusters are made as `soft_clusters` says, by `threshold`, `dimensions`, `reduction` (umap needs the extra `umap`)
-    and `partition`; those of more than `cluster_tokens` tokens (estimated) are clustered again. A node that shares no
-    cluster with another text is not summarised: it goes on to the next level as it is. A summary has at most
-    `summary_tokens` tokens, where that is given. `dual`: leaves are clustered once more, by the entities that these
-    propositions name in them (SiReRAG's ablation E). `hierarchical`: leaves of high abstractness are not on the first
-    level but on the second, beside the summaries of the others. A leaf that has a level of its own, as the nodes of
-    trees have, is clustered on that level.
+    The tree has `levels` levels of nodes, leaves included; it ends earlier if a level has at most `stop_at`
+    different texts. `soft_clusters` makes the clusters, with `threshold`, `dimensions`, `reduction` (umap
+    needs the extra `umap`) and `partition`; clusters of more than `cluster_tokens` tokens (estimated) are
+    clustered again. A node that shares no cluster with another text is not summarised, and joins the next
+    level unchanged. `summary_tokens`, if given, limits the length of a summary. `dual` clusters the leaves a
+    second time, by the entities that these propositions name in them (SiReRAG's ablation E). `hierarchical`
+    moves leaves of high abstractness to the second level, beside the summaries of the others. A leaf that
+    already has a level, such as a node of another tree, is clustered on that level.
     """
 
     version: ClassVar[int] = 2
@@ -112,28 +112,28 @@ class SummaryTree(Part[Collection]):
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The part that the leaves come from; the propositions, where they count."""
+        """Return the part of the leaves, and the propositions if `dual` is given."""
         return (self.over,) if self.dual is None else (self.over, self.dual)
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """One, for each cluster; and one for each leaf where these are told apart."""
+        """Return the task for clusters, and with `hierarchical` the task that judges leaves."""
         return (SUMMARY, abstractness.ABSTRACTNESS) if self.hierarchical else (SUMMARY,)
 
     @property
     def tree(self) -> str:
-        """What its records are marked with: the name of the part that it stands on."""
+        """Return the name that marks the records of this tree: that of the part `over`."""
         return name_of(self.over)
 
     def finish(self, context: BuildContext) -> None:
-        """Cluster and summarise level by level; a summary of texts that were summarised before comes from the cache.
+        """Cluster and summarise level by level; summaries of texts that were summarised before come from the LLM cache.
 
-        One that fails is counted and has no node; the next sync asks again.
+        A summary that fails is reported and has no node; the next sync asks for it again.
         """
         leaves = tree_nodes.leaves(context.inputs[0], context.encoder, "summary_tree")
         leaves = abstractness.raise_leaves(leaves, context) if self.hierarchical else leaves
         rounds, pool = list[Round](), tuple[Node, ...]()
         for level in range(1, self.levels):
-            pool = _in_order([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
+            pool = _sort_nodes([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
             rounds.append(self._round(pool, level, context))
             pool = rounds[-1].above
             if not rounds[-1].made:
@@ -141,19 +141,22 @@ class SummaryTree(Part[Collection]):
         nodes = [*leaves, *(node for one in rounds for node in one.made)]
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
-        replace_all.replace_records(records, _records(nodes, self.tree, dimensions))
-        for sentence in _notes(len(leaves), rounds, self.partition):
+        replace_all.replace_records(records, _build_records(nodes, self.tree, dimensions))
+        for sentence in _write_notes(len(leaves), rounds, self.partition):
             context.note(sentence)
         if len(nodes) > len(leaves) and context.llm.id == OfflineRules.id:
             context.note("Summaries were made by rules, not by a language model.")
 
     def open(self, context: ReadContext) -> Collection:
-        """All nodes: fields as of hits, `level`, `children` (in the order of the source), `tree`."""
+        """Return the collection of all nodes.
+
+        It has the fields of hits, `level`, `children` (in the order of the source) and `tree`.
+        """
         return context.collection("records")
 
     def _round(self, pool: Sequence[Node], level: int, context: BuildContext) -> "Round":
-        """One level more: its nodes, and what the next is made from."""
-        groups = _groups(pool)
+        """Build one level: its nodes, and the nodes that the next level is made from."""
+        groups = _group_nodes(pool)
         if len(groups) <= self.stop_at:
             return Round((), tuple(pool))
         clusters = self._clusters(groups, level, context)
@@ -165,22 +168,22 @@ class SummaryTree(Part[Collection]):
             self._node(cluster, text, vector, level)
             for (cluster, _), text, vector in zip(told, texts, vectors, strict=True)
         ]
-        clustered = {id for cluster in clusters for id in _ids(cluster)}
+        clustered = {id for cluster in clusters for id in _list_ids(cluster)}
         alone = [node for node in pool if node.id not in clustered]
         return Round(
             tuple(made),
-            _in_order([*made, *alone]),
+            _sort_nodes([*made, *alone]),
             failed=len(clusters) - len(made),
             alone=len(alone),
-            cut=sum(_tokens(cluster) > self.cluster_tokens for cluster in clusters),
+            cut=sum(_count_cluster_tokens(cluster) > self.cluster_tokens for cluster in clusters),
             shortened=sum(text != encodable(said) for text, (_, said) in zip(texts, told, strict=True)),
             divided=len(groups) > self.partition,
         )
 
     def _clusters(self, groups: Sequence[NodeGroup], level: int, context: BuildContext) -> list["Cluster"]:
-        """Those of two texts and more, in the order of their first texts."""
+        """Return the clusters of at least two different texts, in the order of their first texts."""
         how = Clustering(self.threshold, self.dimensions, self.reduction, self.partition, context.seed)
-        weights = [_tokens((group,)) for group in groups]
+        weights = [_count_cluster_tokens((group,)) for group in groups]
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:
             passages = [group[0].passage_ids for group in groups]
@@ -190,10 +193,10 @@ class SummaryTree(Part[Collection]):
         return [tuple(groups[row] for row in rows) for rows in sorted(found) if len(rows) > 1]
 
     def _asked(self, clusters: Sequence["Cluster"], level: int, context: BuildContext) -> list[Summary | None]:
-        """The summary of each cluster; failures are told to the context."""
+        """Return the summary of each cluster, None for a failure; failures are reported to the context."""
         words = None if self.summary_tokens is None else int(self.summary_tokens * _WORDS_A_TOKEN)
         inputs = [
-            {"texts": _fitting(cluster, self.cluster_tokens), "words": words, "language": context.language}
+            {"texts": _cut_texts(cluster, self.cluster_tokens), "words": words, "language": context.language}
             for cluster in clusters
         ]
         with progress_bar(f"summary_tree: level {level}", len(inputs)) as advance:
@@ -209,7 +212,7 @@ class SummaryTree(Part[Collection]):
         return "".join(build_context((), [text], self.summary_tokens).notes) or text
 
     def _id(self, cluster: "Cluster") -> str:
-        return digest([plugin_fingerprint(self), sorted(_ids(cluster))])
+        return digest([plugin_fingerprint(self), sorted(_list_ids(cluster))])
 
     def _node(self, cluster: "Cluster", text: str, vector: Floats, level: int) -> Node:
         members = sorted((node for group in cluster for node in group), key=lambda node: node.order)
@@ -226,10 +229,11 @@ Cluster: TypeAlias = tuple[NodeGroup, ...]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What became of one level: the nodes `made` and those that the next is made from.
+    """The result of one level: the nodes `made`, and the nodes `above` that the next level is made from.
 
-    `failed` clusters have no summary, `alone` are nodes without one, `cut` clusters were shown in part, `shortened`
-    summaries were too long; `divided`: clusters were made within cells.
+    `failed` counts clusters without a summary, `alone` nodes in no cluster, `cut` clusters that were shown to
+    the LLM in part, and `shortened` summaries that were too long; `divided` is True if clusters were made
+    within cells.
     """
 
     made: tuple[Node, ...]
@@ -241,12 +245,12 @@ class Round:
     divided: bool = False
 
 
-def _in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+def _sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node.order))
 
 
-def _groups(pool: Sequence[Node]) -> list[NodeGroup]:
-    """Nodes of the same text together, in order; without those that have no text."""
+def _group_nodes(pool: Sequence[Node]) -> list[NodeGroup]:
+    """Group nodes with equal texts, in order; nodes without text are left out."""
     found: dict[str, list[Node]] = {}
     for node in pool:
         if node.whole.strip():
@@ -254,27 +258,30 @@ def _groups(pool: Sequence[Node]) -> list[NodeGroup]:
     return [tuple(nodes) for nodes in found.values()]
 
 
-def _ids(cluster: Cluster) -> list[str]:
+def _list_ids(cluster: Cluster) -> list[str]:
     return [node.id for group in cluster for node in group]
 
 
-def _size(text: str) -> int:
-    """Tokens (estimated) of a text and of what sets it apart from the next, as `reading.context` counts them."""
+def _count_text_tokens(text: str) -> int:
+    """Return the tokens (estimated) of a text and its separator, as `answer_question.build_context` counts them."""
     return count_text_tokens(f"{text}\n\n", "").tokens
 
 
-def _tokens(cluster: Cluster) -> int:
-    return sum(_size(group[0].whole) for group in cluster)
+def _count_cluster_tokens(cluster: Cluster) -> int:
+    return sum(_count_text_tokens(group[0].whole) for group in cluster)
 
 
-def _fitting(cluster: Cluster, limit: int) -> list[str]:
-    """The texts of a cluster; where they take more than `limit` tokens, the longest are cut to the same length."""
+def _cut_texts(cluster: Cluster, limit: int) -> list[str]:
+    """Return the texts of a cluster, with the longest ones cut to a common length if all exceed `limit` tokens."""
     texts = [group[0].whole for group in cluster]
     left = limit
-    for place, size in enumerate(sorted(map(_size, texts))):
+    for place, size in enumerate(sorted(map(_count_text_tokens, texts))):
         share = left // (len(texts) - place)
         if size > share:
-            return [text if _size(text) <= share else "".join(build_context((), [text], share).notes) for text in texts]
+            return [
+                text if _count_text_tokens(text) <= share else "".join(build_context((), [text], share).notes)
+                for text in texts
+            ]
         left -= size
     return texts
 
@@ -283,11 +290,11 @@ def _fitting(cluster: Cluster, limit: int) -> list[str]:
 
 
 def node_schema(language: str, dimensions: int) -> Schema:
-    """Of collections that hold nodes of trees."""
+    """Return the schema of collections of tree nodes."""
     return tree_nodes.schema(language, dimensions, stored=("tree",), keywords=("children",), numbers=("level",))
 
 
-def _records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterator[pa.RecordBatch]:
+def _build_records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(nodes), _BATCH):
         some = nodes[start : start + _BATCH]
         columns = {
@@ -299,7 +306,7 @@ def _records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _notes(leaves: int, rounds: Sequence[Round], partition: int) -> Iterator[str]:
+def _write_notes(leaves: int, rounds: Sequence[Round], partition: int) -> Iterator[str]:
     made = [len(one.made) for one in rounds if one.made]
     above = f"{', '.join(f'{count:,}' for count in made)} on the levels above" if made else "no level above"
     yield f"{leaves:,} leaves; {above}."

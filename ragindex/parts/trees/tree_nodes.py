@@ -1,4 +1,4 @@
-"""Nodes of trees: texts made from passages, that name them. Read from collections, ordered, and written as records."""
+"""Nodes of trees: texts that name the passages they are made from. Reading, ordering, and writing them as records."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +16,17 @@ from ragindex.parts.support.replace_all import DIGEST
 from ragindex.retrieval.hits import HIT_FIELDS, KEYWORD_FIELDS, STORED_FIELDS, build_filter_fields, text_search_schema
 from ragindex.types import Metadata
 
-_BATCH = 2_000  # texts encoded at once
+_BATCH = 2_000  # texts encoded per batch
 _LONGEST_NUMBER = 18  # digits
-_OF_NODES = ("level", "children", "tree")
+_NODE_FIELDS = ("level", "children", "tree")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A text and where it comes from; `metadata` by document id. A leaf has level 0, no children and no `tree`."""
+    """A text and its sources; `metadata` is by document id.
+
+    A leaf made of a record that is no tree node has level 0, no children and no `tree`.
+    """
 
     id: str
     kind: str
@@ -39,24 +42,24 @@ class Node:
 
     @property
     def whole(self) -> str:
-        """What is encoded and summarised: title, newline, text."""
+        """Return the text that is encoded and summarised: title, newline, text."""
         return passage_text(self.title, self.text)
 
     @property
     def order(self) -> tuple[tuple[str, int], str]:
-        """Where its first passage stands; then by id."""
+        """Return the sort key: the position of the first passage, then the id."""
         return (passage_order(self.passage_ids[0]) if self.passage_ids else ("", -1), self.id)
 
 
 def passage_order(id: str) -> tuple[str, int]:
-    """Sorts passages by document, and within a document in its order."""
+    """Return a sort key for passage ids: by document, and by number within a document."""
     document, mark, number = id.rpartition("#")
     cut = mark and number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER
     return (document, int(number)) if cut else (id, -1)
 
 
 def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Metadata]]:
-    """The passages, the documents and their metadata of what is made from `nodes`, in the order of the source."""
+    """Return the passages, documents and metadata of a node made from `nodes`, in the order of the source."""
     passages = sorted({id for node in nodes for id in node.passage_ids}, key=passage_order)
     metadata = {id: one for node in nodes for id, one in node.metadata.items()}
     documents = sorted({id for node in nodes for id in node.doc_ids})
@@ -67,10 +70,11 @@ def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dic
 
 
 def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
-    """The records of a searchable collection in the order of the source, with its own vectors where it has them.
+    """Return the records of a searchable collection as nodes, in the order of the source.
 
-    Nodes of other trees keep level, children and tree. Raises UsageError where the collection lacks a field that hits
-    are made of.
+    Vectors are read from the collection if it has them, and encoded otherwise. Nodes of other trees keep
+    their level, children and tree. Raises UsageError if the collection lacks a field that hits need;
+    `wanted_by` is named in the message.
     """
     missing = set(HIT_FIELDS) - set(records.fields())
     if missing:
@@ -78,22 +82,22 @@ def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
             f"{wanted_by} needs records with {', '.join(HIT_FIELDS)}; {', '.join(sorted(missing))} is missing."
         )
     own = records.schema.dimensions is not None
-    fields = (*HIT_FIELDS, *(name for name in _OF_NODES if name in records.fields()))
+    fields = (*HIT_FIELDS, *(name for name in _NODE_FIELDS if name in records.fields()))
     batches = list(records.scan((*fields, "vector") if own else fields))
     rows = [row for batch in batches for row in batch.select(("id", *fields)).to_pylist()]
     if own:
-        vectors = np.concatenate([np.empty((0, encoder.dimensions), np.float32), *map(_vectors, batches)])
+        vectors = np.concatenate([np.empty((0, encoder.dimensions), np.float32), *map(_read_vectors, batches)])
     else:
         vectors = encode_texts([passage_text(row["title"], row["text"]) for row in rows], encoder)
-    return sorted((_leaf(*pair) for pair in zip(rows, vectors, strict=True)), key=lambda node: node.order)
+    return sorted((_build_leaf(*pair) for pair in zip(rows, vectors, strict=True)), key=lambda node: node.order)
 
 
-def _vectors(batch: pa.RecordBatch) -> Floats:
+def _read_vectors(batch: pa.RecordBatch) -> Floats:
     flat: Floats = batch.column("vector").flatten().to_numpy(zero_copy_only=False)
     return flat.reshape(len(batch), batch.schema.field("vector").type.list_size)
 
 
-def _leaf(row: Mapping[str, Any], vector: Floats) -> Node:
+def _build_leaf(row: Mapping[str, Any], vector: Floats) -> Node:
     metadata = json.loads(row["metadata"]) if row["metadata"] else {}
     passages, documents = tuple(row["passage_ids"]), tuple(row["doc_ids"])
     plain = (row["id"], row["kind"], row["title"], row["text"])
@@ -102,7 +106,7 @@ def _leaf(row: Mapping[str, Any], vector: Floats) -> Node:
 
 
 def encode_texts(texts: Sequence[str], encoder: Encoder) -> Floats:
-    """(len(texts), dimensions), by the vectors kept where there are any."""
+    """Encode texts in batches, (len(texts), dimensions); cached vectors are reused."""
     batches = [encoder.encode_documents(texts[start : start + _BATCH]) for start in range(0, len(texts), _BATCH)]
     return np.concatenate([np.empty((0, encoder.dimensions), np.float32), *batches])
 
@@ -117,7 +121,7 @@ def schema(
     keywords: Iterable[str] = (),
     numbers: Iterable[str] = (),
 ) -> Schema:
-    """Of a collection made whole that is searched by text and by vector, with fields beside those of hits."""
+    """Return the schema of a collection with text, vectors, a digest for `replace_records`, and additional fields."""
     return replace(
         text_search_schema(language),
         stored=(*STORED_FIELDS, *stored, DIGEST),
@@ -128,11 +132,11 @@ def schema(
 
 
 def columns(nodes: Sequence[Node], dimensions: int) -> dict[str, pa.Array]:
-    """The columns that `ragindex.retrieval.hits` reads, and the vectors."""
+    """Return the columns that `ragindex.retrieval.hits` reads, and the vectors."""
     vectors = np.concatenate([np.empty(0, np.float32), *(node.vector for node in nodes)])
     by_document = [json.dumps(dict(node.metadata), ensure_ascii=False) if node.metadata else "" for node in nodes]
     return {
-        **{name: pa.array([getattr(node, name) for node in nodes], pa.string()) for name in _PLAIN},
+        **{name: pa.array([getattr(node, name) for node in nodes], pa.string()) for name in _TEXT_FIELDS},
         "metadata": pa.array(by_document, pa.string()),
         **{name: pa.array([getattr(node, name) for node in nodes], TEXTS) for name in KEYWORD_FIELDS},
         **build_filter_fields([node.metadata.get(id, {}) for id in node.doc_ids] for node in nodes),
@@ -140,4 +144,4 @@ def columns(nodes: Sequence[Node], dimensions: int) -> dict[str, pa.Array]:
     }
 
 
-_PLAIN = ("id", "kind", "title", "text")
+_TEXT_FIELDS = ("id", "kind", "title", "text")

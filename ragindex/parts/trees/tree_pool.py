@@ -1,4 +1,4 @@
-"""The nodes of several trees in one collection, searched flat (SiReRAG)."""
+"""The nodes of several trees in one collection, for flat search (SiReRAG)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from ragindex.retrieval.hits import HIT_FIELDS
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where nodes come from: a part with vectors, the name its nodes are marked with, and which of them."""
+    """A source of nodes: a part with vectors, the tree name its nodes get, and a filter that selects nodes."""
 
     part: Part[Any]
     name: str
@@ -30,13 +30,15 @@ class Source:
 
 
 class TreePool(Part[Collection]):
-    """All nodes of `trees`, each once: by default the tree over passages and the tree over aggregates.
+    """All nodes of `trees`, without duplicates: by default the tree over passages and the tree over aggregates.
 
-    The ablations of SiReRAG that change the pool. (A): `relatedness_summaries=false`, of the trees over aggregates only
-    the leaves. (B): `propositions=true`, all single propositions besides. (C): (B) with `aggregates=false`, without
-    those leaves. (D): both. What is not in the pool is not made for it: (A) and (D) pay for no summary of aggregates.
-    A summary's `children` may be outside the pool. `cross_tree`: besides, on every level, the nodes of all trees are
-    clustered together, as the first tree's are; summaries of these clusters are clustered with them on the next.
+    SiReRAG has three ablations of the pool. (A), `relatedness_summaries=false`, keeps only the leaves of the
+    trees over aggregates. (B), `propositions=true`, adds all single propositions. (C), (B) with
+    `aggregates=false`, drops the leaves of the trees over aggregates. (D) combines (A) and (C). Nodes that
+    are not in the pool are not built for it: (A) and (D) pay for no summary of aggregates. The `children` of
+    a summary may be outside the pool. `cross_tree` adds summaries across trees: on every level, the nodes of
+    all trees are clustered together, with the parameters of the first tree, and the summaries of these
+    clusters join the next level.
     """
 
     version: ClassVar[int] = 1
@@ -70,7 +72,7 @@ class TreePool(Part[Collection]):
         return trees
 
     def sources(self) -> tuple[Source, ...]:
-        """What the pool is made from, in order."""
+        """Return the sources of the pool's nodes, in order."""
         found = [source for tree in self.trees for source in self._of_tree(tree)]
         if self.propositions:
             of = next((tree.over.of for tree in self.trees if isinstance(tree.over, Aggregates)), Propositions())
@@ -90,11 +92,11 @@ class TreePool(Part[Collection]):
             yield Source(tree, tree.tree, Terms("kind", (SUMMARY_KIND,)))
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The trees, or of those that are not wanted whole what is wanted."""
+        """Return the parts of the sources: whole trees, or only the parts of a tree that are wanted."""
         return tuple(source.part for source in self.sources())
 
     def finish(self, context: BuildContext) -> None:
-        """Copy the nodes; only those that changed are written."""
+        """Copy the nodes; only changed ones are written."""
         records = context.collection("records", node_schema(context.language, context.inputs[0].schema.dimensions))
         replace_all.replace_records(records, self._batches(context))
         counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
@@ -103,26 +105,29 @@ class TreePool(Part[Collection]):
         context.note(f"{records.count():,} nodes: {told}.")
 
     def open(self, context: ReadContext) -> Collection:
-        """Fields as of hits, `level`, `children`, `tree` (passages, aggregates, propositions, tree_pool: of both)."""
+        """Return the collection: the fields of hits, `level`, `children` and `tree`.
+
+        `tree` is passages, aggregates, propositions, or tree_pool for summaries across trees.
+        """
         return context.collection("records")
 
     def _batches(self, context: BuildContext) -> Iterator[pa.RecordBatch]:
         seen: set[str] = set()
         for source, records in zip(self.sources(), context.inputs, strict=True):
-            fields = [name for name in records.fields() if name in _COPIED or name.startswith("meta.")]
+            fields = [name for name in records.fields() if name in _COPIED_FIELDS or name.startswith("meta.")]
             for batch in records.scan((*fields, "vector"), source.where):
                 ids = batch.column("id").to_pylist()
                 fresh = batch.filter(pa.array([id not in seen for id in ids], pa.bool_()))
                 seen.update(ids)
                 if len(fresh):
-                    yield _as_nodes(fresh, source.name)
+                    yield _add_node_fields(fresh, source.name)
 
 
-_COPIED = frozenset({*HIT_FIELDS, "level", "children", "tree"})
+_COPIED_FIELDS = frozenset({*HIT_FIELDS, "level", "children", "tree"})
 
 
-def _as_nodes(batch: pa.RecordBatch, tree: str) -> pa.RecordBatch:
-    """Records that are no nodes of a tree as leaves of one."""
+def _add_node_fields(batch: pa.RecordBatch, tree: str) -> pa.RecordBatch:
+    """Add the fields of leaves to records that are not tree nodes."""
     missing = {
         "level": pa.array([0.0] * len(batch), pa.float64()),
         "children": pa.array([[]] * len(batch), TEXTS),

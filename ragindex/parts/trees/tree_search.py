@@ -1,4 +1,4 @@
-"""Searching the nodes of trees: a node's documents, nearest first, and the way from it down to its passages."""
+"""Search over the nodes of trees: documents ordered by nearness, and paths from nodes down to their passages."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,21 +13,21 @@ from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 PASSAGE_KIND = "passage"
 WAYS = "ways to passages"
-"""The step whose paths lead from the hits that are no passages down to the nearest passage of each."""
-_SHOWN = 10  # hits whose way is shown
-_NEAREST = 200  # passages, of all hits of a question, that are ordered by nearness
+"""The trace step with the paths from hits that are not passages down to the nearest passage of each."""
+_SHOWN_PATHS = 10  # hits whose path is shown
+_NEAREST_PASSAGES = 200  # passages of a question's hits that are ordered by nearness
 
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """What is above the leaves: of each summary, by id, the children and the passages, in the order of the source."""
+    """The summaries of a tree, by id: their children, and their passages in the order of the source."""
 
     children: Mapping[str, tuple[str, ...]]
     passages: Mapping[str, tuple[str, ...]]
 
 
 def above(nodes: Collection) -> Above:
-    """The summaries of a summary_tree or a tree_pool: one scan, n in their children."""
+    """Read the summaries of a summary_tree or a tree_pool, in one scan that is linear in the number of children."""
     batches = nodes.scan(("children", "passage_ids"), Terms("kind", (SUMMARY_KIND,)))
     rows = [row for batch in batches for row in batch.to_pylist()]
     children = {row["id"]: tuple(row["children"]) for row in rows}
@@ -36,7 +36,7 @@ def above(nodes: Collection) -> Above:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Nodes of trees, `base` searching them; `source` is the label of the method that does."""
+    """A retriever of tree nodes: `base` searches them, and `source` is the label of the method."""
 
     base: Retriever
     collection: Collection
@@ -44,26 +44,29 @@ class Nodes:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """The k best nodes, as `explained`."""
+        """Return the k best nodes, as `explained` completes them."""
         check_queries(queries, k)
         with share_question_vectors():
             return self.explained(queries, self.base.retrieve(queries, k))
 
     def explained(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Retrieval]:
-        """Hits with their documents nearest first, and the ways down from them. One search more for all questions."""
+        """Order the documents of each hit by nearness, and add the paths from the hits down to their passages.
+
+        This takes one more search for all questions together.
+        """
         sources = self.nearest(queries, [[hit for hit in one.hits if len(hit.doc_ids) > 1] for one in found])
         return [self._one(*each) for each in zip(queries, found, sources, strict=True)]
 
     def nearest(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
-        """The passages that each question's hits name, as hits of `base`, the nearest first.
+        """Return for each question the passages that its hits name, as hits of `base`, nearest first.
 
-        Those that `base` does not find, and that are no leaves, are missing.
+        Passages that are neither found by `base` nor leaves of the tree are missing.
         """
         wanted = [tuple(dict.fromkeys(id for hit in some for id in hit.passage_ids)) for some in hits]
         if not any(wanted):
             return [()] * len(queries)
         asked = [replace(query, filter=Ids(ids)) for query, ids in zip(queries, wanted, strict=True)]
-        most = min(_NEAREST, max(map(len, wanted)))
+        most = min(_NEAREST_PASSAGES, max(map(len, wanted)))
         return [one.hits for one in self.base.retrieve(asked, most)]
 
     def _one(self, query: Query, found: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
@@ -74,7 +77,7 @@ class Nodes:
             replace(hit, doc_ids=tuple(sorted(hit.doc_ids, key=lambda id: rank.get(id, len(rank)))), source=self.source)
             for hit in found.hits
         )
-        shown = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN]
+        shown = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN_PATHS]
         if not shown:
             return Retrieval(hits, found.trace, found.notes)
         paths = tuple(self._ways(shown, order))
@@ -84,7 +87,10 @@ class Nodes:
         return Retrieval(hits, (*found.trace, step), found.notes)
 
     def _ways(self, hits: Sequence[Hit], order: Mapping[str, int]) -> Iterator[tuple[Triple, ...]]:
-        """One a hit: through the children that name its nearest passage. One search for the leaves of all."""
+        """Yield a path for each hit, through children that name its nearest passage.
+
+        One search fetches the leaves of all paths.
+        """
         ends = [min(hit.passage_ids, key=lambda id: order.get(id, len(order))) for hit in hits]
         walks = [self._walk(hit.id, end) for hit, end in zip(hits, ends, strict=True)]
         leaves = self._leaves([walk[-1] for walk in walks])
@@ -97,7 +103,7 @@ class Nodes:
             yield tuple(Triple(one, "is made of", other) for one, other in zip(steps, [*steps[1:], end], strict=True))
 
     def _walk(self, id: str, passage: str) -> list[str]:
-        """The node, and the summaries below it that name the passage, downwards."""
+        """Return the node and the summaries below it that name the passage, from top to bottom."""
         walk = [id]
         while (following := self._below(walk[-1], passage)) is not None:
             walk.append(following)
@@ -108,7 +114,7 @@ class Nodes:
         return next((one for one in children if passage in self.above.passages.get(one, ())), None)
 
     def _leaves(self, summaries: Sequence[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """Kind and passages of the leaves below the summaries that are no passages."""
+        """Return the kind and passages of the leaves below `summaries` that are not passages themselves."""
         wanted = [id for summary in dict.fromkeys(summaries) for id in self.above.children.get(summary, ())]
         if not wanted:
             return {}

@@ -1,1 +1,1 @@
-"""Parts that are triples, and the files that triples are read from."""
+"""Parts that hold triples, and the files that triples are imported from."""

@@ -1,4 +1,4 @@
-"""Entities and triples of every passage, from one call of a language model each, from rules, or from a file."""
+"""Entities and triples of every passage, from one LLM call per passage, from rules, or from a file."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,29 +22,29 @@ _SHOWN_NOTES = 3
 
 
 class ExtractionAnswer(BaseModel):
-    """What a model answers. Its triples are looked at one by one: a malformed one does not spoil the others."""
+    """The answer of an LLM. Its triples are validated one by one, so a malformed one does not spoil the others."""
 
     entities: list[str]
     triples: TripleLists
 
     def extracted(self) -> Extracted:
-        """Names, triples, and how many of the triples are none in any known form."""
+        """Return the names, the triples, and the number of triples that have no known form."""
         triples, dropped = well_formed(reshape(self.triples, list[tuple[str, str, str]]))
         return Extracted(clean_names(self.entities), triples, dropped)
 
 
 class RuleAnswer(ExtractionAnswer):
-    """What the rules answer; `note` says why it may be little."""
+    """The answer of the rules; `note` says why it may be incomplete."""
 
     note: str
 
     def extracted(self) -> Extracted:
-        """The same, from rules."""
+        """Return the names and triples, marked as made by rules."""
         triples, dropped = well_formed(self.triples)
         return Extracted(clean_names(self.entities), triples, dropped, "rules", self.note)
 
 
-def _by_rules(inputs: Mapping[str, Any]) -> ExtractionAnswer:
+def _extract_by_rules(inputs: Mapping[str, Any]) -> ExtractionAnswer:
     found = rules.extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
     triples = [[one.subject, one.predicate, one.object] for one in found.triples]
     return RuleAnswer(entities=list(found.entities), triples=triples, note=" ".join(found.notes))
@@ -55,7 +55,7 @@ EXTRACT: Task[ExtractionAnswer] = Task(
     version=1,
     prompt=Path(__file__).parent / "prompts" / "extract.jinja",
     output=ExtractionAnswer,
-    rule=_by_rules,
+    rule=_extract_by_rules,
     max_tokens=2048,
 )
 EXTRACTION_SCHEMA = Schema(
@@ -63,14 +63,15 @@ EXTRACTION_SCHEMA = Schema(
     keywords=("passage_ids", "doc_ids", "entities"),
     numbers=("kept", "dropped"),
 )
-"""`triples` is JSON, a list of [subject, predicate, object]; `content` the passage's key in an imported file."""
+"""`triples` is a JSON list of [subject, predicate, object]; `content` is the passage's key in an imported file."""
 
 
 class Extractions(Part[Collection]):
-    """One record a passage: its named entities and its triples, from one call (GeAR).
+    """One record per passage: its named entities and its triples, from one LLM call (GeAR).
 
-    Malformed triples are dropped and counted. With an imported file no model is asked: a passage that the file lacks
-    has no triples, and is counted. `numbers_as_entities` is for the rules, which else leave dates and numbers out.
+    Malformed triples are dropped and counted. With an imported file, no LLM is asked: a passage that the file
+    lacks has no triples, and is counted. `numbers_as_entities` applies to the rules, which otherwise leave
+    out dates and numbers.
     """
 
     version: ClassVar[int] = 1
@@ -78,35 +79,35 @@ class Extractions(Part[Collection]):
     numbers_as_entities: bool = Field(default=False, description="Rules only: count dates and numbers as entities.")
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """One for entities and triples together."""
+        """Return the one task, for entities and triples together."""
         return (EXTRACT,)
 
     def check_import(self, file: Path) -> None:
-        """Read it once. Raises DataError."""
+        """Read the file once. Raises DataError if it cannot be read."""
         read_openie(file)
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Extract from the passages of the batch; those that fail lose the record they had."""
+        """Extract from the passages of the batch; passages that fail lose the record they had."""
         records = context.collection("records", EXTRACTION_SCHEMA)
         passages = context.passages(list(change.upsert)).to_pylist()
         file = None if context.imported is None else read_openie(context.imported)
-        made = self._asked(passages, context) if file is None else _imported(passages, file)
+        made = self._asked(passages, context) if file is None else _read_imported(passages, file)
         records.delete([*change.remove, *(one["id"] for one in passages if one["id"] not in made)])
         if made:
-            records.upsert(_records([one for one in passages if one["id"] in made], made, file is not None))
+            records.upsert(_build_records([one for one in passages if one["id"] in made], made, file is not None))
 
     def finish(self, context: BuildContext) -> None:
-        """Say what was dropped, what was read by rules, and what file and corpus do not share."""
+        """Note what was dropped, what rules extracted, and how the file and the corpus differ."""
         records = context.collection("records", EXTRACTION_SCHEMA)
-        for sentence in _notes(records):
+        for sentence in _write_notes(records):
             context.note(sentence)
         if context.imported is not None:
-            for sentence in _import_notes(records, read_openie(context.imported)):
+            for sentence in _write_import_notes(records, read_openie(context.imported)):
                 context.note(sentence)
             read_openie.cache_clear()
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection; `ragindex.parts.triples.triple_json.from_json` reads its triples."""
+        """Return the collection; `ragindex.parts.triples.triple_json.from_json` parses its triples."""
         return context.collection("records")
 
     def _asked(self, passages: Sequence[Mapping[str, Any]], context: BuildContext) -> dict[str, Extracted]:
@@ -124,12 +125,14 @@ class Extractions(Part[Collection]):
         return {**made, **{id: answer.extracted() for id, answer in found.items()}}
 
 
-def _imported(passages: Sequence[Mapping[str, Any]], file: OpenIE) -> dict[str, Extracted]:
+def _read_imported(passages: Sequence[Mapping[str, Any]], file: OpenIE) -> dict[str, Extracted]:
     missing = Extracted(source="missing")
     return {one["id"]: file.passages.get(passage_key(one["title"], one["text"]), missing) for one in passages}
 
 
-def _records(passages: Sequence[Mapping[str, Any]], made: Mapping[str, Extracted], imported: bool) -> pa.RecordBatch:
+def _build_records(
+    passages: Sequence[Mapping[str, Any]], made: Mapping[str, Extracted], imported: bool
+) -> pa.RecordBatch:
     found = [made[one["id"]] for one in passages]
     keys = [passage_key(one["title"], one["text"]) if imported else "" for one in passages]
     columns = {
@@ -147,10 +150,10 @@ def _records(passages: Sequence[Mapping[str, Any]], made: Mapping[str, Extracted
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-# ---------------------------------------------------------------- what a reader of the figures should know
+# ---------------------------------------------------------------- notes
 
 
-def _notes(records: Collection) -> list[str]:
+def _write_notes(records: Collection) -> list[str]:
     sources: Counter[str] = Counter()
     remarks: Counter[str] = Counter()
     kept = dropped = 0
@@ -173,7 +176,7 @@ def _notes(records: Collection) -> list[str]:
     return sentences
 
 
-def _import_notes(records: Collection, file: OpenIE) -> list[str]:
+def _write_import_notes(records: Collection, file: OpenIE) -> list[str]:
     contents = [key for batch in records.scan(("content",)) for key in batch.column("content").to_pylist()]
     found = sum(key in file.passages for key in contents)
     if contents and not found:

@@ -1,4 +1,4 @@
-"""What is read off one passage, and which of the triples that somebody wrote down are triples."""
+"""Extracted entities and triples of a passage: validation, and triples as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -16,14 +16,15 @@ _TRIPLES = {
     "description": "each a list of exactly three texts: subject, predicate, object",
 }
 TripleLists: TypeAlias = Annotated[list[Any], WithJsonSchema(_TRIPLES)]
-"""The type of a model's answer that lists triples: they are looked at one by one (`well_formed`)."""
+"""The type of a list of triples in an LLM's answer; `well_formed` validates them one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """Entities and triples of a passage in the order they were written; `dropped` triples were malformed.
+    """Entities and triples of a passage in the order they were written, and the number of `dropped` malformed triples.
 
-    `source` says where they come from: model, rules, file, missing (in the file) or blank (there is no text).
+    `source` is where they come from: model, rules, file, missing (not in the file) or blank (the passage has
+    no text).
     """
 
     entities: tuple[str, ...] = ()
@@ -34,7 +35,10 @@ class Extracted:
 
 
 def well_formed(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
-    """The lists of exactly three texts that are not blank, without the white space around; and how many are not."""
+    """Return the valid triples, stripped of white space, and the number of invalid ones.
+
+    A valid triple is a list of exactly three texts that are not blank.
+    """
     triples = tuple(Triple(*(encodable(text.strip()) for text in one)) for one in written if _is_triple(one))
     return triples, len(written) - len(triples)
 
@@ -46,15 +50,15 @@ def _is_triple(one: Any) -> bool:
 
 
 def clean_names(written: Sequence[str]) -> tuple[str, ...]:
-    """The names that are not blank, each once, without the white space around."""
+    """Return the distinct names that are not blank, stripped of white space, in order."""
     return tuple(dict.fromkeys(encodable(name.strip()) for name in written if name.strip()))
 
 
 def to_json(triples: Sequence[Triple]) -> str:
-    """Triples as a JSON list of [subject, predicate, object]."""
+    """Return triples as a JSON list of [subject, predicate, object]."""
     return json.dumps([[one.subject, one.predicate, one.object] for one in triples], ensure_ascii=False)
 
 
 def from_json(text: str) -> list[Triple]:
-    """What `to_json` wrote."""
+    """Parse the output of `to_json`."""
     return [Triple(*one) for one in json.loads(text)]

@@ -17,16 +17,17 @@ from ragindex.retrieval.hits import KEYWORD_FIELDS, STORED_FIELDS, text_search_s
 from ragindex.types import Triple
 
 _SIDES = ("{subject}", "{predicate}", "{object}")
-_PLACE = regex.compile("|".join(map(regex.escape, _SIDES)))
+_PLACEHOLDER = regex.compile("|".join(map(regex.escape, _SIDES)))
 KEYS = ("subject_key", "object_key", "entity_keys")
 
 
 class Triples(Part[Collection]):
-    """One record a triple and passage: the same triple in two passages is two records (reading G1).
+    """One record per triple and passage: the same triple in two passages is two records (reading G1).
 
-    Text is made by `template`, which names subject, predicate and object (reading G4). `subject_key`, `object_key` and
-    both as `entity_keys` are for exact look-up. `entity_key`: names are the same entity when they are the same text
-    (exact), or when they are in folded case with single spaces (casefold; reading G3).
+    The text is made by `template`, which names subject, predicate and object (reading G4). The fields
+    `subject_key`, `object_key` and `entity_keys` (both) are for exact look-up. `entity_key` decides when two
+    names are the same entity: if the texts are equal (exact), or equal in folded case with single spaces
+    (casefold; reading G3).
     """
 
     version: ClassVar[int] = 1
@@ -48,21 +49,23 @@ class Triples(Part[Collection]):
         return template
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The extractions."""
+        """Return the extractions."""
         return (self.of,)
 
     def key(self, name: str) -> str:
-        """What the names of one entity have in common."""
+        """Return the key that all names of an entity share."""
         return name if self.entity_key == "exact" else " ".join(name.casefold().split())
 
     def text(self, triple: Triple) -> str:
-        """A triple as it is indexed, linked and encoded everywhere."""
+        """Return the text of a triple, as it is indexed, linked and encoded everywhere."""
         values = {"{subject}": triple.subject, "{predicate}": triple.predicate, "{object}": triple.object}
-        return _PLACE.sub(lambda match: values[match[0]], self.template)  # one pass: names may hold braces
+        return _PLACEHOLDER.sub(
+            lambda match: values[match[0]], self.template
+        )  # one pass, because names may contain braces
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Replace the triples of the batch's passages; ids are by passage and place, so twice does no harm."""
-        records = context.collection("records", _schema(context.language))
+        """Replace the triples of the batch's passages. Idempotent: ids are made of passage and position."""
+        records = context.collection("records", _build_schema(context.language))
         records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         extractions: Collection = context.inputs[0]
         found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
@@ -72,7 +75,7 @@ class Triples(Part[Collection]):
             records.upsert(self._records(triples, passages))
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection."""
+        """Return the collection of triples."""
         return context.collection("records")
 
     def _records(
@@ -83,7 +86,7 @@ class Triples(Part[Collection]):
         sides = zip(subjects, objects, strict=True)
         texts = [self.text(one) for _, one in triples]
         columns = {
-            **unit_columns("triple", _ids(triples), texts, [passages[id] for id, _ in triples]),
+            **unit_columns("triple", _build_ids(triples), texts, [passages[id] for id, _ in triples]),
             "subject": pa.array([one.subject for _, one in triples], pa.string()),
             "predicate": pa.array([one.predicate for _, one in triples], pa.string()),
             "object": pa.array([one.object for _, one in triples], pa.string()),
@@ -95,22 +98,22 @@ class Triples(Part[Collection]):
 
 
 def triple_text(triple: Triple) -> str:
-    """A triple in its own words."""
+    """Return subject, predicate and object, joined by spaces."""
     return f"{triple.subject} {triple.predicate} {triple.object}"
 
 
-def _schema(language: str) -> Schema:
+def _build_schema(language: str) -> Schema:
     stored, keywords = (*STORED_FIELDS, "subject", "predicate", "object"), (*KEYWORD_FIELDS, *KEYS)
     return replace(text_search_schema(language), stored=stored, keywords=keywords)
 
 
 def triple_id(passage_id: str, number: int) -> str:
-    """The id of a passage's triple by its number among them, from 0."""
+    """Return the id of the triple with this number in its passage, counted from 0."""
     return f"{passage_id}#t{number:04d}"
 
 
-def _ids(triples: Sequence[tuple[str, Triple]]) -> list[str]:
-    """`PASSAGE#t0000`, `PASSAGE#t0001`, …: in the order of the passage."""
+def _build_ids(triples: Sequence[tuple[str, Triple]]) -> list[str]:
+    """Return the ids `PASSAGE#t0000`, `PASSAGE#t0001`, … in the order of each passage."""
     ids: list[str] = []
     number, last = 0, ""
     for passage, _ in triples:

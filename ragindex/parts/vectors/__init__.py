@@ -1,1 +1,1 @@
-"""Parts that are vectors."""
+"""Parts that hold vectors, and the code they share."""

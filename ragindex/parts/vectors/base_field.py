@@ -1,4 +1,4 @@
-"""Flat schemes as parameters of others: those that search one part `over`, and can search another instead."""
+"""Flat schemes as parameters of other schemes: each searches one part, `over`, and can search another instead."""
 
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -12,22 +12,25 @@ from ragindex.plugins.registry import SchemeField
 
 
 def over(scheme: Any, part: Part[Any]) -> Scheme:
-    """The same scheme over another part."""
+    """Return a copy of `scheme` that searches `part`."""
     given = {name: getattr(scheme, name) for name in type(scheme).model_fields}
     return cast(Scheme, type(scheme).model_validate({**given, "over": part}))
 
 
-def _is_flat(scheme: Any) -> Any:
-    """Tried with triples: no scheme searches those of itself."""
+def _check_flat(scheme: Any) -> Any:
+    """Return `scheme` if all parts it needs follow from `over`. Raises ValueError otherwise.
+
+    The check sets `over` to the triples, because no scheme searches triples by default.
+    """
     elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None
-    if elsewhere is None or not all(part == Triples() or _of_triples(part) for part in elsewhere.parts()):
+    if elsewhere is None or not all(part == Triples() or _is_made_of_triples(part) for part in elsewhere.parts()):
         raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed, colbert")
     return scheme
 
 
-def _of_triples(part: Part[Any]) -> bool:
+def _is_made_of_triples(part: Part[Any]) -> bool:
     return isinstance(part, Vectors | TokenVectors) and part.of == Triples()
 
 
-FlatField: TypeAlias = Annotated[SchemeField, AfterValidator(_is_flat)]
-"""The type of a scheme's parameter that is a flat scheme, to be opened `over` whatever the method searches with it."""
+FlatField: TypeAlias = Annotated[SchemeField, AfterValidator(_check_flat)]
+"""The type of a parameter that is a flat scheme; the method applies it to a part of its own with `over`."""

@@ -1,4 +1,4 @@
-"""Distinct names and their vectors: one record a name, kept up to date by a part that is made whole."""
+"""Distinct names and their vectors: one record per name, for parts that are rebuilt as a whole."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,10 @@ Codes: TypeAlias = npt.NDArray[np.int32]
 
 @dataclass(slots=True)
 class Coder:
-    """Columns of texts as integers: held are the distinct texts, each about twice at most, and an integer a row.
+    """Dictionary encoding of text columns: the distinct texts, and an integer code per row.
 
-    Nothing of a column is held itself: with it, all others of its batch would be.
+    A distinct text is held about twice at most. The columns themselves are not held, because a column keeps
+    all others of its batch in memory.
     """
 
     _texts: pa.Array = field(default_factory=lambda: pa.array([], pa.large_string()))
@@ -29,23 +30,23 @@ class Coder:
     _waiting: list[Any] = field(default_factory=list)
 
     def add(self, column: pa.Array) -> None:
-        """One more column."""
+        """Add a column."""
         self._waiting.append(column.cast(pa.large_string()).dictionary_encode())
         if sum(len(one.dictionary) for one in self._waiting) >= max(_BLOCK, len(self._texts)):
             self._join()
 
     def coded(self) -> tuple[pa.Array, list[Codes]]:
-        """The distinct texts in the order they came, and for each column the places of its texts among them."""
+        """Return the distinct texts in order of first occurrence, and each column as positions among them."""
         self._join()
         return self._texts, self._codes
 
     def among(self, known: pa.Array) -> Codes:
-        """The place of every row's text among those known, -1 for none."""
+        """Return the position in `known` of the text of every row, -1 if it is missing."""
         texts, codes = self.coded()
         return translate_codes(among(texts, known), codes)
 
     def _join(self) -> None:
-        """Texts that are held keep their places, for they come first."""
+        """Merge the waiting columns. Texts that are already held come first, so they keep their codes."""
         joined = large_text([self._texts, *(one.dictionary for one in self._waiting)]).dictionary_encode()
         places, at = joined.indices.to_numpy(), len(self._texts)
         for one in self._waiting:
@@ -55,18 +56,18 @@ class Coder:
 
 
 def among(texts: pa.Array, known: pa.Array) -> Codes:
-    """The place of each text among those known, -1 for none."""
+    """Return the position of each text in `known`, -1 if it is missing."""
     places: Codes = pc.index_in(texts, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
     return places
 
 
 def translate_codes(places: Codes, codes: Sequence[Codes]) -> Codes:
-    """What `places` has for each code of several columns, one after the other."""
+    """Return `places[code]` for the codes of several columns, concatenated."""
     return np.concatenate([places[:0], *(places[some] for some in codes)])
 
 
 def find_distinct(columns: Iterable[pa.Array]) -> pa.Array:
-    """The distinct texts of columns in the order of their UTF-8, which is that of Python's texts too."""
+    """Return the distinct texts of columns, sorted by their UTF-8 bytes, which is also the order of Python's str."""
     coder = Coder()
     for column in columns:
         coder.add(column.unique())
@@ -77,11 +78,11 @@ def find_distinct(columns: Iterable[pa.Array]) -> pa.Array:
 def store_name_vectors(
     names: pa.Array, context: BuildContext, collection: str, part: str, into: Floats | None = None
 ) -> None:
-    """Make a collection hold exactly the distinct `names`, by id, each with its vector as a document.
+    """Update a collection to hold exactly the distinct `names`, each as an id with its document vector.
 
-    All are asked of the encoder, whose cache has most: so what the part cost is that of each name, once. Only those
-    that are new are written. `into` (names, dimensions), where given, takes the vectors too. `part` is for the progress
-    bar.
+    All names are sent to the encoder, so that the recorded cost of the part includes each name once; most
+    vectors come from the encoder's cache. Only new names are written. `into` (names, dimensions), if given,
+    receives the vectors too. `part` labels the progress bar.
     """
     vectors = context.collection(collection, Schema(dimensions=context.encoder.dimensions))
     held = large_text(batch.column("id") for batch in vectors.scan(()))
@@ -94,11 +95,11 @@ def store_name_vectors(
                 into[start : start + len(rows)] = rows
             new = fresh.slice(start, _BLOCK)
             if new.true_count:
-                vectors.upsert(_records(block.filter(new), rows[new.to_numpy(zero_copy_only=False)]))
+                vectors.upsert(_build_records(block.filter(new), rows[new.to_numpy(zero_copy_only=False)]))
             advance(len(rows))
     vectors.delete(sorted(held.filter(pc.invert(pc.is_in(held, value_set=names))).to_pylist()))
 
 
-def _records(names: pa.Array, rows: Floats) -> pa.RecordBatch:
+def _build_records(names: pa.Array, rows: Floats) -> pa.RecordBatch:
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     return pa.RecordBatch.from_arrays([names.cast(pa.string()), column], names=["id", "vector"])

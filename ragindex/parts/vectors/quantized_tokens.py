@@ -1,8 +1,9 @@
-"""Token vectors on disk: whole numbers of 8 bits with a scale each, in files that are never changed; MaxSim over them.
+"""Token vectors on disk, quantized to 8 bits with one scale per vector, and MaxSim over them.
 
-A row of a file is one vector: `dimensions` int8 and one little-endian float32, by which they are multiplied. Both
-sides of a dot product are whole numbers so small that float32 adds them without rounding. So a score depends on nothing
-but its question and its record: not on where the record stands, nor on what is asked or searched beside it.
+A row of a file is one vector: `dimensions` int8 codes, and a little-endian float32 scale that multiplies
+them. Files are never changed after they are written. Both sides of a dot product are integers so small that
+float32 adds their products without rounding. A score therefore depends only on its question and its record:
+not on the position of the record, nor on other questions or records of the same search.
 """
 
 import math
@@ -21,39 +22,40 @@ from ragindex.workspace import versioned_files
 
 QuantizedRows: TypeAlias = npt.NDArray[np.uint8]
 SCALE_BYTES = 4
-_LARGEST = 127
-_EXACT = 1 << 24
-"""Whole numbers up to here, and so all sums that stay below, are exact in float32."""
+_LARGEST_CODE = 127
+_EXACT_LIMIT = 1 << 24
+"""Integers up to this limit, and all sums below it, are exact in float32."""
 _BLOCK = 8192
-"""Vectors that are widened to float32 at once: what the processor's caches hold."""
+"""Vectors converted to float32 at once: as many as fit into the processor's caches."""
 _FILE = "rows.npy"
-_WHAT = "token vectors"
+_DATA_NAME = "token vectors"
 
 
 # ---------------------------------------------------------------- compression
 
 
 def compress(vectors: Floats) -> QuantizedRows:
-    """(n, dimensions) as (n, dimensions + 4) bytes. Each number is off by at most its vector's largest / 254.
+    """Quantize vectors (n, dimensions) to rows of bytes (n, dimensions + 4).
 
-    Raises UsageError for NaN and infinity.
+    The error of each number is at most the largest absolute value in its vector / 254. Raises UsageError for
+    NaN and infinity.
     """
     if not np.isfinite(vectors).all():
         raise UsageError("A token vector must be finite; got NaN or infinity. Look at the encoder that made it.")
-    scales = (np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST).astype("<f4")
+    scales = (np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST_CODE).astype("<f4")
     codes = np.rint(np.divide(vectors, scales[:, None], where=scales[:, None] > 0, out=np.zeros_like(vectors)))
-    small = codes.clip(-_LARGEST, _LARGEST).astype(np.int8)
+    small = codes.clip(-_LARGEST_CODE, _LARGEST_CODE).astype(np.int8)
     return np.concatenate([small.view(np.uint8), scales.reshape(-1, 1).view(np.uint8)], axis=1)
 
 
 def restore(rows: QuantizedRows) -> Floats:
-    """The vectors again, (n, dimensions), as near as the compression keeps them."""
-    codes, scales = _parts(rows)
+    """Return the vectors (n, dimensions) that the rows encode, up to the quantization error."""
+    codes, scales = _split_rows(rows)
     return codes * scales[:, None]
 
 
-def _parts(rows: QuantizedRows) -> tuple[Floats, Floats]:
-    """Whole numbers as float32 (n, dimensions), and scales (n,)."""
+def _split_rows(rows: QuantizedRows) -> tuple[Floats, Floats]:
+    """Split rows into codes as float32 (n, dimensions) and scales (n,)."""
     codes = rows[:, :-SCALE_BYTES].view(np.int8).astype(np.float32)
     scales: Floats = np.ascontiguousarray(rows[:, -SCALE_BYTES:]).view("<f4")[:, 0].astype(np.float32)
     return codes, scales
@@ -61,18 +63,22 @@ def _parts(rows: QuantizedRows) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class QuestionTokens:
-    """A question's token vectors: `codes` (n, dimensions), whole numbers as float32; `scales` (n,) multiply them."""
+    """Token vectors of a question: integer `codes` as float32 (n, dimensions), and `scales` (n,) that multiply them."""
 
     codes: Floats
     scales: Doubles
 
 
 def quantize_question(vectors: Floats) -> QuestionTokens:
-    """A question's token vectors, (n, dimensions), as fine as exact sums allow. Raises UsageError unless finite."""
+    """Quantize the token vectors (n, dimensions) of a question, as finely as exact float32 sums allow.
+
+    Raises UsageError for NaN and infinity.
+    """
     if not np.isfinite(vectors).all():
         raise UsageError("A token vector must be finite; got NaN or infinity. Look at the encoder that made it.")
     root = math.sqrt(max(1, vectors.shape[1]))
-    finest = math.floor(_EXACT / (_LARGEST * root) - root / 2)  # times the longest record's vector, below _EXACT
+    # the product with the longest possible record vector stays below _EXACT_LIMIT
+    finest = math.floor(_EXACT_LIMIT / (_LARGEST_CODE * root) - root / 2)
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     scales = lengths / finest
     codes = np.rint(np.divide(vectors, scales[:, None], where=scales[:, None] > 0, out=np.zeros(vectors.shape)))
@@ -84,14 +90,14 @@ def quantize_question(vectors: Floats) -> QuestionTokens:
 
 @dataclass(frozen=True, slots=True)
 class RecordRows:
-    """Where the vectors of records lie: `counts[i]` rows from `starts[i]` of the file number `files[i]`."""
+    """Location of the vectors of records: record i has `counts[i]` rows from `starts[i]` of file number `files[i]`."""
 
     files: Integers
     starts: Integers
     counts: Integers
 
     def take(self, rows: Integers) -> "RecordRows":
-        """Those of some records."""
+        """Return the locations of the records at the positions `rows`."""
         return RecordRows(self.files[rows], self.starts[rows], self.counts[rows])
 
     def __len__(self) -> int:
@@ -99,9 +105,11 @@ class RecordRows:
 
 
 def maxsim(files: Sequence[QuantizedRows], places: RecordRows, questions: Sequence[QuestionTokens]) -> Doubles:
-    """(records, questions): the sum over a question's tokens of the best dot product with a token of the record.
+    """Return the MaxSim scores, (records, questions).
 
-    Minus infinity for records and questions without vectors. Source: Khattab and Zaharia, SIGIR 2020.
+    A score is the sum, over the tokens of the question, of the best dot product with a token of the record;
+    it is minus infinity if the record or the question has no vectors. Source: Khattab and Zaharia, SIGIR
+    2020.
     """
     scores = np.full((len(places), len(questions)), -np.inf)
     some = [number for number, question in enumerate(questions) if len(question.scales)]
@@ -110,24 +118,24 @@ def maxsim(files: Sequence[QuantizedRows], places: RecordRows, questions: Sequen
     codes = np.concatenate([questions[number].codes for number in some])
     scales = np.concatenate([questions[number].scales for number in some])
     ends = np.cumsum([len(questions[number].scales) for number in some])
-    for block in _blocks(places):
-        best = _best(_gathered(files, places.take(block)), places.counts[block], codes)
+    for block in _iterate_blocks(places):
+        best = _find_best_products(_gather_rows(files, places.take(block)), places.counts[block], codes)
         sums = np.add.reduceat(best * scales[:, None], np.concatenate([[0], ends[:-1]]), axis=0)
         scores[np.ix_(block, np.array(some))] = sums.T
     return scores
 
 
-def _best(rows: QuantizedRows, counts: Integers, codes: Floats) -> Doubles:
-    """(question tokens, records): of each record's rows the greatest product."""
-    held, scales = _parts(rows)
+def _find_best_products(rows: QuantizedRows, counts: Integers, codes: Floats) -> Doubles:
+    """Return the best product of each question token with a row of each record, (question tokens, records)."""
+    held, scales = _split_rows(rows)
     products = codes @ held.T
     products *= scales
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     return np.maximum.reduceat(products, starts, axis=1).astype(np.float64)
 
 
-def _blocks(places: RecordRows) -> Iterator[Integers]:
-    """The records with vectors, in the order of the files, so many at once that their vectors are about a block."""
+def _iterate_blocks(places: RecordRows) -> Iterator[Integers]:
+    """Yield the records that have vectors, in file order, in blocks of about _BLOCK vectors."""
     order = np.lexsort((places.starts, places.files))
     order = order[places.counts[order] > 0]
     which = np.cumsum(places.counts[order]) // _BLOCK
@@ -136,7 +144,7 @@ def _blocks(places: RecordRows) -> Iterator[Integers]:
             yield block
 
 
-def _gathered(files: Sequence[QuantizedRows], places: RecordRows) -> QuantizedRows:
+def _gather_rows(files: Sequence[QuantizedRows], places: RecordRows) -> QuantizedRows:
     pieces = zip(places.files.tolist(), places.starts.tolist(), places.counts.tolist(), strict=True)
     return np.concatenate([files[file][start : start + count] for file, start, count in pieces])
 
@@ -145,7 +153,10 @@ def _gathered(files: Sequence[QuantizedRows], places: RecordRows) -> QuantizedRo
 
 
 def save_rows(folder: Path, pieces: Iterable[QuantizedRows], rows: int, dimensions: int) -> str:
-    """Write `pieces`, of `rows` rows in all, to a folder named by what it holds; that name. Raises StoreError."""
+    """Write `pieces`, `rows` rows in total, to a folder named by a hash of its content; return that name.
+
+    Raises StoreError.
+    """
 
     def write(partial: Path) -> None:
         shape = (rows, dimensions + SCALE_BYTES)
@@ -156,10 +167,10 @@ def save_rows(folder: Path, pieces: Iterable[QuantizedRows], rows: int, dimensio
             at += len(piece)
         mapped.flush()
 
-    return versioned_files.save_version(_WHAT, folder, write)
+    return versioned_files.save_version(_DATA_NAME, folder, write)
 
 
 def load_rows(folder: Path) -> QuantizedRows:
-    """What is in a folder, memory-mapped. Raises StoreError."""
-    with versioned_files.open_files(_WHAT, folder):
+    """Open the rows in a folder, memory-mapped. Raises StoreError."""
+    with versioned_files.open_files(_DATA_NAME, folder):
         return versioned_files.read_numbers(folder / _FILE)

@@ -1,4 +1,4 @@
-"""Vectors of the tokens of another part's records, for late interaction: compressed, in files, mapped into memory."""
+"""Token vectors of the records of another part, for late interaction: compressed and memory-mapped."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,22 +36,23 @@ from ragindex.progress import progress_bar
 from ragindex.workspace import versioned_files
 
 SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("start", "count"))
-"""A record of `of`: the folder its vectors lie in, the first row there and how many; the hash of its text.
+"""Per record of `of`: the folder of its vectors, the first row and the number of rows, and a hash of its text.
 
-Without any vector, `segment` is "".
+`segment` is "" if the record has no vectors.
 """
 _BATCH = 256
-"""Records encoded at once: what a crash can lose."""
+"""Records encoded at once; a crash loses at most one such batch."""
 _SMALL = 1 << 20
-"""Rows below which a segment is small; more than so many small ones are joined, so that few files are open."""
+"""A segment with fewer rows is small; more than _MOST_SMALL of these are joined, so that few files are open."""
 _MOST_SMALL = 8
 
 
 class TokenVectors(Part["TokenIndex"]):
-    """A vector for each token of title, newline, text of the records of `of`, by the workspace's encoder.
+    """A vector for each token of the records of `of` ("title, newline, text"), by the index's encoder.
 
-    A number takes a byte, a vector four more. Every text is encoded alone, so that its vectors depend on nothing else.
-    What has changed is seen by comparing texts, in `finish`: so `of` may follow passages, or be made whole.
+    A vector takes one byte per dimension and four more. Every text is encoded alone, so its vectors do not
+    depend on other texts. `finish` finds changed records by comparing hashes of their texts, so `of` may be
+    updated passage by passage or rebuilt as a whole.
     """
 
     version: ClassVar[int] = 2
@@ -60,23 +61,26 @@ class TokenVectors(Part["TokenIndex"]):
     of: PartField = Field(default=Passages(), description="Part whose records are encoded, token by token.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The part whose records are encoded."""
+        """Return the part whose records are encoded."""
         return (self.of,)
 
     def finish(self, context: BuildContext) -> None:
-        """Encode what is new or damaged, forget what is gone, join small segments.
+        """Encode new and damaged records, delete the vectors of removed ones, and join small segments.
 
-        Each batch is kept when it is encoded: after a crash only the rest is.
+        Each batch is stored as soon as it is encoded, so after a crash only the remaining batches are
+        encoded.
         """
         records = context.collection("records", SEGMENT_SCHEMA)
-        _forget_damaged(records, context)
-        for rows in _changed(context.inputs[0], records):
-            records.upsert(_kept(rows, self.coding(context).documents(rows.column("text").to_pylist()), context))
-        held = _held(records)
-        doomed = _to_join(held, context)
+        _delete_damaged(records, context)
+        for rows in _find_changed(context.inputs[0], records):
+            records.upsert(
+                _write_segment(rows, self.coding(context).documents(rows.column("text").to_pylist()), context)
+            )
+        held = _read_stored_records(records)
+        doomed = _choose_segments(held, context)
         if doomed:
-            records.upsert(_joined(held, doomed, context))
-            held = _held(records)
+            records.upsert(_join_segments(held, doomed, context))
+            held = _read_stored_records(records)
         versioned_files.record_versions([name for name in held.segments if name], context, "segments")
         silent = int((held.places.counts == 0).sum())
         if silent:
@@ -85,23 +89,29 @@ class TokenVectors(Part["TokenIndex"]):
             )
 
     def open(self, context: ReadContext) -> "TokenIndex":
-        """The vectors of the sync that the reader is pinned to."""
-        held = _held(context.collection("records"))
-        files = tuple(quantized_tokens.load_rows(context.folder / name) if name else _NOTHING for name in held.segments)
+        """Open the vectors of the sync that the reader is pinned to."""
+        held = _read_stored_records(context.collection("records"))
+        files = tuple(
+            quantized_tokens.load_rows(context.folder / name) if name else _EMPTY_ROWS for name in held.segments
+        )
         return TokenIndex(
             held.ids, {id: row for row, id in enumerate(held.ids)}, files, held.places, self.coding(context)
         )
 
     def coding(self, context: PartContext) -> multi_vector.TokenCoding:
-        """How texts become token vectors. Raises UsageError where the encoder has none."""
+        """Return the encoder that turns texts into token vectors.
+
+        Raises UsageError if the index's encoder has no token vectors.
+        """
         return _OfEncoder(context.encoder)
 
 
 class MultiVectors(TokenVectors):
-    """The same by a late-interaction model of its own: a folder, or a name on the Hugging Face hub.
+    """Token vectors by a late-interaction model of their own: a folder, or a name on the Hugging Face hub.
 
-    Any that sentence-transformers opens as a MultiVectorEncoder, as the ColBERT models. Prompts, longest inputs and
-    [MASK] tokens are the model's. `revision` is the hash of a folder's files, filled in where it is not given.
+    Any model that sentence-transformers opens as a MultiVectorEncoder can be used, such as the ColBERT
+    models. The model decides on prompts, maximum lengths and [MASK] tokens. `revision` is the hash of the
+    files in a folder, computed if it is not given.
     """
 
     argument: ClassVar[str] = "model"
@@ -116,13 +126,16 @@ class MultiVectors(TokenVectors):
         return resolve_revision(values)
 
     def coding(self, context: PartContext) -> multi_vector.TokenCoding:
-        """The model, loaded once a process."""
+        """Return the model, loaded once per process."""
         return multi_vector.load_multi_vector_model(self.model, self.revision, self.device)
 
 
 @dataclass(frozen=True, slots=True)
 class _OfEncoder:
-    """The workspace's encoder, one text at a time: what a text is encoded with moves its vectors in the last digits."""
+    """The token vectors of the index's encoder, one text at a time.
+
+    Encoding a text together with others changes the last digits of its vectors.
+    """
 
     encoder: Encoder
 
@@ -134,18 +147,18 @@ class _OfEncoder:
             )
 
     def documents(self, texts: Sequence[str]) -> list[Floats]:
-        """(tokens, dimensions) each, without special tokens."""
+        """Return the vectors of each text, (tokens, dimensions), without special tokens."""
         return [self.question(text) for text in texts]
 
     def question(self, text: str) -> Floats:
-        """The same."""
-        assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # looked at when this was made
+        """Return the vectors of one text, (tokens, dimensions), without special tokens."""
+        assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # checked in __post_init__
         return self.encoder.encode_tokens([text])[0].vectors
 
 
 @dataclass(frozen=True, slots=True)
 class TokenIndex:
-    """What the parts open to: records, sorted by id, and where their vectors lie. Thread-safe."""
+    """An open part of token vectors: its records, sorted by id, and the location of their vectors. Thread-safe."""
 
     ids: tuple[str, ...]
     rows: Mapping[str, int]
@@ -154,13 +167,14 @@ class TokenIndex:
     coding: multi_vector.TokenCoding
 
     def question(self, text: str) -> Floats:
-        """The token vectors of a question, (tokens, dimensions)."""
+        """Return the token vectors of a question, (tokens, dimensions)."""
         return self.coding.question(text)
 
     def scores(self, ids: Sequence[str], questions: Sequence[Floats]) -> Doubles:
-        """MaxSim of records and questions, (ids, questions); minus infinity where one of them has no tokens.
+        """Return the MaxSim scores of records and questions, (ids, questions).
 
-        Raises UsageError for an id that is not there.
+        A score is minus infinity if the record or the question has no tokens. Raises UsageError for an
+        unknown id.
         """
         unknown = next((id for id in ids if id not in self.rows), None)
         if unknown is not None:
@@ -171,7 +185,7 @@ class TokenIndex:
         )
 
     def describe(self) -> Mapping[str, str | int | float]:
-        """How searches are answered."""
+        """Return how searches are answered, for display."""
         return {"search": "exact, vectors of 8 bits, memory-mapped", "tokens": int(self.places.counts.sum())}
 
 
@@ -179,19 +193,19 @@ class TokenIndex:
 
 
 _ROWS = pa.schema([("id", pa.string()), ("text", pa.string()), ("digest", pa.string())])
-_NOTHING: QuantizedRows = np.empty((0, quantized_tokens.SCALE_BYTES), np.uint8)
+_EMPTY_ROWS: QuantizedRows = np.empty((0, quantized_tokens.SCALE_BYTES), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """All records, sorted by id; `places.files` are numbers of `segments`, sorted names."""
+class _StoredRecords:
+    """All stored records, sorted by id; `places.files` are positions in `segments`, which are sorted names."""
 
     ids: tuple[str, ...]
     segments: tuple[str, ...]
     places: RecordRows
 
 
-def _held(records: Collection) -> _Held:
+def _read_stored_records(records: Collection) -> _StoredRecords:
     fields = ("segment", "start", "count")
     types = [("id", pa.string()), ("segment", pa.string()), ("start", pa.float64()), ("count", pa.float64())]
     table = pa.Table.from_batches(records.scan(fields), pa.schema(types)).sort_by("id")
@@ -200,19 +214,22 @@ def _held(records: Collection) -> _Held:
     files, starts, counts = (
         column.to_numpy().astype(np.int64) for column in (number, table.column("start"), table.column("count"))
     )
-    return _Held(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts))
+    return _StoredRecords(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts))
 
 
-def _forget_damaged(records: Collection, context: BuildContext) -> None:
-    """Forget the records whose vectors are not as they were written: their texts are encoded again."""
-    held = _held(records)
+def _delete_damaged(records: Collection, context: BuildContext) -> None:
+    """Delete the records whose segment is damaged, so that their texts are encoded again."""
+    held = _read_stored_records(records)
     find_damage = durable_files.find_named_folder_damage
     damaged = [bool(name) and find_damage(context.folder / name) is not None for name in held.segments]
     records.delete([held.ids[row] for row in np.flatnonzero(np.array(damaged, bool)[held.places.files]).tolist()])
 
 
-def _changed(source: Collection, records: Collection) -> Iterator[pa.Table]:
-    """The records of `source` whose text is not that of `records`, a batch at a time; what is gone is removed."""
+def _find_changed(source: Collection, records: Collection) -> Iterator[pa.Table]:
+    """Yield batches of the records of `source` whose text is new or has changed.
+
+    Records that are no longer in `source` are deleted from `records` at the end.
+    """
     known = {row["id"]: row["digest"] for batch in records.scan(("digest",)) for row in batch.to_pylist()}
     with progress_bar("token_vectors: encoding", source.count()) as advance:
         for batch in source.scan(("title", "text")):
@@ -227,19 +244,19 @@ def _changed(source: Collection, records: Collection) -> Iterator[pa.Table]:
     records.delete(sorted(known))
 
 
-def _kept(rows: pa.Table, vectors: Sequence[Floats], context: BuildContext) -> pa.RecordBatch:
-    """Write the vectors to a segment; its records."""
+def _write_segment(rows: pa.Table, vectors: Sequence[Floats], context: BuildContext) -> pa.RecordBatch:
+    """Write the vectors to a new segment, and return the records that point to it."""
     counts = np.array([len(one) for one in vectors], np.int64)
     name = ""
     if counts.any():
         pieces = (quantized_tokens.compress(one) for one in vectors if len(one))
         dimensions = next(one.shape[1] for one in vectors if len(one))
         name = quantized_tokens.save_rows(context.folder, pieces, int(counts.sum()), dimensions)
-    return _records(rows, [name if count else "" for count in counts], counts)
+    return _build_records(rows, [name if count else "" for count in counts], counts)
 
 
-def _records(rows: Any, names: Sequence[str], counts: Any) -> pa.RecordBatch:
-    """Records whose vectors lie one after the other, from row 0 on."""
+def _build_records(rows: Any, names: Sequence[str], counts: Any) -> pa.RecordBatch:
+    """Return records whose vectors lie one after the other, from row 0 of their segment."""
     starts = np.cumsum(counts) - counts
     numbers = (pa.array(column.astype(np.float64)) for column in (starts, counts))
     columns = [rows.column("id"), pa.array(names, pa.string()), rows.column("digest"), *numbers]
@@ -250,8 +267,11 @@ def _records(rows: Any, names: Sequence[str], counts: Any) -> pa.RecordBatch:
 # ---------------------------------------------------------------- segments
 
 
-def _to_join(held: _Held, context: BuildContext) -> list[int]:
-    """The numbers of segments that are to be written anew: those half of which nobody holds, and many small ones."""
+def _choose_segments(held: _StoredRecords, context: BuildContext) -> list[int]:
+    """Return the numbers of the segments to rewrite.
+
+    These are the segments with less than half of their rows in use, and the small ones if there are many.
+    """
     live = np.bincount(held.places.files, held.places.counts, minlength=len(held.segments))
     named = [number for number, name in enumerate(held.segments) if name]
     written = {number: len(quantized_tokens.load_rows(context.folder / held.segments[number])) for number in named}
@@ -260,8 +280,8 @@ def _to_join(held: _Held, context: BuildContext) -> list[int]:
     return sorted({*wasted, *(small if len(small) > _MOST_SMALL else ())})
 
 
-def _joined(held: _Held, doomed: Sequence[int], context: BuildContext) -> pa.RecordBatch:
-    """Write the vectors of the segments `doomed` to one; its records."""
+def _join_segments(held: _StoredRecords, doomed: Sequence[int], context: BuildContext) -> pa.RecordBatch:
+    """Write the vectors of the segments `doomed` to one new segment, and return the records that point to it."""
     rows = np.flatnonzero(np.isin(held.places.files, doomed))
     rows = rows[np.lexsort((held.places.starts[rows], held.places.files[rows]))]
     chosen = held.places.take(rows)
@@ -273,6 +293,6 @@ def _joined(held: _Held, doomed: Sequence[int], context: BuildContext) -> pa.Rec
     width = files[doomed[0]].shape[1] - quantized_tokens.SCALE_BYTES
     name = quantized_tokens.save_rows(context.folder, pieces, int(chosen.counts.sum()), width)
     ids = [held.ids[row] for row in rows.tolist()]
-    return _records(
+    return _build_records(
         context.collection("records", SEGMENT_SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts
     )

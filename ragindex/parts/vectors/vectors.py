@@ -17,98 +17,103 @@ from ragindex.stores.large_strings import LARGE_STRING, widen
 
 
 def has_vectors(part: Part[Any]) -> bool:
-    """Whether the part says, with a class attribute `has_vectors = True`, that its collection is searched by vector."""
+    """Return True if the part states, by a class attribute `has_vectors = True`, that its collection has vectors."""
     return bool(getattr(type(part), "has_vectors", False))
 
 
 def vectors_of(part: Part[Any]) -> Part[Any]:
-    """What a search by vector over `part` opens: the part itself where it has vectors of its own, else its Vectors."""
+    """Return the part to open for a vector search over `part`: the part itself if it has vectors, else its Vectors."""
     return part if has_vectors(part) else Vectors(of=part)
 
 
-def _without_vectors(part: Part[Any]) -> Part[Any]:
+def _check_without_vectors(part: Part[Any]) -> Part[Any]:
     if has_vectors(part):
         raise ValueError("a part without vectors of its own")
     return part
 
 
 class Vectors(Part[Collection]):
-    """The records of `of` with the vector of title, newline, text. They carry all fields, so one search answers.
+    """The records of `of`, each with the vector of "title, newline, text".
 
-    A part whose records belong to several passages must be a SharingPart to stand under this one. One that is made
-    whole, in `finish`, cannot: its records change where no passage does. It has vectors of its own (`vectors_of`).
+    The records carry all fields of `of`, so one search answers a question. A part whose records belong to
+    several passages must report them (`shares_records`, `passages_sharing_with`). A part that is rebuilt as a
+    whole in `finish` cannot be used here, because its records change without a change of their passages; it
+    has vectors of its own (`vectors_of`).
     """
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
     has_vectors: ClassVar[bool] = True
-    of: Annotated[PartField, AfterValidator(_without_vectors)] = Field(
+    of: Annotated[PartField, AfterValidator(_check_without_vectors)] = Field(
         default=Passages(), description="Part whose records are encoded."
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The part whose records are encoded."""
+        """Return the part whose records are encoded."""
         return (self.of,)
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Encode the records that the batch's passages hold now, forget those they no longer hold."""
+        """Encode the current records of the batch's passages, and delete the records that they no longer have."""
         source: Collection = context.inputs[0]
-        records = _records(context)
-        _forget(records, change.remove, context)
+        records = _open_records(context)
+        _delete_removed(records, change.remove, context)
         if not change.upsert:
             return
         touched = Terms("passage_ids", tuple(change.upsert))
-        now, held = (_sorted(of, source.fields(), touched) for of in (source, records))
-        records.delete(held.filter(_among(held, now, invert=True)).column("id").to_pylist())
-        changed = _changed(now, held)
+        now, held = (_scan_sorted(of, source.fields(), touched) for of in (source, records))
+        records.delete(held.filter(_match_ids(held, now, invert=True)).column("id").to_pylist())
+        changed = _find_changed(now, held)
         if len(changed):
-            records.upsert(_encoded(changed, context))
-        left = set(_texts(now))
-        _let_go([text for text in _texts(held) if text not in left], context)
+            records.upsert(_encode(changed, context))
+        left = set(_read_texts(now))
+        _forget_cached([text for text in _read_texts(held) if text not in left], context)
 
     @property
     def shares_records(self) -> bool:
-        """Where the records of `of` do."""
+        """Return True if records of `of` can belong to several passages."""
         return bool(self.of.shares_records)
 
     def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
-        """Passages that share a record."""
-        shared = _records(context).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+        """Return the passages that share a record with one of the passages `ids`."""
+        shared = _open_records(context).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
         return {id for batch in shared for id in batch.column("passage_ids").flatten().to_pylist()}
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection."""
+        """Return the collection of records with vectors."""
         return context.collection("records")
 
 
-def _records(context: BuildContext) -> Collection:
+def _open_records(context: BuildContext) -> Collection:
     return context.collection(
         "records", replace(context.inputs[0].schema, text=(), dimensions=context.encoder.dimensions)
     )
 
 
-def _forget(records: Collection, removed: Sequence[str], context: BuildContext) -> None:
-    """Remove every record that a removed passage shares; `of` touches the passages left, and they make it again."""
+def _delete_removed(records: Collection, removed: Sequence[str], context: BuildContext) -> None:
+    """Delete every record of a removed passage.
+
+    Records shared with other passages are made again: `of` reports these passages as changed.
+    """
     if removed:
         shared = [*records.scan(("title", "text"), Terms("passage_ids", tuple(removed)))]
         records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
-        _let_go([text for batch in shared for text in _texts(batch)], context)
+        _forget_cached([text for batch in shared for text in _read_texts(batch)], context)
 
 
-def _let_go(texts: Sequence[str], context: BuildContext) -> None:
-    """Their vectors need not be kept for this part."""
+def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:
+    """Let the encoder's cache drop the vectors of `texts`: this part no longer needs them."""
     if texts and isinstance(context.encoder, ForgettingEncoder):
         context.encoder.forget(texts)
 
 
-def _texts(rows: pa.Table | pa.RecordBatch) -> list[str]:
-    """What is encoded of each record."""
+def _read_texts(rows: pa.Table | pa.RecordBatch) -> list[str]:
+    """Return the text of each record that is encoded."""
     pairs = zip(rows.column("title").to_pylist(), rows.column("text").to_pylist(), strict=True)
     return [passage_text(title, text) for title, text in pairs]
 
 
-def _sorted(collection: Collection, fields: Sequence[str], where: Filter) -> pa.Table:
-    """The records that pass, by id."""
+def _scan_sorted(collection: Collection, fields: Sequence[str], where: Filter) -> pa.Table:
+    """Return the records that pass the filter, sorted by id."""
     batches = list(collection.scan(fields, where))
     if not batches:
         return pa.table({name: pa.array([], LARGE_STRING) for name in ("id", *fields)})
@@ -116,23 +121,26 @@ def _sorted(collection: Collection, fields: Sequence[str], where: Filter) -> pa.
     return found.take(pc.sort_indices(found.column("id").combine_chunks()))
 
 
-def _among(table: pa.Table, other: pa.Table, *, invert: bool = False) -> pa.ChunkedArray:
+def _match_ids(table: pa.Table, other: pa.Table, *, invert: bool = False) -> pa.ChunkedArray:
     found = pc.is_in(table.column("id"), other.column("id").combine_chunks())
     return pc.invert(found) if invert else found
 
 
-def _changed(now: pa.Table, held: pa.Table) -> pa.Table:
-    """The records of `now` that are not held as they are: a hub's many passages do not write it with every batch."""
+def _find_changed(now: pa.Table, held: pa.Table) -> pa.Table:
+    """Return the records of `now` that differ from `held`.
+
+    A record of many passages is thus not written again with each of their batches.
+    """
     if not len(held):
         return now
-    common, was = now.filter(_among(now, held)), held.filter(_among(held, now))
+    common, was = now.filter(_match_ids(now, held)), held.filter(_match_ids(held, now))
     if common.equals(was):
-        return now.filter(_among(now, held, invert=True))
+        return now.filter(_match_ids(now, held, invert=True))
     before = {row["id"]: row for row in was.to_pylist()}
     return now.filter(pa.array([before.get(row["id"]) != row for row in now.to_pylist()], pa.bool_()))
 
 
-def _encoded(table: pa.Table, context: BuildContext) -> pa.RecordBatch:
-    vectors = context.encoder.encode_documents(_texts(table))
+def _encode(table: pa.Table, context: BuildContext) -> pa.RecordBatch:
+    vectors = context.encoder.encode_documents(_read_texts(table))
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     return table.append_column("vector", column).combine_chunks().to_batches()[0]

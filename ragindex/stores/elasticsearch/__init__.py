@@ -1,1 +1,1 @@
-"""Elasticsearch, for corpora that outgrow one machine."""
+"""The Elasticsearch store, for corpora that exceed one machine."""

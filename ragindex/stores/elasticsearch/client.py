@@ -1,6 +1,6 @@
-"""Talking to an Elasticsearch cluster: address, keys, what went wrong, and when to try again.
+"""The connection to an Elasticsearch cluster: address, keys, errors and retries.
 
-Keys come from the environment only. They are in no parameter, so in no file, label, log or error.
+Keys come only from the environment. They are in no parameter, and so in no file, label, log or error.
 """
 
 import base64
@@ -27,20 +27,20 @@ URL, API_KEY, USER, PASSWORD, CA_FILE = (
     f"ELASTICSEARCH_{name}" for name in ("URL", "API_KEY", "USER", "PASSWORD", "CA_FILE")
 )
 _OLDEST = (8, 18)
-"""Vector searches name their own k and are scored again with whole vectors since then."""
-_LONGEST_REASON = 400
-_REFUSED_CLIENT = "media_type_header_exception"
-_NEVER = frozenset({"tls", "host", "no tls", "other"})
-"""Troubles whose status is none of the server's, but says that no later try will do better."""
+"""The oldest supported version, the first whose vector searches have their own k and rescore with full vectors."""
+_MAX_REASON_LENGTH = 400
+_MEDIA_TYPE_ERROR = "media_type_header_exception"
+_PERMANENT_CODES = frozenset({"tls", "host", "no tls", "other"})
+"""The codes of troubles whose status is not from the server; it is set to prevent retries, which cannot succeed."""
 
-_ACTION = regex.compile(r"action \[([a-z_:/\[\]]+)\] is unauthorized")
-_RIGHTS = (
+_ACTION_PATTERN = regex.compile(r"action \[([a-z_:/\[\]]+)\] is unauthorized")
+_PRIVILEGES = (
     ("cluster:", "the cluster privilege monitor"),
     ("indices:data/read/", "the privilege read on the store's indices"),
     ("indices:data/write/", "the privilege write on the store's indices"),
     ("indices:", "the privilege manage on the store's indices"),
 )
-"""What the names of actions begin with, and what whoever may do them has been given; the first that fits counts."""
+"""The prefixes of action names, and the privilege that allows those actions; the first matching prefix counts."""
 
 _HINTS: Mapping[str, str] = {
     "away": "See that the server runs and can be reached, then run the same command to resume.",
@@ -60,7 +60,7 @@ _HINTS: Mapping[str, str] = {
         "Its index on the server was deleted. Run ragindex index to rebuild the parts; if the documents are lost too, "
         "run ragindex index DATA --index with another folder."
     ),
-    _REFUSED_CLIENT: (
+    _MEDIA_TYPE_ERROR: (
         f"The server must be 8 (from {_OLDEST[0]}.{_OLDEST[1]}) or 9, and the package must support both. "
         f"Run: {install_line('elasticsearch')}"
     ),
@@ -69,7 +69,7 @@ _HINTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One cluster, as this process talks to it. Thread-safe. `where` is its address, without user and password."""
+    """A connection to one cluster. Thread-safe. `where` is its address, without user and password."""
 
     where: str
     client: Any = field(repr=False)
@@ -77,9 +77,9 @@ class Server:
     retries: int = 5
 
     def ask(self, doing: str, call: Callable[[Any], Response], *, retries: int | None = None) -> Response:
-        """What `call` gets from the client. Lost connections, 429 and 5xx are tried again, with growing waits.
+        """Return the response of `call`. Retries lost connections, 429 and 5xx, with growing delays.
 
-        Raises StoreError, which says what could not be done and what to do next.
+        Raises StoreError, which says what failed (`doing`) and what to do next.
         """
         try:
             return self.try_to(call, retries=retries)
@@ -87,16 +87,18 @@ class Server:
             raise self.failure(doing, error.trouble) from None
 
     def try_to(self, call: Callable[[Any], Response], *, retries: int | None = None) -> Response:
-        """As `ask`, for a caller who knows what to do about some errors. Raises TroubleError."""
+        """Return the response of `call` as `ask` does, but raise TroubleError, so that the caller can handle errors."""
         tries = self.retries if retries is None else retries
         return retry(lambda: self._asked(call), tries, Random())  # noqa: S311  # jitter, no result
 
     def failure(self, doing: str, trouble: Trouble) -> StoreError:
-        """The error that a user reads."""
-        hint = _HINTS.get(trouble.code) or f"{_lacking(trouble)}{_HINTS.get(str(trouble.status), '')}"
+        """Return the error for the user, with a hint."""
+        hint = (
+            _HINTS.get(trouble.code) or f"{_describe_missing_privilege(trouble)}{_HINTS.get(str(trouble.status), '')}"
+        )
         if not hint and trouble.passes:
             hint = "It was tried several times. Run the same command to resume."
-        unasked = trouble.code in _NEVER  # its status is ours
+        unasked = trouble.code in _PERMANENT_CODES  # the status is not from the server
         reason = " ".join((trouble.message if unasked else str(trouble)).split()).rstrip(".")
         return StoreError(f"The store at {self.where} could not {doing}: {reason}. {hint}".rstrip())
 
@@ -113,7 +115,7 @@ class Server:
             trouble = self._refused(error)
         except TransportError as error:
             trouble = self._unanswered(error)
-        raise TroubleError(trouble)  # out here, so that no request with its headers hangs on the error
+        raise TroubleError(trouble)  # raised outside `except`, so that no request headers are attached to the error
 
     def _refused(self, error: Any) -> Trouble:
         from elasticsearch import UnsupportedProductError
@@ -128,7 +130,7 @@ class Server:
 
         message = self.short(str(error.message))
         if isinstance(error, TlsError):
-            return Trouble(message, 501, _tls(message))  # no later try will be answered otherwise
+            return Trouble(message, 501, _classify_tls_error(message))  # a retry would fail in the same way
         if "Remote end closed" in message and "http://" in self.where:
             return Trouble(message, code="plain")
         late = "no answer in time: " if isinstance(error, ConnectionTimeout) else ""
@@ -138,23 +140,23 @@ class Server:
         return replace(trouble, message=self.short(trouble.message))
 
     def short(self, text: str) -> str:
-        """What a server said, without our keys and not too long."""
+        """Return a server's message with keys removed, cut to a maximum length."""
         for key in self.keys:
             text = redact(text, key)
-        return text[:_LONGEST_REASON]
+        return text[:_MAX_REASON_LENGTH]
 
 
-def _lacking(trouble: Trouble) -> str:
-    """The right that the key would need, by the action that was refused."""
+def _describe_missing_privilege(trouble: Trouble) -> str:
+    """Return a sentence that names the missing privilege of a refused action; empty unless the status is 403."""
     if trouble.status != 403:
         return ""
-    action = _ACTION.search(trouble.message)
-    missing = [right for start, right in _RIGHTS if action is not None and action[1].startswith(start)]
+    action = _ACTION_PATTERN.search(trouble.message)
+    missing = [right for start, right in _PRIVILEGES if action is not None and action[1].startswith(start)]
     return f"The key lacks {missing[0]}. " if missing else "The key lacks a right. "
 
 
-def _tls(message: str) -> str:
-    """Which hint goes with a connection that could not be secured."""
+def _classify_tls_error(message: str) -> str:
+    """Return the code of the hint for a TLS error."""
     if "WRONG_VERSION_NUMBER" in message or "record layer failure" in message:
         return "no tls"
     return "host" if "doesn't match" in message or "mismatch" in message else "tls"
@@ -164,9 +166,10 @@ def _tls(message: str) -> str:
 
 
 def connect(url: str | None, timeout: float, retries: int) -> Server:
-    """The cluster at `url`, or at ELASTICSEARCH_URL; several addresses are separated by commas.
+    """Connect to the cluster at `url`, or at ELASTICSEARCH_URL. Several addresses are separated by commas.
 
-    Raises UsageError where the address is none, MissingExtraError, StoreError where it cannot be used.
+    Raises UsageError if the address is missing or invalid, MissingExtraError if the client package is not installed,
+    and StoreError if the cluster cannot be used.
     """
     package = require_module("elasticsearch", "elasticsearch", "The store elasticsearch")
     if package.__version__[0] != 8:
@@ -179,39 +182,39 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
     if written is None:
         raise UsageError(f"The store elasticsearch needs an address: elasticsearch:http://HOST:9200, or set {URL}.")
     hosts = [host.strip().rstrip("/") for host in written.split(",") if host.strip()]
-    login, keys = _login(hosts)
+    login, keys = _read_login(hosts)
     bare = [check_address(strip_credentials(check_address(host, URL)), URL) for host in hosts]
     client = create_client(
-        [_with_port(host) for host in bare],
+        [_add_port(host) for host in bare],
         request_timeout=timeout,
-        max_retries=len(bare),  # the other nodes
-        ca_certs=_ca_file(bare),
+        max_retries=len(bare),  # to try the other nodes
+        ca_certs=_read_ca_file(bare),
         **login,
     )
     server = Server(",".join(bare), client, keys, retries)
-    _check(server)
+    _check_server(server)
     return server
 
 
 def create_client(hosts: Sequence[str], **how: Any) -> Any:
-    """The only way to make a client: each of its answers is checked before anybody sees it (see responses)."""
+    """Create a client that checks every response before returning it (see `responses`). Use no other client."""
     from elasticsearch import Elasticsearch
 
-    return Elasticsearch(list(hosts), transport_class=_checking(), **how)
+    return Elasticsearch(list(hosts), transport_class=_build_transport_class(), **how)
 
 
 @cache
-def _checking() -> type:
+def _build_transport_class() -> type:
     from elastic_transport import Transport
 
     class CheckingTransport(Transport):
-        """Sends only what it can check the answer to."""
+        """A transport that sends only requests whose responses it can check."""
 
         def perform_request(self, method: str, target: str, *, body: Any = None, **how: Any) -> Any:
-            """Raises TroubleError where the answer is not whole."""
+            """Send a request. Raises TroubleError if the response is incomplete."""
             responses.require_rule(method, target, body)
             answer = super().perform_request(method, target, body=body, **how)
-            if answer.meta.status < HTTPStatus.MULTIPLE_CHOICES:  # else the client raises, or was told not to
+            if answer.meta.status < HTTPStatus.MULTIPLE_CHOICES:  # otherwise the client raises or ignores the status
                 responses.check_response(method, target, body, answer.body)
             return answer
 
@@ -219,7 +222,7 @@ def _checking() -> type:
 
 
 def check_address(host: str, name: str) -> str:
-    """An address as it may be. Raises UsageError, which does not repeat it: it may hold a password."""
+    """Return a valid address. Raises UsageError, without the address, because it may contain a password."""
     if not host.startswith(("http://", "https://")):
         raise UsageError(f"The address of the store elasticsearch ({name}) must begin with http:// or https://.")
     if "?" in host or "#" in host or "@" in strip_credentials(host):
@@ -230,15 +233,15 @@ def check_address(host: str, name: str) -> str:
     return host
 
 
-def _with_port(host: str) -> str:
+def _add_port(host: str) -> str:
     scheme, _, rest = host.partition("://")
     place, slash, path = rest.partition("/")
     port = "" if ":" in place.rpartition("]")[2] else ":443" if scheme == "https" else ":9200"
     return f"{scheme}://{place}{port}{slash}{path}"
 
 
-def _login(hosts: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """How the client identifies itself, and the secrets in that."""
+def _read_login(hosts: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the client's authentication arguments and the secrets in them."""
     key = read_secret([API_KEY])
     if key is not None:
         return {"api_key": key}, (key,)
@@ -251,11 +254,11 @@ def _login(hosts: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
         return {}, ()
     if not password:
         raise UsageError(f"{USER} is set, {PASSWORD} is not. Set both, or {API_KEY}.")
-    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()  # as the header has it
+    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()  # the form in the request header
     return {"basic_auth": (user, password)}, (encoded, password)
 
 
-def _ca_file(hosts: list[str]) -> str | None:
+def _read_ca_file(hosts: list[str]) -> str | None:
     path = read_variable([CA_FILE])
     plain = [host for host in hosts if host.startswith("http://")]
     if path is not None and plain:
@@ -265,8 +268,8 @@ def _ca_file(hosts: list[str]) -> str | None:
     return path
 
 
-def _check(server: Server) -> None:
-    """One question before all others: is it there, does it let us in, is it new enough."""
+def _check_server(server: Server) -> None:
+    """Check that the server can be reached, accepts the login, and is recent enough. Raises StoreError."""
     info = server.ask("be opened", lambda client: client.info(), retries=0)
     number = str(info["version"]["number"])
     if tuple(map(int, number.split(".")[:2])) < _OLDEST:

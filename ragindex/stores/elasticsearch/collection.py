@@ -1,4 +1,4 @@
-"""A collection in Elasticsearch: see ragindex.interfaces.Collection, and indices for how states are kept."""
+"""The Elasticsearch implementation of collections; see `indices` for how states are stored."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ from ragindex.stores.elasticsearch.records import (
     source_fields,
 )
 
-_GOT = 1000
-_REWRITTEN_UP_TO = 1 << 30
-"""Bytes of an index of which every deleted record is merged away; a larger one may keep a tenth of deleted ones."""
-_STALE = 0.1
+_MAX_GET = 1000
+_MAX_REWRITE_BYTES = 1 << 30
+"""The largest index, in bytes, from which every deleted record is merged away; larger ones may keep a tenth."""
+_MAX_STALE_SHARE = 0.1
 
 
 class Owner(Protocol):
-    """What a collection uses of the store that it belongs to."""
+    """The interface of the store that a collection belongs to."""
 
     @property
     def settings(self) -> ElasticsearchParameters:
@@ -44,22 +44,25 @@ class Owner(Protocol):
 
     @property
     def server(self) -> Server:
-        """The cluster."""
+        """The connection to the cluster."""
         ...
 
     @property
     def held(self) -> WriterLease | None:
-        """The writer's lease while this process has it."""
+        """The writer's lease, if this process holds it."""
         ...
 
     def newest(self, name: str) -> Generation:
-        """The newest generation. Raises StoreError where there is none."""
+        """Return the newest generation of a collection. Raises StoreError if there is none."""
         ...
 
 
 @dataclass(slots=True)
 class ElasticsearchCollection:
-    """`pinned` is the state that a reader stays at; None: the newest, which is looked for at every call."""
+    """The Elasticsearch implementation of ragindex.interfaces.Collection.
+
+    `pinned` is the state that a reader stays at. If it is None, every call looks up the newest state.
+    """
 
     store: Owner
     name: str
@@ -68,39 +71,42 @@ class ElasticsearchCollection:
 
     @property
     def version(self) -> int:
-        """One more than the writes that the collection has seen."""
+        """The version, which increases with every write operation."""
         return indices.read_generation_version(self.store.server, self._now())
 
     @property
     def identity(self) -> str:
-        """What the names of all its indices have in common."""
+        """The common part of the names of the collection's indices."""
         return self._now().index.rpartition("-")[0]
 
     def fields(self) -> tuple[str, ...]:
-        """Every field that can be asked for, `meta.` fields included; without id and vector."""
+        """Return the names of all fields, including `meta.` fields, without id and vector."""
         schema = self.schema
         return (*schema.stored, *schema.keywords, *schema.numbers, *self._view().totals["fields"])
 
     # ------------------------------------------------------------ writing
 
     def upsert(self, records: pa.RecordBatch) -> None:
-        """Raises UsageError on missing fields, StoreError with the records that the server refused."""
+        """Add or replace records.
+
+        Raises UsageError if fields are missing, and StoreError, naming the records, if the server refuses some.
+        """
         made = build_documents(records, self.schema, self.name, self.store.settings.analyser)
         self._send(Action(id, document) for id, document in made)
 
     def delete(self, ids: Iterable[str]) -> None:
-        """By id, in blocks."""
+        """Delete records by id, in blocks."""
         self._send(Action(id) for id in dict.fromkeys(ids))
 
     def _send(self, actions: Iterator[Action]) -> None:
-        """What is wrong with the first record is said before anything is made or sent."""
+        """Send actions. The first is taken before an index is created, so that errors in it come before any change."""
         first = next(actions, None)
         if first is not None:
             store = self.store
             send(store.server, self._writable().alias, chain([first], actions), self.name, store.settings.writers)
 
     def finish(self) -> None:
-        """Seal the state: what was deleted is merged away first, and where vectors are many, their graph is made."""
+        """Seal the state, after merging deleted records away and, for many vectors, building the HNSW graph."""
         now = self._now()
         if now.sealed:
             return
@@ -114,10 +120,13 @@ class ElasticsearchCollection:
         indices.seal_generation(self.store.server, self.name, now, totals)
 
     def _without_stale(self, now: Generation, totals: Mapping[str, Any]) -> tuple[Generation, Mapping[str, Any]]:
-        """A clone keeps no history of deletions, so they can be merged away at once; else the engine keeps them."""
+        """Merge deleted records away in a clone, unless they are few and the index is large.
+
+        Only a clone has no history of deletions for which the server would keep them.
+        """
         server = self.store.server
-        few = totals["stale"] <= _STALE * totals["records"]
-        if few and elastic_totals.read_disk_figures(server, now.index, now.shards)["bytes"] > _REWRITTEN_UP_TO:
+        few = totals["stale"] <= _MAX_STALE_SHARE * totals["records"]
+        if few and elastic_totals.read_disk_figures(server, now.index, now.shards)["bytes"] > _MAX_REWRITE_BYTES:
             return now, totals
         clean = indices.clone_generation(server, self.name, now)
         indices.merge_segments(server, self.name, clean, only_expunge_deletes=True)
@@ -126,18 +135,18 @@ class ElasticsearchCollection:
 
     def _with_graph(self, now: Generation) -> Generation:
         server, dimensions = self.store.server, self.schema.dimensions or 0
-        now = indices.unblock_writes(server, self.name, now)  # a record is written again, to have all rewritten
+        now = indices.unblock_writes(server, self.name, now)  # `rewrite_index` writes one record per shard again
         properties = {"vector": build_vector_mapping(dimensions, "int8_hnsw")}
         server.ask(
             f"finish the collection {self.name}",
             lambda client: client.indices.put_mapping(index=now.index, properties=properties),
         )
         indices.rewrite_index(server, self.name, now)
-        # noted last: a merge that was cut short is done again
+        # The note is written last, so that an interrupted merge is repeated.
         return indices.write_note(server, self.name, now, vectors="int8_hnsw")
 
     def _writable(self) -> Generation:
-        """The newest generation; a new one where that is sealed."""
+        """Return a generation that takes writes: the newest one, or a clone of it if it is sealed."""
         if self.pinned is not None:
             raise StoreError(f"The collection {self.name} was opened for reading and cannot be written.")
         self._may_write()
@@ -153,44 +162,44 @@ class ElasticsearchCollection:
     # ------------------------------------------------------------ reading
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
-        """By id, which sees what was written last."""
+        """Return records by id, including the latest writes."""
         check_fields(fields, self.schema)
         index, wanted = self._now().index, list(dict.fromkeys(ids))
         found: dict[str, Mapping[str, Any]] = {}
-        for start in range(0, len(wanted), _GOT):
-            keys = [server_id(id) for id in wanted[start : start + _GOT]]
-            ask = partial(_looked_up, index=index, keys=keys, fields=fields)
+        for start in range(0, len(wanted), _MAX_GET):
+            keys = [server_id(id) for id in wanted[start : start + _MAX_GET]]
+            ask = partial(_get_documents, index=index, keys=keys, fields=fields)
             answer = self.store.server.ask(f"read the collection {self.name}", ask)
             found.update((one["_source"]["id"], one["_source"]) for one in answer["docs"] if one["found"])
         return build_batch([found[id] for id in ids if id in found], fields, self.schema)
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
-        """By a point in time."""
+        """Yield the records that pass `where`, from one point in time."""
         yield from view.scan_view(self._view(), fields, where)
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
-        """In one `_msearch`."""
+        """Answer requests in one `_msearch`."""
         return elastic_search.search_views([(self._view(), requests)])[0] if requests else []
 
     def search_with(
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
-        """In one `_msearch`; None where one of the collections is on another cluster."""
+        """Search several collections in one `_msearch`. Return None if one of them is not on this cluster."""
         beside = [(one, requests) for one, requests in asked if isinstance(one, ElasticsearchCollection)]
         if len(beside) < len(asked) or any(one.store.server is not self.store.server for one, _ in beside):
             return None
         return elastic_search.search_views([(one._view(), requests) for one, requests in beside])
 
     def resident(self) -> InMemoryVectors | None:
-        """None: the vectors are on the server."""
+        """Return None, because the vectors are on the server."""
         return None
 
     def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return int(self._view().totals["records"])
 
     def describe(self) -> Mapping[str, str | int | float]:
-        """`search`: how it is answered; `bytes` on disk, without the copies that replicas are."""
+        """Return how searches are answered (`search`) and the `bytes` on disk, without replicas."""
         now = self._now()
         vectors = "exact" if now.note["vectors"] == "flat" else "approximate, graph of int8 vectors, scored again whole"
         own = self.store.settings.analyser
@@ -202,7 +211,7 @@ class ElasticsearchCollection:
         }
 
     def _now(self) -> Generation:
-        """Raises StoreError where the collection is not there any more."""
+        """Return the pinned or newest generation. Raises StoreError if the collection no longer exists."""
         return self.pinned or self.store.newest(self.name)
 
     def _view(self) -> view.IndexView:
@@ -222,5 +231,5 @@ class ElasticsearchCollection:
         )
 
 
-def _looked_up(client: Any, index: str, keys: Sequence[str], fields: Sequence[str]) -> Any:
+def _get_documents(client: Any, index: str, keys: Sequence[str], fields: Sequence[str]) -> Any:
     return client.mget(index=index, ids=keys, source_includes=source_fields(fields))

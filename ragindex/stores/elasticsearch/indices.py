@@ -1,20 +1,22 @@
-"""Collections as indices, and finished states as indices that take no more writes.
+"""The indices of collections: each finished state is an index that takes no more writes.
 
-Elasticsearch keeps no versions, and a reader of ragindex stays at the state it was opened at. A collection is
-therefore a row of *generations*, each an index of its own:
+Elasticsearch keeps no versions, but a reader of ragindex stays at the state it was opened at. A collection is therefore
+a series of *generations*, each an index of its own:
 
-- The newest takes the writes. `finish` seals it: a write block, and a note in the mapping that says at which version.
-- The first write after that clones it (`_clone`: hard links to the same files, no record is read or sent) and goes to
-  the clone. A sealed index never changes, so a reader's records, statistics and vectors are what they were.
-- A generation that was replaced stays as long as a reader of the workspace's folder holds a lease on it, and a day in
-  any case, for copies of the folder on other machines; then `clean` deletes it.
+- The newest generation takes the writes. `finish` seals it with a write block and a note in the mapping that contains
+  the version.
+- The first write after that clones the index (`_clone`: hard links to the same files; no record is read or sent) and
+  goes to the clone. A sealed index never changes, so a reader's records, statistics and vectors stay the same.
+- A replaced generation is kept while a reader of the workspace's folder holds a lease on it, and for at least a day,
+  for copies of the folder on other machines. Then `clean` deletes it.
 
-A version is one more than the number of write operations that the collection has seen, which the engine counts
-itself (sequence numbers) and a clone inherits: it rises with every write, whoever writes, and nothing has to be written
-to raise it. Only finished versions can be opened later; what is asked for in between is the newest state.
+A version is one more than the number of write operations on the collection. Elasticsearch counts them itself (sequence
+numbers), and a clone inherits the count. The version therefore increases with every write by any process, without an
+extra write. Only finished versions can be opened later; opening a version in between gives the newest state.
 
-The alternatives: records with the generations they were born and died in make every reader's BM25 statistics those of
-all generations together, and every search filter; copies (`_reindex`) cost a pass over all records for each sync.
+The alternatives are worse. If records stored the generations in which they were added and deleted, BM25 statistics
+would cover all generations together, and every search would need a filter. Copies (`_reindex`) cost a pass over all
+records for each sync.
 """
 
 import hashlib
@@ -34,14 +36,14 @@ from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping
 
 ELASTICSEARCH_FORMAT = 1
-_PARTS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
-_PATIENCE = 3600.0
-"""Seconds that merging a large index may take."""
+_RESPONSE_FIELDS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
+_MERGE_TIMEOUT = 3600.0
+"""The timeout of a merge in seconds, enough for a large index."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
-    """How the store's indices are named and made."""
+    """The names and settings of the store's indices."""
 
     prefix: str
     workspace: str
@@ -52,17 +54,17 @@ class IndexLayout:
 
     @property
     def base(self) -> str:
-        """What all names begin with."""
+        """The prefix of all index names."""
         return f"{self.prefix}-{self.workspace}"
 
     def stem(self, name: str) -> str:
-        """What the names of the generations of the collection `name` begin with."""
+        """Return the prefix of the index names of the collection `name`."""
         slug = re.sub(r"[^a-z0-9._-]", "-", name.lower())[:120]
         exact = "" if slug == name else f"-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return f"{self.base}-{slug}{exact}"
 
     def settings(self) -> dict[str, Any]:
-        """Those of a new index. Searches see what is written when somebody asks, or not before it is finished."""
+        """Return the settings of a new index. With refresh "-1", searches see writes only after an explicit refresh."""
         copies = {"auto_expand_replicas": "0-1"} if self.replicas is None else {"number_of_replicas": self.replicas}
         merging = {"merge.policy.expunge_deletes_allowed": 0, "store.stats_refresh_interval": "0s"}
         return {"number_of_shards": self.shards, "refresh_interval": self.refresh, **copies, **merging}
@@ -70,7 +72,7 @@ class IndexLayout:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One index of a collection. `note` is what was kept in its mapping, its schema among it."""
+    """One index of a collection. `note` is the metadata stored in its mapping, including the schema."""
 
     index: str
     blocked: bool
@@ -79,40 +81,41 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """1 for the first; a clone has one more."""
+        """The number of the generation: 1 for the first, one more for each clone."""
         return int(self.index.rpartition("-")[2])
 
     @property
     def alias(self) -> str:
-        """What writes go to: writing to a name that is no alias fails, where writing to no index would make one."""
+        """The alias for writes, which require one: a write to a missing alias fails instead of creating an index."""
         return f"{self.index}-writes"
 
     @property
     def sealed(self) -> Mapping[str, Any] | None:
-        """`version`, `at` (seconds since 1970) and the totals of a finished state; None for one that takes writes."""
+        """The `version`, `at` (Unix time) and totals of a finished state; None for a generation that takes writes."""
         sealed: Mapping[str, Any] | None = self.note.get("sealed")
-        return sealed if sealed is not None and sealed["generation"] == self.number else None  # else of what was cloned
+        # A clone inherits the note of the generation that it was cloned from.
+        return sealed if sealed is not None and sealed["generation"] == self.number else None
 
     @property
     def schema(self) -> Schema:
-        """What the collection was made with."""
+        """The schema that the collection was created with."""
         stored = self.note["schema"]
         lists = {name: tuple(stored[name]) for name in ("stored", "keywords", "numbers", "text")}
         return Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
 
 
-# ---------------------------------------------------------------- finding
+# ---------------------------------------------------------------- lookup
 
 
 def list_generations(server: Server, layout: IndexLayout, name: str | None = None) -> dict[str, list[Generation]]:
-    """The generations of the collection `name`, or of all, oldest first, by collection.
+    """Return the generations of the collection `name`, or of all collections, by collection, oldest first.
 
-    Raises StoreError for indices of another format than this version reads.
+    Raises StoreError if an index has a format that this version cannot read.
     """
     pattern = f"{layout.base if name is None else layout.stem(name)}-*"
     answer = server.ask(
         "list its collections" if name is None else f"look for the collection {name}",
-        lambda client: client.indices.get(index=pattern, filter_path=list(_PARTS), expand_wildcards="open"),
+        lambda client: client.indices.get(index=pattern, filter_path=list(_RESPONSE_FIELDS), expand_wildcards="open"),
     )
     found: dict[str, list[Generation]] = {}
     for index, parts in dict(answer).items():
@@ -137,18 +140,18 @@ def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
 
 
 def read_live_version(server: Server, generation: Generation) -> int:
-    """The version of what an index holds now. Raises StoreError where one of its shards is not to be had."""
+    """Read the current version of an index from the server. Raises StoreError if one of its shards is unavailable."""
     doing, field = f"read the state of the index {generation.index}", "seq_no.max_seq_no"
     held = elastic_totals.read_primary_shards(server, doing, generation.index, generation.shards, "docs", [field])
     return 1 + sum(int(one["seq_no"]["max_seq_no"]) + 1 for one in held)
 
 
 def read_generation_version(server: Server, generation: Generation) -> int:
-    """The version of a generation, sealed or not."""
+    """Return the version of a generation, sealed or not."""
     return int(generation.sealed["version"]) if generation.sealed else read_live_version(server, generation)
 
 
-# ---------------------------------------------------------------- making
+# ---------------------------------------------------------------- changes
 
 
 def create_generation(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Generation:
@@ -160,7 +163,7 @@ def create_generation(server: Server, layout: IndexLayout, name: str, schema: Sc
     generation = Generation(f"{layout.stem(name)}-{uuid.uuid4().hex[:8]}-1", False, layout.shards, note)
     described = {**build_mapping(schema, layout.analyser), "_meta": {"ragindex": note}}
     settings = {**layout.settings(), "similarity": SIMILARITY}
-    _made(
+    _create_index(
         server,
         f"make the collection {name}",
         generation.index,
@@ -172,10 +175,10 @@ def create_generation(server: Server, layout: IndexLayout, name: str, schema: Sc
 
 
 def clone_generation(server: Server, name: str, old: Generation) -> Generation:
-    """Clone a generation that is closed to writes into a new one."""
+    """Block writes to a generation and clone it into a new one."""
     new = replace(old, index=f"{old.index.rpartition('-')[0]}-{old.number + 1}", blocked=False)
     block_writes(server, name, old)
-    _made(
+    _create_index(
         server,
         f"clone the collection {name}",
         new.index,
@@ -186,8 +189,11 @@ def clone_generation(server: Server, name: str, old: Generation) -> Generation:
     return new
 
 
-def _made(server: Server, doing: str, index: str, call: Any) -> None:
-    """Do it, and wait until every shard is there; a try whose answer was lost has made it already."""
+def _create_index(server: Server, doing: str, index: str, call: Any) -> None:
+    """Create an index with `call`, and wait until its shards have started.
+
+    If the index already exists, it was created by an earlier try whose response was lost.
+    """
     try:
         answer = server.try_to(call)
     except TroubleError as error:
@@ -199,7 +205,7 @@ def _made(server: Server, doing: str, index: str, call: Any) -> None:
 
 
 def block_writes(server: Server, name: str, generation: Generation) -> None:
-    """Block writes, after those in flight are done."""
+    """Block writes to an index, after writes in progress have ended."""
     if not generation.blocked:
         server.ask(
             f"finish the collection {name}",
@@ -208,7 +214,7 @@ def block_writes(server: Server, name: str, generation: Generation) -> None:
 
 
 def unblock_writes(server: Server, name: str, generation: Generation) -> Generation:
-    """Allow writes again, after a `finish` that was interrupted."""
+    """Allow writes again after an interrupted `finish`."""
     if not generation.blocked:
         return generation
     server.ask(
@@ -219,7 +225,7 @@ def unblock_writes(server: Server, name: str, generation: Generation) -> Generat
 
 
 def write_note(server: Server, name: str, generation: Generation, **changes: Any) -> Generation:
-    """Write a note into the mapping."""
+    """Update the note in the mapping of an index."""
     note = {**generation.note, **changes}
     server.ask(
         f"finish the collection {name}",
@@ -229,7 +235,7 @@ def write_note(server: Server, name: str, generation: Generation, **changes: Any
 
 
 def seal_generation(server: Server, name: str, generation: Generation, totals: Mapping[str, Any]) -> Generation:
-    """The finished state; the note in the mapping is what makes it one."""
+    """Seal a generation: block writes, flush, and write the note that makes it a finished state."""
     block_writes(server, name, generation)
     server.ask(f"finish the collection {name}", lambda client: client.indices.flush(index=generation.index))
     version = read_live_version(server, generation)
@@ -238,17 +244,17 @@ def seal_generation(server: Server, name: str, generation: Generation, totals: M
 
 
 def merge_segments(server: Server, name: str, generation: Generation, **how: Any) -> None:
-    """Rewrite what was deleted, or all as one segment a shard."""
+    """Merge the segments of an index, with the options `how` of the server's force merge."""
     server.ask(
         f"finish the collection {name}",
-        lambda client: client.options(request_timeout=_PATIENCE).indices.forcemerge(index=generation.index, **how),
+        lambda client: client.options(request_timeout=_MERGE_TIMEOUT).indices.forcemerge(index=generation.index, **how),
     )
 
 
 def rewrite_index(server: Server, name: str, generation: Generation) -> None:
-    """Rewrite all records with the current mapping, in one segment a shard.
+    """Rewrite all records with the current mapping, in one segment per shard.
 
-    The engine leaves a shard alone that is one segment already: so one record of each is written again, as it is.
+    The server does not rewrite a shard that already is one segment, so one record of each shard is written again first.
     """
     for shard in range(generation.shards):
         server.ask(f"finish the collection {name}", partial(_write_again, generation=generation, shard=shard))
@@ -256,7 +262,7 @@ def rewrite_index(server: Server, name: str, generation: Generation) -> None:
 
 
 def _write_again(client: Any, generation: Generation, shard: int) -> None:
-    # everything by name: servers from 9.2 leave vectors out of what is not asked for so
+    # Servers from 9.2 leave vectors out of `_source` unless all fields are requested explicitly.
     found = client.search(
         index=generation.index,
         size=1,
@@ -269,13 +275,13 @@ def _write_again(client: Any, generation: Generation, shard: int) -> None:
 
 
 def delete_indices(server: Server, doomed: Sequence[Generation]) -> None:
-    """Indices that are there no more are no error."""
+    """Delete indices; those that no longer exist are ignored."""
     for generation in doomed:
         server.ask(
             f"delete the index {generation.index}",
-            partial(_deleted, index=generation.index),
+            partial(_delete_index, index=generation.index),
         )
 
 
-def _deleted(client: Any, index: str) -> Any:
+def _delete_index(client: Any, index: str) -> Any:
     return client.indices.delete(index=index, ignore_unavailable=True)

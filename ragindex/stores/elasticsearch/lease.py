@@ -1,8 +1,8 @@
-"""The writer's lease: one document, changed only by who has seen its latest state (`if_seq_no`).
+"""The writer's lease: a document that can be changed only by a process that has seen its latest state (`if_seq_no`).
 
-Its holder renews it; who finds it old takes it over. Clocks of machines differ: a lease that looks old is watched for
-a while first, and one that is renewed meanwhile is not taken. A holder who has lost it (a machine that slept) learns
-that before its next write.
+The holder renews the lease; another process can take over an expired one. Clocks of machines differ, so a lease that
+looks expired is watched for a while first, and is not taken over if it is renewed meanwhile. A holder that has lost the
+lease (on a machine that was asleep, say) notices this before its next write.
 """
 
 import os
@@ -22,12 +22,15 @@ from ragindex.stores.elasticsearch.client import Server
 _DOCUMENT = "writer"
 _DOING = "take the writer's lease"
 _WATCHED = 0.5
-"""The share of a lease's life that a lease which looks old is watched for before it is taken over."""
+"""The share of its lifetime for which a lease that looks expired is watched before it is taken over."""
 
 
 @dataclass(slots=True)
 class WriterLease:
-    """Held by this process until `release`. `seconds` is how long it lives when nobody renews it."""
+    """The writer's lease, held by this process until `release`. It expires if it is not renewed for `seconds`.
+
+    `lost` describes the process that has taken it over, if any.
+    """
 
     server: Server
     index: str
@@ -41,12 +44,12 @@ class WriterLease:
     _thread: threading.Thread | None = None
 
     def keep(self) -> None:
-        """Renew it from now on, in the background."""
+        """Start to renew the lease in the background."""
         self._thread = threading.Thread(target=self._renewing, name="ragindex-lease", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Before a write. Raises StoreError where somebody else has taken the lease over."""
+        """Check the lease before a write. Raises StoreError if another process has taken it over."""
         if time.monotonic() - self._renewed > self.seconds / 2:
             self._renew()
         if self.lost:
@@ -56,7 +59,7 @@ class WriterLease:
             )
 
     def release(self) -> None:
-        """Give it back. What is not ours any more stays."""
+        """Release the lease. A lease that was taken over is left as it is."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -68,7 +71,7 @@ class WriterLease:
             try:
                 self._renew()
             except StoreError:
-                continue  # the server is away: tried again until the lease has run out, and before every write
+                continue  # the server is unavailable; tried again in the next round and before every write
             if self.lost:
                 return
 
@@ -81,17 +84,17 @@ class WriterLease:
             written = _put(self.server, self.index, document, self.seen)
             if written is None:
                 held = _read(self.server, self.index)
-                self.lost = _who(held[0]) if held else "somebody who has released it since"
+                self.lost = _describe_holder(held[0]) if held else "somebody who has released it since"
                 return
             self.seen, self._renewed = written, begun
 
 
 def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> WriterLease:
-    """The lease, renewed until it is released. Raises WriterBusyError, which says who holds it."""
+    """Acquire the lease and renew it until it is released. Raises WriterBusyError, naming the holder."""
     state.create_state_index(server, index, _DOING)
     held = _read(server, index)
-    if held is not None and not _abandoned(server, index, *held):
-        raise WriterBusyError(_busy(held[0]))
+    if held is not None and not _is_abandoned(server, index, *held):
+        raise WriterBusyError(_format_busy_message(held[0]))
     document = {
         **{"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")},
         **{"machine": _machine(), "token": uuid.uuid4().hex, "seconds": seconds, "renewed": time.time()},
@@ -99,15 +102,15 @@ def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> Wri
     seen = _put(server, index, document, None if held is None else held[1])
     if seen is None:
         held = _read(server, index)
-        raise WriterBusyError(_busy(held[0] if held else {}))
+        raise WriterBusyError(_format_busy_message(held[0] if held else {}))
     lease = WriterLease(server, index, seconds, document, seen)
     lease.keep()
     return lease
 
 
-def _abandoned(server: Server, index: str, document: Mapping[str, Any], seen: state.StateTokens) -> bool:
-    """Whether its holder is dead: a process of this machine that is there no more, or nobody renews it."""
-    if document["machine"] == _machine() and not _alive(int(document["pid"])):
+def _is_abandoned(server: Server, index: str, document: Mapping[str, Any], seen: state.StateTokens) -> bool:
+    """Return whether the holder is dead: its process on this machine has ended, or the lease is not renewed."""
+    if document["machine"] == _machine() and not _is_alive(int(document["pid"])):
         return True
     if time.time() - document["renewed"] < document["seconds"]:
         return False
@@ -117,7 +120,7 @@ def _abandoned(server: Server, index: str, document: Mapping[str, Any], seen: st
 
 
 def _machine() -> str:
-    """Where process ids mean the same: one boot of a system and, on Linux, one name space (containers have theirs)."""
+    """Return an id of the scope of process ids: one boot of a system and, on Linux, one PID namespace (container)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -125,7 +128,7 @@ def _machine() -> str:
         return f"{socket.gethostname()} {uuid.getnode()}"
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -135,14 +138,14 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _who(document: Mapping[str, Any]) -> str:
+def _describe_holder(document: Mapping[str, Any]) -> str:
     if not document:
         return "another process"
     return f"{document['owner']} (process {document['pid']} on {document['host']}, since {document['since']})"
 
 
-def _busy(document: Mapping[str, Any]) -> str:
-    return f"Another process is writing to the index: {_who(document)}. Wait for it or stop it."
+def _format_busy_message(document: Mapping[str, Any]) -> str:
+    return f"Another process is writing to the index: {_describe_holder(document)}. Wait for it or stop it."
 
 
 def _read(server: Server, index: str) -> tuple[Mapping[str, Any], state.StateTokens] | None:
@@ -152,9 +155,9 @@ def _read(server: Server, index: str) -> tuple[Mapping[str, Any], state.StateTok
 def _put(
     server: Server, index: str, document: Mapping[str, Any], seen: state.StateTokens | None
 ) -> state.StateTokens | None:
-    """None where somebody else has written meanwhile."""
+    """Write the lease document. Return None if another process has changed it in the meantime."""
     written = state.write_state(server, index, _DOCUMENT, document, seen, _DOING)
     if written is None:
-        held = _read(server, index)  # a try whose answer was lost has written it
+        held = _read(server, index)  # an earlier try whose response was lost may have written it
         return held[1] if held is not None and held[0]["token"] == document["token"] else None
     return written

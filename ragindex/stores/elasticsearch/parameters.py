@@ -12,7 +12,7 @@ NAME_PATTERN = r"[a-z0-9][a-z0-9_.]{0,60}"
 
 
 class ElasticsearchParameters(StorePlugin):
-    """See Elasticsearch."""
+    """The parameters of the class `Elasticsearch`, which documents them."""
 
     argument: ClassVar[str] = "url"
     keys_from: ClassVar[str] = f"Set {client.API_KEY}, or {client.USER} and {client.PASSWORD}."
@@ -60,7 +60,10 @@ class ElasticsearchParameters(StorePlugin):
     @field_validator("url")
     @classmethod
     def _without_keys(cls, url: str | None) -> str | None:
-        """A plugin's parameters are written into files and reports: raises UsageError, which does not repeat it."""
+        """Raise UsageError if the address contains keys, because parameters are written into files and reports.
+
+        The error does not repeat the address.
+        """
         for host in (url or "").split(",") if url else ():
             require_bare(host.strip(), "the store elasticsearch", cls.keys_from)
         return url

@@ -1,4 +1,4 @@
-"""Records on their way into and out of Elasticsearch: the mapping of an index, documents, and Arrow columns."""
+"""Conversion of records to and from Elasticsearch: index mappings, documents, and Arrow columns."""
 
 import hashlib
 import json
@@ -16,15 +16,15 @@ from ragindex.stores.lancedb.records import arrow_schema, table_rows
 from ragindex.stores.lancedb.sql import column_name, field_name
 from ragindex.stores.memory.bm25 import K1, B
 
-_LONGEST_ID = 512
-"""Bytes that the server takes as a document's own id."""
+_MAX_ID_BYTES = 512
+"""The most bytes that the server accepts as a document id."""
 RecordFields = Mapping[str, Any]
 
 # ---------------------------------------------------------------- the mapping
 
 
 def build_mapping(schema: Schema, analyser: str | None) -> dict[str, Any]:
-    """How documents are indexed. What came with a record is under `record`, untouched; the rest is made from it."""
+    """Build the mapping of an index. `record` holds a record's fields unchanged; other fields are derived from it."""
     keyword = {"type": "keyword", "doc_values": False}
     names = ("terms", "numbers", "group_terms", "group_numbers")
     properties: dict[str, Any] = {
@@ -44,7 +44,7 @@ def build_mapping(schema: Schema, analyser: str | None) -> dict[str, Any]:
 
 
 def build_vector_mapping(dimensions: int, kind: str) -> dict[str, Any]:
-    """`flat` compares all vectors, exactly; `int8_hnsw` goes through a graph of shortened ones."""
+    """Build the mapping of the vector field: `flat` for exact search, `int8_hnsw` for a graph of quantized vectors."""
     options = {"index": True, "similarity": "cosine", "index_options": {"type": kind}}
     return {"type": "dense_vector", "dims": dimensions, **options}
 
@@ -55,32 +55,32 @@ SIMILARITY = {"ragindex": {"type": "BM25", "k1": K1, "b": B, "discount_overlaps"
 
 
 def server_id(id: str) -> str:
-    """The server's id of the record `id`: itself, or a hash where it is empty or too long."""
+    """Return the server's id of the record `id`: the same id, or a hash if it is empty or too long."""
     size = len(id.encode())
-    return id if 0 < size <= _LONGEST_ID else f"sha256:{hashlib.sha256(id.encode()).hexdigest()}"
+    return id if 0 < size <= _MAX_ID_BYTES else f"sha256:{hashlib.sha256(id.encode()).hexdigest()}"
 
 
 def build_documents(
     records: pa.RecordBatch, schema: Schema, name: str, analyser: str | None
 ) -> Iterator[tuple[str, bytes]]:
-    """Each record's id and its document as JSON. Raises UsageError for what does not fit the schema."""
+    """Yield each record's id and its document as JSON. Raises UsageError if a record does not fit the schema."""
     target = arrow_schema(schema)
     for given in (one for one in records.schema.names if one.startswith("meta.")):
         target = target.append(pa.field(column_name(given), pa.list_(pa.string())))
     rows = table_rows(records, schema, target, name)
     for batch in rows.to_batches(1024):
-        vectors = _matrix(batch.column("vector"), schema.dimensions) if schema.dimensions else None
+        vectors = _to_matrix(batch.column("vector"), schema.dimensions) if schema.dimensions else None
         plain = batch.drop_columns(["vector"]) if schema.dimensions else batch
         for number, row in enumerate(plain.to_pylist()):
-            written = json.dumps(_document(row, schema, analyser), ensure_ascii=False, separators=(",", ":"))
-            if vectors is not None and vectors[number].any():  # a cosine with zero is undefined: it is found by none
-                written = f'{written[:-1]},"vector":{_numbers(vectors[number])}}}'
+            written = json.dumps(_build_document(row, schema, analyser), ensure_ascii=False, separators=(",", ":"))
+            if vectors is not None and vectors[number].any():  # the cosine with a zero vector is undefined
+                written = f'{written[:-1]},"vector":{_format_vector(vectors[number])}}}'
             yield row["id"], written.encode()
 
 
-def _document(row: dict[str, Any], schema: Schema, analyser: str | None) -> dict[str, Any]:
+def _build_document(row: dict[str, Any], schema: Schema, analyser: str | None) -> dict[str, Any]:
     tokens, given = row.get("tokens"), {name: held for name, held in row.items() if held is not None}
-    record = {name: _plain(held) for name, held in given.items() if name not in ("id", "tokens")}
+    record = {name: _to_json_value(held) for name, held in given.items() if name not in ("id", "tokens")}
     values = {field_name(name): held for name, held in given.items()}
     meta = {name: held for name, held in values.items() if name.startswith("meta.")}
     document = {"id": row["id"], "record": record, **filters.collect_terms(schema, values)}
@@ -95,17 +95,17 @@ def _document(row: dict[str, Any], schema: Schema, analyser: str | None) -> dict
     return document
 
 
-def _numbers(vector: Floats) -> str:
-    """As JSON, each number in the fewest digits that tell it from other float32: half of those that Python writes."""
+def _format_vector(vector: Floats) -> str:
+    """Write a vector as JSON, each number with the fewest digits that identify its float32: half of Python's digits."""
     return f"[{','.join(vector.astype('U16').tolist())}]"
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it: numbers that are none are words."""
+def _to_json_value(value: Any) -> Any:
+    """Return a value that JSON can represent: NaN and infinity become strings."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _matrix(vectors: pa.Array, dimensions: int) -> Floats:
+def _to_matrix(vectors: pa.Array, dimensions: int) -> Floats:
     matrix: Floats = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
     return matrix
 
@@ -114,7 +114,7 @@ def _matrix(vectors: pa.Array, dimensions: int) -> Floats:
 
 
 def check_fields(fields: Sequence[str], schema: Schema) -> None:
-    """Raises UsageError for a field that no record can have."""
+    """Raise UsageError if a field is not in the schema and not a `meta.` field."""
     known = (*schema.stored, *schema.keywords, *schema.numbers, *(("vector",) if schema.dimensions else ()))
     unknown = [name for name in fields if name not in ("id", *known) and not name.startswith("meta.")]
     if unknown:
@@ -122,22 +122,22 @@ def check_fields(fields: Sequence[str], schema: Schema) -> None:
 
 
 def source_fields(fields: Iterable[str]) -> list[str]:
-    """What to ask a document's source for."""
+    """Return the source fields of a document to request for `fields`."""
     return ["id", *("vector" if name == "vector" else f"record.{column_name(name)}" for name in fields if name != "id")]
 
 
 def build_batch(rows: Sequence[RecordFields], fields: Sequence[str], schema: Schema) -> pa.RecordBatch:
-    """Documents' sources as one batch with `id` and `fields`."""
-    columns = [_column(rows, name, schema) for name in fields]
+    """Build one batch with `id` and `fields` from documents' sources."""
+    columns = [_build_column(rows, name, schema) for name in fields]
     ids = pa.array([row["id"] for row in rows], pa.string())
     return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *fields])
 
 
-def _column(rows: Sequence[RecordFields], name: str, schema: Schema) -> pa.Array:
+def _build_column(rows: Sequence[RecordFields], name: str, schema: Schema) -> pa.Array:
     if name == "id":
         return pa.array([row["id"] for row in rows], pa.string())
     if name == "vector":
-        return _vectors(rows, schema.dimensions or 0)
+        return _build_vector_column(rows, schema.dimensions or 0)
     held = [row.get("record", {}).get(column_name(name)) for row in rows]
     if name in schema.numbers:
         return pa.array([None if value is None else float(value) for value in held], pa.float64())
@@ -145,7 +145,7 @@ def _column(rows: Sequence[RecordFields], name: str, schema: Schema) -> pa.Array
     return pa.array(held, pa.list_(pa.string()) if lists else pa.string())
 
 
-def _vectors(rows: Sequence[RecordFields], dimensions: int) -> pa.Array:
+def _build_vector_column(rows: Sequence[RecordFields], dimensions: int) -> pa.Array:
     matrix = np.zeros((len(rows), dimensions), dtype=np.float32)
     for number, row in enumerate(rows):
         if "vector" in row:

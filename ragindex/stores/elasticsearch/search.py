@@ -1,12 +1,13 @@
-"""Searching: many requests, of several indices too, in one `_msearch`, with the scores that every engine here gives.
+"""Search of many requests, also to several indices, in one `_msearch`, with the same scores as other stores.
 
-Text: Lucene keeps a record's length in one byte, exact up to 40 tokens and rounded down by up to an eighth beyond, so
-its score is never below the true one. More candidates than asked for are fetched with their tokens, and scored again
-here, from the same statistics as in memory: how many records hold a token comes with the same round trip. Where the
-last candidate's own score could still be beaten by one not fetched, more are fetched; rarely does that happen.
+Text: Lucene stores a record's length in one byte, which is exact up to 40 tokens and rounded down by up to an eighth
+beyond, so its score is never below the true one. More candidates than requested are therefore fetched with their
+tokens and scored again here, from the same statistics as in memory; document frequencies are counted in the same round
+trip. If a record that was not fetched could still have a better score, more are fetched, which is rare.
 
-Vectors: cosines of whole float32 vectors, exact where all are compared (up to `exact_up_to` records, and within
-filters that 10,000 records pass), through a graph of shortened vectors and scored again with whole ones beyond.
+Vectors: scores are cosines of full float32 vectors. They are exact if all vectors are compared (up to `exact_up_to`
+records, and within filters that up to 10,000 records pass). Otherwise an HNSW graph of quantized vectors is searched,
+and the candidates are scored again with full vectors.
 """
 
 from collections import Counter
@@ -27,36 +28,37 @@ from ragindex.stores.memory.search import check_query_vector
 from ragindex.text_analysis import analyse
 
 WINDOW = 10_000
-"""The server gives at most so many hits at once, and compares at most so many candidates."""
+"""The server's limits on hits per response and on candidates per vector search."""
 _PAGE = 1000
-"""Asked for first where somebody wants all that pass a filter: the server makes room for as many as are asked for."""
+"""The first page size if all records that pass a filter are wanted, because the server allocates memory per hit."""
 _EXACT_LENGTH = 40
 _FEW, _SPARE, _MARGIN = 16, 32, 1e-6
-"""Candidates beyond k where the engine's scores are exact, and, with a quarter of k, where lengths are coarse; what
-float32 may lose of a score."""
-_TIED = 1000
-"""Vectors beyond k among which equal cosines come by id; where there are more at the edge, all are looked at."""
+"""Candidates beyond k if the server's scores are exact; candidates beyond k + k/4 if lengths are rounded; and the
+relative error of a float32 score."""
+_TIE_SPARE = 1000
+"""Vectors fetched beyond k, to order equal cosines at the cutoff by id; if more are tied, all vectors are compared."""
 _OVERSAMPLE = 3.0
-_WHOLE = {"rescore_vector": {"oversample": 1.0}}
-"""Vectors found in a graph of shortened ones are scored again: so many times k, or all that were compared."""
-_WITH_VECTOR = {"exists": {"field": "vector"}}
-"""Some servers of 9.2 find records without a vector too, where all that pass a filter are compared."""
-_MOST_TOKENS = 1000
-"""The server bounds the clauses of a query; a longer question has every record that shares a token compared."""
-_COUNTED = 500
-_TOGETHER = 1000
-"""Requests in one `_msearch`; the calls of one step of a method are fewer."""
+_RESCORE_ALL = {"rescore_vector": {"oversample": 1.0}}
+"""Candidates of the quantized graph to score again in full: `_OVERSAMPLE` times k, or all (`_RESCORE_ALL`)."""
+_HAS_VECTOR = {"exists": {"field": "vector"}}
+"""A filter for records with a vector, because some 9.2 servers also return records without one in filtered searches."""
+_MAX_TOKENS = 1000
+"""The most distinct tokens in a scored query, because the server limits clauses. For longer queries, every record that
+shares a token is fetched."""
+_MAX_COUNTED = 500
+_MAX_REQUESTS = 1000
+"""The most requests in one `_msearch`; one step of a method makes fewer."""
 _BY_SCORE = [{"_score": "desc"}, {"id": "asc"}]
 _BY_ID = [{"id": "asc"}]
 
 
 TokenCounts: TypeAlias = dict[str, int]
-"""How many records of an index hold a token."""
+"""The document frequencies of tokens in an index."""
 
 
 @dataclass(slots=True)
 class PendingSearch:
-    """One request on its way: what it sees, the search that it has become, and the hits so far."""
+    """A request in progress: its index view, the search body, the page size, and the hits so far."""
 
     view: IndexView
     request: SearchRequest
@@ -69,43 +71,44 @@ class PendingSearch:
 
 
 def search_views(groups: Sequence[tuple[IndexView, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
-    """Answer the requests to each view; all are of one server. Raises UsageError as the image in memory does,
-    StoreError.
+    """Answer the requests to each view; all views must be of one server.
+
+    Raises StoreError, and UsageError if a field is unknown or a vector has another length or is not finite.
     """
     every = [(view, request) for view, requests in groups for request in requests]
     found: list[SearchResult] = []
-    for start in range(0, len(every), _TOGETHER):
-        found += _answered([_asked(*one) for one in every[start : start + _TOGETHER]])
+    for start in range(0, len(every), _MAX_REQUESTS):
+        found += _answer_requests([_prepare_search(*one) for one in every[start : start + _MAX_REQUESTS]])
     left = iter(found)
     return [[next(left) for _ in requests] for _, requests in groups]
 
 
-def _answered(asked: Sequence[PendingSearch]) -> list[SearchResult]:
+def _answer_requests(asked: Sequence[PendingSearch]) -> list[SearchResult]:
     counts: dict[str, TokenCounts] = {one.view.index: {} for one in asked}
     while open_ones := [one for one in asked if not one.done]:
         _fetch(open_ones, counts)
         for one in open_ones:
-            _judge(one, counts[one.view.index])
-    return [_compared(one) if _too_many(one) else _found(one, counts[one.view.index]) for one in asked]
+            _update_progress(one, counts[one.view.index])
+    return [_compare_all(one) if _exceeds_window(one) else _build_result(one, counts[one.view.index]) for one in asked]
 
 
-# ---------------------------------------------------------------- asking
+# ---------------------------------------------------------------- requests
 
 
-def _asked(view: IndexView, request: SearchRequest) -> PendingSearch:
+def _prepare_search(view: IndexView, request: SearchRequest) -> PendingSearch:
     check_fields(request.fields, view.schema)
     wanted = max(0, min(request.k, view.totals["records"]))
     if isinstance(request, TextQuery):
-        return _asked_by_text(view, request, wanted)
+        return _prepare_text_search(view, request, wanted)
     if isinstance(request, VectorQuery):
-        return _asked_by_vector(view, request, wanted)
+        return _prepare_vector_search(view, request, wanted)
     body = {"query": view.query(request.where), "sort": _BY_ID, "_source": source_fields(request.fields)}
     unbounded = request.where is not None and not isinstance(request.where, Ids) and wanted == view.totals["records"]
     size = min(wanted, _PAGE if unbounded else WINDOW)
     return PendingSearch(view, request, wanted, size, body, done=wanted == 0)
 
 
-def _asked_by_text(view: IndexView, request: TextQuery, wanted: int) -> PendingSearch:
+def _prepare_text_search(view: IndexView, request: TextQuery, wanted: int) -> PendingSearch:
     tokens = Counter(analyse(request.text, view.schema.language)) if view.schema.text else Counter[str]()
     totals = view.totals
     exact = totals["longest"] <= _EXACT_LENGTH and not totals["stale"]
@@ -113,14 +116,14 @@ def _asked_by_text(view: IndexView, request: TextQuery, wanted: int) -> PendingS
     spare = _FEW if exact or view.analyser else coarse
     if view.analyser is not None:
         scored: dict[str, Any] = {"match": {"tokens": request.text}}
-    elif len(tokens) > _MOST_TOKENS:
+    elif len(tokens) > _MAX_TOKENS:
         scored = {"terms": {"tokens": sorted(tokens)}}
     else:
         terms = [{"term": {"tokens": {"value": token, "boost": times}}} for token, times in sorted(tokens.items())]
         scored = {"bool": {"should": terms, "minimum_should_match": 1}}
     body = {
         "query": {"bool": {"must": [scored], "filter": [] if request.where is None else [view.query(request.where)]}},
-        "sort": _BY_ID if len(tokens) > _MOST_TOKENS and view.analyser is None else _BY_SCORE,
+        "sort": _BY_ID if len(tokens) > _MAX_TOKENS and view.analyser is None else _BY_SCORE,
         "track_scores": True,
         "_source": [*source_fields(request.fields), *([] if view.analyser else ["tokens"])],
     }
@@ -129,19 +132,19 @@ def _asked_by_text(view: IndexView, request: TextQuery, wanted: int) -> PendingS
     return PendingSearch(view, request, wanted, min(wanted + spare, WINDOW), body, counted, done=nothing)
 
 
-def _asked_by_vector(view: IndexView, request: VectorQuery, wanted: int) -> PendingSearch:
+def _prepare_vector_search(view: IndexView, request: VectorQuery, wanted: int) -> PendingSearch:
     vector = check_query_vector(request.vector, view.schema.dimensions)
-    knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_depth(view, request, wanted)}
+    knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_choose_depth(view, request, wanted)}
     if request.where is not None:
-        knn["filter"] = [view.query(request.where), _WITH_VECTOR]
+        knn["filter"] = [view.query(request.where), _HAS_VECTOR]
     body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": source_fields(request.fields)}
     asked = PendingSearch(view, request, wanted, min(wanted + 1, WINDOW), body)
-    asked.done = wanted == 0 or not vector.any() or _too_many(asked)
+    asked.done = wanted == 0 or not vector.any() or _exceeds_window(asked)
     return asked
 
 
-def _depth(view: IndexView, request: VectorQuery, wanted: int) -> dict[str, Any]:
-    """How many candidates the server keeps: more than are wanted, so that equal scores at the edge are cut by id."""
+def _choose_depth(view: IndexView, request: VectorQuery, wanted: int) -> dict[str, Any]:
+    """Return the numbers of candidates: more than wanted, so that equal scores at the cutoff are ordered by id."""
     if view.vectors != "flat" and request.where is None:
         depth = min(wanted + _FEW, WINDOW)
         near = {"k": depth, "num_candidates": min(WINDOW, max(view.candidates, depth))}
@@ -149,21 +152,21 @@ def _depth(view: IndexView, request: VectorQuery, wanted: int) -> dict[str, Any]
     if isinstance(request.where, Ids):
         depth = len(set(request.where.ids))
     else:
-        depth = wanted + _TIED if view.vectors == "flat" else WINDOW  # as many as that are compared one by one
+        depth = wanted + _TIE_SPARE if view.vectors == "flat" else WINDOW  # up to WINDOW records are compared exactly
     depth = max(1, min(depth, WINDOW, view.totals["records"]))
-    return {"k": depth, "num_candidates": depth, **({} if view.vectors == "flat" else _WHOLE)}
+    return {"k": depth, "num_candidates": depth, **({} if view.vectors == "flat" else _RESCORE_ALL)}
 
 
-def _too_many(one: PendingSearch) -> bool:
+def _exceeds_window(one: PendingSearch) -> bool:
     return isinstance(one.request, VectorQuery) and one.wanted > WINDOW and bool(one.request.vector.any())
 
 
 def _fetch(asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) -> None:
-    """One round trip: the next hits of each request, and how many records hold each token not yet counted."""
-    bodies = [{**one.body, "size": one.size, "track_total_hits": False, **_after(one)} for one in asked]
-    searches = [part for one, body in zip(asked, bodies, strict=True) for part in (_header(one.view), body)]
-    blocks = _uncounted(asked, counts)
-    searches += [part for view, block in blocks for part in (_header(view), _counting(block))]
+    """Fetch the next hits of each request, and the document frequencies of new tokens, in one round trip."""
+    bodies = [{**one.body, "size": one.size, "track_total_hits": False, **_build_search_after(one)} for one in asked]
+    searches = [part for one, body in zip(asked, bodies, strict=True) for part in (_build_header(one.view), body)]
+    blocks = _find_uncounted(asked, counts)
+    searches += [part for view, block in blocks for part in (_build_header(view), _build_count(block))]
     names = " and ".join(dict.fromkeys(one.view.name for one in asked))
     answer = asked[0].view.server.ask(
         f"search the collection {names}", lambda client: client.msearch(searches=searches)
@@ -178,48 +181,53 @@ def _fetch(asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) ->
         counts[view.index].update((token, held[str(number)]["doc_count"]) for number, token in enumerate(block))
 
 
-def _header(view: IndexView) -> dict[str, Any]:
+def _build_header(view: IndexView) -> dict[str, Any]:
     spread = {"search_type": "dfs_query_then_fetch"} if view.shards > 1 else {}
     return {"index": view.index, "allow_partial_search_results": False, **spread}
 
 
-def _uncounted(asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) -> list[tuple[IndexView, list[str]]]:
+def _find_uncounted(
+    asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]
+) -> list[tuple[IndexView, list[str]]]:
     views = {one.view.index: one.view for one in asked}
     blocks = []
     for index, view in views.items():
         wanted = {token for one in asked if one.view.index == index for token in one.tokens}
         missing = sorted(wanted - set(counts[index]))
-        blocks += [(view, missing[start : start + _COUNTED]) for start in range(0, len(missing), _COUNTED)]
+        blocks += [(view, missing[start : start + _MAX_COUNTED]) for start in range(0, len(missing), _MAX_COUNTED)]
     return blocks
 
 
-def _after(one: PendingSearch) -> dict[str, Any]:
+def _build_search_after(one: PendingSearch) -> dict[str, Any]:
     return {"search_after": one.hits[-1]["sort"]} if one.hits else {}
 
 
-def _counting(tokens: Sequence[str]) -> dict[str, Any]:
+def _build_count(tokens: Sequence[str]) -> dict[str, Any]:
     holding = {str(number): {"term": {"tokens": token}} for number, token in enumerate(tokens)}
     return {"size": 0, "track_total_hits": False, "aggs": {"held": {"filters": {"filters": holding}}}}
 
 
-# ---------------------------------------------------------------- judging
+# ---------------------------------------------------------------- completeness
 
 
-def _judge(one: PendingSearch, counts: TokenCounts) -> None:
-    """Whether the hits so far hold the answer; else the next, larger page is asked for."""
+def _update_progress(one: PendingSearch, counts: TokenCounts) -> None:
+    """Mark a request as done if its hits contain the answer; otherwise prepare the next, larger page."""
     if one.done:
         return
     if isinstance(one.request, TextQuery) and one.view.analyser is None:
-        one.done = len(one.tokens) <= _MOST_TOKENS and _proven(one, counts)
+        one.done = len(one.tokens) <= _MAX_TOKENS and _is_proven(one, counts)
     elif isinstance(one.request, VectorQuery):
-        one.done = not _tied_at_the_edge(one)
+        one.done = not _request_all_if_tied(one)
     else:
         one.done = len(one.hits) >= one.wanted
     one.size = min(WINDOW, max(2 * one.size, _FEW))
 
 
-def _tied_at_the_edge(one: PendingSearch) -> bool:
-    """Where the next best is as near as the last wanted, others may be that did not come: then all are looked at."""
+def _request_all_if_tied(one: PendingSearch) -> bool:
+    """Return whether the last wanted hit and the next one have equal scores, and then request all vectors.
+
+    Other records with the same score may be missing from the hits in that case.
+    """
     knn = one.body["query"]["knn"]
     deepest = min(WINDOW, one.view.totals["records"])
     edge = [hit["_score"] for hit in one.hits[one.wanted - 1 : one.wanted + 1]]
@@ -236,37 +244,37 @@ def _tied_at_the_edge(one: PendingSearch) -> bool:
     return True
 
 
-def _proven(one: PendingSearch, counts: TokenCounts) -> bool:
+def _is_proven(one: PendingSearch, counts: TokenCounts) -> bool:
     if len(one.hits) < one.wanted:
         return False
     if one.view.totals["stale"]:
-        return True  # the engine's statistics hold deleted records: its order is near, its scores prove nothing
-    scores = sorted(_scores(one, counts), reverse=True)
+        return True  # with deleted records in the server's statistics, its order is close, but its scores are no bound
+    scores = sorted(_score_hits(one, counts), reverse=True)
     return bool(scores[one.wanted - 1] >= one.hits[-1]["_score"] / (K1 + 1) * (1 - _MARGIN))
 
 
-def _scores(one: PendingSearch, counts: TokenCounts) -> list[float]:
-    """As ragindex.stores.memory.bm25 has them."""
+def _score_hits(one: PendingSearch, counts: TokenCounts) -> list[float]:
+    """Return the BM25 scores of the hits, computed as in ragindex.stores.memory.bm25."""
     if not one.hits:
         return []
     filled = max(1, one.view.totals["filled"])
     mean = max(1.0, one.view.totals["tokens"] / filled)
     held = [(token, times, counts[token]) for token, times in sorted(one.tokens.items())]
     weights = [(token, times * np.log1p(max(filled - n + 0.5, 0) / (n + 0.5))) for token, times, n in held]
-    return [_score(weights, hit["_source"]["tokens"].split(" "), mean) for hit in one.hits]
+    return [_score_tokens(weights, hit["_source"]["tokens"].split(" "), mean) for hit in one.hits]
 
 
-def _score(weights: Sequence[tuple[str, float]], tokens: Sequence[str], mean: float) -> float:
+def _score_tokens(weights: Sequence[tuple[str, float]], tokens: Sequence[str], mean: float) -> float:
     saturation = K1 * (1 - B + B * len(tokens) / mean)
     found = Counter(tokens)
     return float(sum(weight * found[token] / (found[token] + saturation) for token, weight in weights))
 
 
-# ---------------------------------------------------------------- answering
+# ---------------------------------------------------------------- results
 
 
-def _found(one: PendingSearch, counts: TokenCounts) -> SearchResult:
-    scores = _final_scores(one, counts)
+def _build_result(one: PendingSearch, counts: TokenCounts) -> SearchResult:
+    scores = _compute_scores(one, counts)
     ids = [hit["_source"]["id"] for hit in one.hits]
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
     records = build_batch([one.hits[row]["_source"] for row in order], one.request.fields, one.view.schema)
@@ -275,9 +283,9 @@ def _found(one: PendingSearch, counts: TokenCounts) -> SearchResult:
     )
 
 
-def _compared(one: PendingSearch) -> SearchResult:
-    """More nearest records than the server compares at once: all vectors are read and compared here."""
-    assert isinstance(one.request, VectorQuery)  # noqa: S101  # the others are not asked for so
+def _compare_all(one: PendingSearch) -> SearchResult:
+    """Read all vectors and compare them here, because more records are wanted than the server compares at once."""
+    assert isinstance(one.request, VectorQuery)  # noqa: S101  # `_exceeds_window` is true for vector queries only
     fields = tuple(dict.fromkeys((*one.request.fields, "vector")))
     empty = build_batch([], fields, one.view.schema)
     table = widen(pa.Table.from_batches(scan_view(one.view, fields, one.request.where), empty.schema)).combine_chunks()
@@ -291,11 +299,11 @@ def _compared(one: PendingSearch) -> SearchResult:
     return SearchResult([ids[row] for row in order], scores[order], records)
 
 
-def _final_scores(one: PendingSearch, counts: TokenCounts) -> list[float]:
+def _compute_scores(one: PendingSearch, counts: TokenCounts) -> list[float]:
     if isinstance(one.request, FilterQuery):
         return [0.0] * len(one.hits)
     if isinstance(one.request, VectorQuery):
         return [2.0 * hit["_score"] - 1.0 for hit in one.hits]
     if one.view.analyser is not None:
         return [hit["_score"] / (K1 + 1) for hit in one.hits]
-    return _scores(one, counts)
+    return _score_hits(one, counts)

@@ -1,6 +1,6 @@
-"""Small documents of the store's own, in one index on the server: the writer's lease, and the list of collections.
+"""Small documents of the store itself, in one index on the server: the writer's lease and the list of collections.
 
-A document is changed only by who has seen its latest state (`if_seq_no`).
+A document can be changed only by a process that has seen its latest state (`if_seq_no`).
 """
 
 from collections.abc import Callable, Mapping
@@ -10,12 +10,12 @@ from ragindex.http import TroubleError
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import server_id
 
-_CONFLICT, _GONE = 409, 404
+_CONFLICT, _NOT_FOUND = 409, 404
 StateTokens = dict[str, int]
 
 
 def create_state_index(server: Server, index: str, doing: str) -> None:
-    """Make the index, where it is not there."""
+    """Create the index if it does not exist."""
     settings = {"number_of_shards": 1, "auto_expand_replicas": "0-1"}
     try:
         server.try_to(lambda client: client.indices.create(index=index, settings=settings, mappings={"enabled": False}))
@@ -25,7 +25,7 @@ def create_state_index(server: Server, index: str, doing: str) -> None:
 
 
 def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], StateTokens] | None:
-    """A document and the state it is in; None where there is none."""
+    """Read a document and its state tokens. Return None if it does not exist."""
     found = _ask(server, doing, lambda client: client.get(index=index, id=server_id(name)))
     if found is None:
         return None
@@ -35,7 +35,10 @@ def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mappi
 def write_state(
     server: Server, index: str, name: str, document: Mapping[str, Any], seen: StateTokens | None, doing: str
 ) -> StateTokens | None:
-    """Write over the state seen, or where there is none; None where it is in another state."""
+    """Write a document if it is still in the state `seen` (None: does not exist), and return its new state tokens.
+
+    Return None, without writing, if it is in another state.
+    """
     how: dict[str, Any] = {"op_type": "create"} if seen is None else dict(seen)
     written = _ask(
         server, doing, lambda client: client.index(index=index, id=server_id(name), document=document, **how)
@@ -46,11 +49,11 @@ def write_state(
 
 
 def delete_state(server: Server, index: str, name: str, seen: StateTokens | None, doing: str) -> None:
-    """Remove it, where it is still in the state seen; None: in any."""
+    """Delete a document if it is still in the state `seen` (None: any state)."""
     _ask(server, doing, lambda client: client.delete(index=index, id=server_id(name), **(seen or {})))
 
 
 def _ask(server: Server, doing: str, call: Callable[[Any], Any]) -> Any:
-    """The answer; None for a conflict and for what is not there, which are no errors and are not tried again."""
-    answer = server.ask(doing, lambda client: call(client.options(ignore_status=(_CONFLICT, _GONE))))
-    return None if answer.meta.status in (_CONFLICT, _GONE) else answer
+    """Return the response, or None for a conflict or a missing document, which are not errors and not retried."""
+    answer = server.ask(doing, lambda client: call(client.options(ignore_status=(_CONFLICT, _NOT_FOUND))))
+    return None if answer.meta.status in (_CONFLICT, _NOT_FOUND) else answer

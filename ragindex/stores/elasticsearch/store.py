@@ -1,8 +1,9 @@
-"""Elasticsearch, the engine for corpora that outgrow one machine: servers 8 (from 8.18) and 9, one cluster for many.
+"""The Elasticsearch store, for corpora that exceed one machine. Several workspaces can share a cluster.
 
-`--store elasticsearch:http://HOST:9200`, or `--store elasticsearch` and ELASTICSEARCH_URL. Keys come from
-ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD; ELASTICSEARCH_CA_FILE names the certificate of
-an authority of one's own. Nothing needs scripts, a paid licence or a query that writes.
+Servers 8 (from 8.18) and 9 are supported. Select the store with `--store elasticsearch:http://HOST:9200`, or with
+`--store elasticsearch` and ELASTICSEARCH_URL. Keys come from ELASTICSEARCH_API_KEY, or from ELASTICSEARCH_USER and
+ELASTICSEARCH_PASSWORD; ELASTICSEARCH_CA_FILE names the certificate of a private certificate authority. The store needs
+no scripts, no paid licence and no update or delete by query.
 
 See `indices` for how finished states are stored, and `search` for how searches are answered.
 """
@@ -27,37 +28,40 @@ from ragindex.stores.elasticsearch.lease import WriterLease
 from ragindex.stores.elasticsearch.parameters import NAME_PATTERN, ElasticsearchParameters
 
 _KEEP = 86_400.0
-"""Seconds that a replaced state stays: a copy of the index's folder on another machine may still name it."""
+"""Seconds for which a replaced state is kept, because a copy of the index folder on another machine may name it."""
 _FILE = "elasticsearch.json"
 
 
 class Elasticsearch(ElasticsearchParameters):
-    """Collections on a cluster, as indices PREFIX-WORKSPACE-PART-FINGERPRINT. Keys come from the environment.
+    """The Elasticsearch store, with collections as indices PREFIX-WORKSPACE-PART-FINGERPRINT.
 
-    `workspace` is the second part of the names of the indices (default: a name that is stored in `folder`). `shards`,
-    `replicas` (default: one where there is a second node) and `refresh` (default: off, searches see finished states)
-    are of indices made from now on. Up to `exact_up_to` records vectors are compared one by one; beyond, through a
-    graph that looks at `candidates` of them. `analyser` is one of the server's own in place of ragindex's. `writers`
-    requests are on their way at once; `timeout` in seconds and `retries` are of each. A lease that nobody renews for
-    `lease_seconds` can be taken over.
+    Keys come from the environment. `workspace` is the second part of the index names (default: a name stored in
+    `folder`). `shards`, `replicas` (default: one if there is a second node) and `refresh` (default: off, so that
+    searches see finished states only) apply to indices created from now on. Up to `exact_up_to` records, vectors are
+    compared one by one; beyond that, an HNSW graph is searched with `candidates` candidates per shard. `analyser` names
+    an analyser of the server to use instead of ragindex's. `writers` bulk requests are sent at once; `timeout` (in
+    seconds) and `retries` apply to each request. A lease that is not renewed for `lease_seconds` can be taken over.
     """
 
     @property
     def finishes_by(self) -> Mapping[str, float]:
-        """Nothing: an index keeps the settings that it was made with."""
+        """No parameters, because an index keeps the settings that it was created with."""
         return {}
 
     def open(self, folder: Path) -> "ElasticsearchStore":
-        """Open the store of the index around `folder`, which contains its name. Raises StoreError, UsageError."""
+        """Open the store of the workspace whose name is stored in `folder`. Raises StoreError, UsageError."""
         server = client.connect(self.url, self.timeout, self.retries)
-        name = self.workspace or _workspace_name(folder)
+        name = self.workspace or _read_workspace_name(folder)
         layout = IndexLayout(self.prefix, name, self.shards, self.replicas, self.refresh, self.analyser)
         return ElasticsearchStore(self, server, layout)
 
 
 @dataclass(slots=True)
 class ElasticsearchStore:
-    """See ragindex.interfaces.Store. `held` is the writer's lease while this process has it."""
+    """The Elasticsearch implementation of ragindex.interfaces.Store.
+
+    `held` is the writer's lease, if this process holds it.
+    """
 
     settings: Elasticsearch
     server: Server
@@ -65,7 +69,10 @@ class ElasticsearchStore:
     held: WriterLease | None = None
 
     def create(self, name: str, schema: Schema) -> ElasticsearchCollection:
-        """Raises StoreError if `name` was made with another schema or analyser."""
+        """Open a collection for writing, creating it if needed.
+
+        Raises StoreError if it was created with another schema or analyser.
+        """
         held = self._generations(name)
         newest = held[-1] if held else self._make(name, schema)
         if newest.schema != schema:
@@ -76,7 +83,7 @@ class ElasticsearchStore:
         return ElasticsearchCollection(self, name, schema)
 
     def open(self, name: str, version: int) -> ElasticsearchCollection:
-        """Raises StoreError where there is no such collection, or the state was deleted since."""
+        """Open a collection at one version. Raises StoreError if the collection or the version no longer exists."""
         held = self._generations(name)
         if not held:
             raise self._missing(name)
@@ -84,35 +91,38 @@ class ElasticsearchStore:
             if generation.sealed and generation.sealed["version"] == version:
                 return ElasticsearchCollection(self, name, generation.schema, generation)
         newest = held[-1]
-        if not newest.sealed and indices.read_live_version(self.server, newest) >= version > _finished(held):
+        if not newest.sealed and indices.read_live_version(self.server, newest) >= version > _find_latest(held):
             return ElasticsearchCollection(self, name, newest.schema)
         raise StoreError(
-            f"The store at {self.server.where} has the collection {name} at version {_finished(held)}, no longer at "
+            f"The store at {self.server.where} has the collection {name} at version {_find_latest(held)}, no longer at "
             f"{version}. Open the index again; if that does not help, run: ragindex index"
         )
 
     def names(self) -> list[str]:
-        """The names of all collections, sorted."""
+        """Return the names of all collections, sorted."""
         return sorted(indices.list_generations(self.server, self.layout))
 
     def version(self, name: str) -> int | None:
-        """The newest version, None where there is no such collection."""
+        """Return the newest version of a collection, or None if it does not exist."""
         held = self._generations(name)
         return indices.read_generation_version(self.server, held[-1]) if held else None
 
     def clean(self, name: str, kept: Set[int]) -> None:
-        """Delete finished states not in `kept` a day after they were replaced, and what a dead writer left."""
+        """Delete finished states not in `kept` a day after their replacement, and unfinished states of dead writers."""
         held = self._generations(name)
-        indices.delete_indices(self.server, [one for one in held[:-1] if not _stays(one, held, kept)])
+        indices.delete_indices(self.server, [one for one in held[:-1] if not _is_kept(one, held, kept)])
 
     def drop(self, name: str) -> None:
-        """Delete all its indices."""
-        state.delete_state(self.server, self._state, _collection(name), None, f"drop the collection {name}")
+        """Delete a collection with all its indices."""
+        state.delete_state(self.server, self._state, _name_document(name), None, f"drop the collection {name}")
         indices.delete_indices(self.server, self._generations(name))
 
     @contextmanager
     def lease(self, owner: str) -> Iterator[None]:
-        """A document that its holder renews; one whose holder has died can be taken over."""
+        """Hold the writer's lease, a document that is renewed regularly. The lease of a dead holder can be taken over.
+
+        Raises WriterBusyError, naming the holder, if another process has it.
+        """
         lease = elastic_lease.acquire_lease(self.server, self._state, owner, self.settings.lease_seconds)
         self.held = lease
         try:
@@ -122,7 +132,7 @@ class ElasticsearchStore:
             lease.release()
 
     def newest(self, name: str) -> Generation:
-        """The newest generation. Raises StoreError where there is none."""
+        """Return the newest generation of a collection. Raises StoreError if there is none."""
         held = self._generations(name)
         if not held:
             raise self._missing(name)
@@ -130,17 +140,18 @@ class ElasticsearchStore:
 
     @property
     def _state(self) -> str:
-        """The index of the store's own documents."""
+        """The name of the index of the store's own documents."""
         return f"{self.layout.base}-state"
 
     def _make(self, name: str, schema: Schema) -> Generation:
-        """Raises StoreError for one that is gone, though nobody has dropped it, while what goes with it is there.
+        """Create a collection and record it.
 
-        What is covered would be told from what is left, and nobody would know that something is missing.
+        Raises StoreError if the collection was recorded before and not dropped, while other collections of the part
+        exist. Without the error, the remaining coverage would hide that the data are missing.
         """
         if self.held is not None:
             self.held.check()
-        doing, known = f"make the collection {name}", _collection(name)
+        doing, known = f"make the collection {name}", _name_document(name)
         state.create_state_index(self.server, self._state, doing)
         part = name.rpartition(".")[0]
         left = not part or any(other.rpartition(".")[0] == part for other in self.names())
@@ -162,32 +173,32 @@ class ElasticsearchStore:
         )
 
 
-def _collection(name: str) -> str:
-    """The document that says that a collection was made, and not dropped."""
+def _name_document(name: str) -> str:
+    """Return the name of the document that records a created collection until it is dropped."""
     return f"collection {name}"
 
 
-def _finished(held: list[Generation]) -> int:
-    """The newest finished version, 0 where there is none."""
+def _find_latest(held: list[Generation]) -> int:
+    """Return the newest finished version, or 0 if there is none."""
     return max((int(one.sealed["version"]) for one in held if one.sealed), default=0)
 
 
-def _stays(generation: Generation, held: list[Generation], kept: Set[int]) -> bool:
+def _is_kept(generation: Generation, held: list[Generation], kept: Set[int]) -> bool:
     if generation.sealed and int(generation.sealed["version"]) in kept:
         return True
-    return _replaced(generation, held) > time.time() - _KEEP
+    return _find_replacement_time(generation, held) > time.time() - _KEEP
 
 
-def _replaced(generation: Generation, held: list[Generation]) -> float:
-    """When the next finished state came, in seconds since 1970; long ago for what was never finished itself."""
+def _find_replacement_time(generation: Generation, held: list[Generation]) -> float:
+    """Return the Unix time at which the next state was finished (inf if none was); 0 for an unfinished generation."""
     if not generation.sealed:
         return 0.0
     later = [float(one.sealed["at"]) for one in held if one.sealed and one.number > generation.number]
     return min(later, default=float("inf"))
 
 
-def _workspace_name(folder: Path) -> str:
-    """Return the name stored in `folder`; a new one is the name of the folder above and a random suffix."""
+def _read_workspace_name(folder: Path) -> str:
+    """Return the name stored in `folder`, or store a new one: the name of the parent folder and a random suffix."""
     path = folder / _FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Totals of an index that searches need: stored with a finished state, counted before that."""
+"""The totals of an index that searches need: stored with a finished state, counted for an unfinished one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,21 +6,24 @@ from typing import Any
 from ragindex.errors import StoreError
 from ragindex.stores.elasticsearch.client import Server
 
-_MOST_KEYS = 30_000
-"""The server makes 65,536 buckets at most; where there are more keys, the answer is refused (see responses)."""
+_MAX_KEYS = 30_000
+"""The most metadata keys to list. The server allows 65,536 buckets; a truncated list is rejected (see `responses`)."""
 
 
 def count_totals(server: Server, index: str, shards: int) -> dict[str, Any]:
-    """Count: `records`; `stale` deleted ones that the engine's statistics still hold; of records with text how many
-    (`filled`), all their `tokens` and the `longest`; metadata `fields`, and those with several values (`groups`).
+    """Count the totals of an index.
+
+    Returns the number of `records`; of `stale` ones, which are deleted but still in the server's statistics; of records
+    with text (`filled`), their `tokens` and the `longest`; the metadata `fields`, and those with several values
+    (`groups`).
     """
     doing = f"count the index {index}"
     aggregations = {
         "filled": {"value_count": {"field": "length"}},
         "tokens": {"sum": {"field": "length"}},
         "longest": {"max": {"field": "length"}},
-        "fields": {"terms": {"field": "fields", "size": _MOST_KEYS}},
-        "groups": {"terms": {"field": "groups", "size": _MOST_KEYS}},
+        "fields": {"terms": {"field": "fields", "size": _MAX_KEYS}},
+        "groups": {"terms": {"field": "groups", "size": _MAX_KEYS}},
     }
     server.ask(doing, lambda client: client.indices.refresh(index=index))
     found = server.ask(
@@ -39,7 +42,7 @@ def count_totals(server: Server, index: str, shards: int) -> dict[str, Any]:
 
 
 def read_disk_figures(server: Server, index: str, shards: int) -> dict[str, int]:
-    """Documents `deleted` and not yet merged away, and `bytes`, both of the primary shards."""
+    """Return the number of `deleted` documents not yet merged away, and the `bytes`, of the primary shards."""
     asked = ("docs.deleted", "store.size_in_bytes")
     held = read_primary_shards(server, f"measure the index {index}", index, shards, "docs,store", asked)
     return {
@@ -51,8 +54,9 @@ def read_disk_figures(server: Server, index: str, shards: int) -> dict[str, int]
 def read_primary_shards(
     server: Server, doing: str, index: str, shards: int, metric: str, fields: Sequence[str]
 ) -> list[Mapping[str, Any]]:
-    """Figures of each primary shard. Raises StoreError where one of the `shards` is not to be had: the sums that the
-    server makes leave out, without a word, what it cannot reach.
+    """Return the statistics of each primary shard. Raises StoreError if one of the `shards` is unavailable.
+
+    The server's own sums silently leave out shards that it cannot reach.
     """
     wanted = ("routing.primary", *fields)
     answer = server.ask(

@@ -1,1 +1,1 @@
-"""LanceDB, the embedded engine."""
+"""The LanceDB store, which is embedded."""

@@ -1,10 +1,10 @@
-"""What BM25 needs of a collection beyond memory, exactly, while LanceDB's text index is older than the records.
+"""Exact BM25 statistics of a collection beyond memory, although LanceDB's text index is older than its records.
 
-LanceDB's index knows the records that it was made from: those written since are in no index, and those deleted since
-still count in its statistics. To make it anew for each document would write all of it for each document. So the
-statistics are ours: those of the records that the index was made from lie beside it, those of the records deleted or
-written since are counted when the collection is opened. What was written since is held in memory, which `finish`
-bounds; what the index finds is scored again from its tokens.
+LanceDB's index covers the records that it was built from. Records written since are in no index, and records deleted
+since still count in its statistics. Rebuilding the index for each new document would rewrite all of it. This module
+therefore keeps its own statistics: those of the indexed records are stored next to the index, and those of the records
+deleted or written since are counted when the collection is opened. Records written since are held in memory (`finish`
+bounds their number), and the records that the index finds are scored again from their tokens.
 """
 
 import json
@@ -28,14 +28,14 @@ from ragindex.stores.memory.bm25 import Statistics, TextCounts
 from ragindex.stores.memory.search import MemoryImage
 
 TEXT_INDEX = "tokens_idx"
-"""The name that LanceDB gives the index of the column `tokens`."""
+"""LanceDB's name for the index of the column `tokens`."""
 _FILE = "terms.arrow"
-_TAKEN = 8192
+_TAKE_BLOCK = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedStatistics:
-    """The statistics of the records that the text index was made from; `terms` are sorted."""
+    """The statistics of the records that the text index was built from; `terms` are sorted."""
 
     statistics: Statistics
     terms: pa.Array
@@ -43,27 +43,27 @@ class IndexedStatistics:
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatistics:
-    """The statistics of one version of a collection, those that its index goes by, and the records it lacks."""
+    """The statistics of one version of a collection, those of its text index, and the records that the index lacks."""
 
     statistics: Statistics
     indexed: Statistics
     lacking: MemoryImage
 
     def looseness(self, tokens: Iterable[str]) -> float:
-        """How many times the index's score a record's true score for `tokens` can be at most."""
+        """Return an upper bound of the ratio of a record's true score for `tokens` to the index's score."""
         weights = [self.statistics.idf(token) / self.indexed.idf(token) for token in set(tokens)]
         return max(weights) * max(1.0, self.statistics.mean / self.indexed.mean)
 
     def finds(self, tokens: Iterable[str]) -> bool:
-        """Whether a record in the index can hold one of `tokens`."""
+        """Return whether the index contains a record with one of `tokens`."""
         return any(self.indexed.frequency(token) for token in tokens)
 
 
-# ---------------------------------------------------------------- beside the index
+# ---------------------------------------------------------------- statistics of the index
 
 
 def save_statistics(folder: Path, uuid: str, counted: TextCounts) -> None:
-    """Write the statistics of the records that the index `uuid` of the table in `folder` was made from."""
+    """Write the statistics of the records that the index `uuid` of the table in `folder` was built from."""
     terms = sorted(counted.frequencies)
     columns = [pa.array(terms, LARGE_STRING), pa.array([counted.frequencies[term] for term in terms], pa.int64())]
     counts = {"counts": json.dumps({"filled": counted.filled, "tokens": counted.tokens})}
@@ -79,18 +79,18 @@ def save_statistics(folder: Path, uuid: str, counted: TextCounts) -> None:
 
 
 def list_text_indexes(version: Version) -> list[IndexInfo]:
-    """The index of text, if the version has one: what it was made from is needed as long as it is."""
+    """Return the text index of a version, or an empty list. The version that it was built from must be kept with it."""
     return [index for name, index in version.indexes.items() if name == TEXT_INDEX]
 
 
 def has_statistics(folder: Path, version: Version) -> bool:
-    """Whether the version has a text index with its statistics."""
+    """Return whether the version has a text index with statistics."""
     index = version.indexes.get(TEXT_INDEX)
     return index is not None and (folder / "_indices" / index.uuid / _FILE).exists()
 
 
-def _read(path: Path) -> IndexedStatistics:
-    """Mapped into memory: a term is looked up by halving."""
+def _read_statistics(path: Path) -> IndexedStatistics:
+    """Read statistics, memory-mapped; terms are looked up by binary search."""
     file = pa.ipc.open_file(pa.memory_map(str(path)))
     counts = json.loads(file.schema.metadata[b"counts"])
     batch = file.get_batch(0)
@@ -103,16 +103,16 @@ def _read(path: Path) -> IndexedStatistics:
     return IndexedStatistics(Statistics(counts["filled"], counts["tokens"], frequency), terms)
 
 
-# ---------------------------------------------------------------- what has changed since
+# ---------------------------------------------------------------- changes since the index was built
 
 
 def first_new_row(made_from: Version) -> int:
-    """The first row that was written after this version: rows count on from fragment to fragment."""
+    """Return the first row id written after this version; row ids increase from fragment to fragment."""
     return (max((one.id for one in made_from.fragments), default=-1) + 1) << 32
 
 
 def count_changes(now: Version, made_from: Version) -> int:
-    """How many records were written since, or deleted."""
+    """Return the number of records written or deleted since the version `made_from`."""
     last = first_new_row(made_from) >> 32
     written = sum(one.rows - one.deleted for one in now.fragments if one.id >= last)
     left = sum(one.rows - one.deleted for one in now.fragments if one.id < last)
@@ -122,46 +122,47 @@ def count_changes(now: Version, made_from: Version) -> int:
 def open_statistics(
     table: Any, earlier: Any, folder: Path, schema: Schema, columns: Sequence[str]
 ) -> CollectionStatistics | None:
-    """The words of `table`, an asynchronous one at one version; `earlier` opens it at another.
+    """Open the statistics of `table`, or return None if it has no text index.
 
-    `columns` are what its records are searched and read by, the vector aside. None where it has no index of text.
+    `table` is an asynchronous LanceDB table at one version, and `earlier` opens it at another version. `columns` are
+    all its columns except the vector.
     """
     now = files.read_version(folder, LOOP.run(table.version()))
     if not has_statistics(folder, now):
         return None
     index = now.indexes[TEXT_INDEX]
     made_from = files.read_version(folder, index.made_from)
-    indexed = _read(folder / "_indices" / index.uuid / _FILE)
+    indexed = _read_statistics(folder / "_indices" / index.uuid / _FILE)
     first = first_new_row(made_from)
     found = LOOP.run(table.query().where(f"_rowid >= {first}").select(list(columns)).to_arrow())
     lacking = widen(found.rename_columns([sql.field_name(name) for name in columns]))
     new = bm25.count_tokens(lacking.column("tokens").chunks)
-    gone = _gone(table, earlier, now, made_from)
-    statistics = _moved(indexed.statistics, new, gone)
+    gone = _count_deleted(table, earlier, now, made_from)
+    statistics = _update_statistics(indexed.statistics, new, gone)
     return CollectionStatistics(statistics, indexed.statistics, MemoryImage(schema, lacking, None, statistics))
 
 
-def _moved(indexed: Statistics, new: TextCounts, gone: TextCounts) -> Statistics:
+def _update_statistics(indexed: Statistics, new: TextCounts, gone: TextCounts) -> Statistics:
     def frequency(token: str) -> int:
         return indexed.frequency(token) + new.frequencies.get(token, 0) - gone.frequencies.get(token, 0)
 
     return Statistics(indexed.filled + new.filled - gone.filled, indexed.tokens + new.tokens - gone.tokens, frequency)
 
 
-def _gone(table: Any, earlier: Any, now: Version, made_from: Version) -> TextCounts:
-    """The statistics of the indexed records that have been deleted since."""
+def _count_deleted(table: Any, earlier: Any, now: Version, made_from: Version) -> TextCounts:
+    """Return the statistics of the indexed records that have been deleted since."""
     first = first_new_row(made_from)
     if sum(one.rows - one.deleted for one in now.fragments if one.id < first >> 32) == made_from.rows:
         return TextCounts(0, 0, {})
     before = earlier(made_from.number)
-    left, were = (_rows(one, first) for one in (table, before))
+    left, were = (_read_row_ids(one, first) for one in (table, before))
     rows = np.setdiff1d(were, left).tolist()
-    blocks = (rows[start : start + _TAKEN] for start in range(0, len(rows), _TAKEN))
+    blocks = (rows[start : start + _TAKE_BLOCK] for start in range(0, len(rows), _TAKE_BLOCK))
     taken = (LOOP.run(before.take_row_ids(block).select(["tokens"]).to_arrow()) for block in blocks)
     return bm25.count_tokens(chunk for table in taken for chunk in table.column("tokens").chunks)
 
 
-def _rows(table: Any, before: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+def _read_row_ids(table: Any, before: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
     found = LOOP.run(table.query().where(f"_rowid < {before}").with_row_id().select(["_rowid"]).to_arrow())
     rows: np.ndarray[tuple[int], np.dtype[np.uint64]] = found.column("_rowid").to_numpy()
     return rows

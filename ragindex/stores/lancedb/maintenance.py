@@ -1,6 +1,6 @@
-"""What `finish` does to a LanceDB table: few files, few deleted records in them, and the indexes that searches need.
+"""Maintenance of a LanceDB table in `finish`: compaction of files and deleted records, and building of indexes.
 
-Nothing here costs more than what has changed calls for: one more document leaves all large files as they are.
+The cost is in proportion to what has changed: adding one document leaves all large files as they are.
 """
 
 from collections.abc import Sequence
@@ -17,41 +17,42 @@ from ragindex.stores.lancedb.index import choose_partitions
 from ragindex.stores.memory import bm25
 
 _FRAGMENTS = 64
-"""More of them make every read slow: the small ones are then written together."""
+"""The number of fragments above which small ones are merged, because many fragments slow every read down."""
 _DELETED = 0.1
-"""The share of deleted records at which the table is rewritten: LanceDB does not compact a fragment with fewer."""
-_TOGETHER = 50_000
-"""Records of small fragments that are merged at once; LanceDB rewrites more of them in a stream."""
+"""The share of deleted records above which the table is rewritten. LanceDB does not compact fragments with fewer."""
+_MAX_MERGED = 50_000
+"""The most records of small fragments to merge in memory. For more, LanceDB rewrites the table in a stream."""
 _ANN_FROM = 10_000
-"""Below so many records LanceDB compares all vectors, which is quick and exact."""
-_LACKING = 0.1
-"""The share of records that an index of vectors, ids or keywords may lack: LanceDB looks at those one by one."""
+"""The number of records from which vectors get an index. Below it, LanceDB compares all vectors, fast and exactly."""
+_MAX_LACKING_SHARE = 0.1
+"""The share of records that an index of vectors, ids or keywords may lack. LanceDB scans those records."""
 _UNLIKE, _FEW_UNLIKE, _MANY_UNLIKE = 0.05, 1_000, 20_000
-"""The share of records written or deleted since the index of text was made at which it is made anew, and between how
-many: readers hold those in memory."""
-_FOR_EVER = timedelta(days=36_500)
+"""The text index is rebuilt when more than this share of records were written or deleted since it was built; the limit
+is at least `_FEW_UNLIKE` and at most `_MANY_UNLIKE` records. Readers hold the records written since in memory."""
+_FOREVER = timedelta(days=36_500)
 
 
 # ---------------------------------------------------------------- files
 
 
 def compact_table(table: Any, folder: Path) -> None:
-    """Merge small fragments; rewrite all records if many are deleted. No version is removed."""
+    """Merge small fragments, or rewrite all records if many are deleted. No version is removed."""
     now = files.read_version(folder, table.version)
     if now.written - now.rows > _DELETED * now.written:
         _rewrite(table)
     elif len(now.fragments) > _FRAGMENTS:
-        small = _small(now.fragments)
-        if small and sum(one.rows - one.deleted for one in small) <= _TOGETHER:
-            _write_together(table, small)
+        small = _select_small(now.fragments)
+        if small and sum(one.rows - one.deleted for one in small) <= _MAX_MERGED:
+            _merge_fragments(table, small)
         else:
             _rewrite(table)
 
 
-def _small(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """The fewest that leave half as many fragments and are together smaller than any other; none where all are alike.
+def _select_small(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the smallest fragments to merge, or an empty list if all are of similar size.
 
-    So a record is written again only when the records beside it have doubled.
+    Fewer than half of `_FRAGMENTS` remain, and the merged fragments are together smaller than each of the others. A
+    record is therefore rewritten only when the records around it have doubled.
     """
     by_size = sorted(fragments, key=lambda one: (one.rows, one.id))
     whole = 0
@@ -62,8 +63,8 @@ def _small(fragments: Sequence[Fragment]) -> list[Fragment]:
     return []
 
 
-def _write_together(table: Any, small: Sequence[Fragment]) -> None:
-    """In one write: whoever reads in between sees each record once."""
+def _merge_fragments(table: Any, small: Sequence[Fragment]) -> None:
+    """Merge fragments in one write, so that a concurrent reader sees each record once."""
     within = " OR ".join(f"(_rowid >= {one.id << 32} AND _rowid < {(one.id + 1) << 32})" for one in small)
     rows = table.search().where(within).limit(None).to_arrow()
     table.merge_insert("id").when_matched_update_all().execute(rows)
@@ -71,39 +72,41 @@ def _write_together(table: Any, small: Sequence[Fragment]) -> None:
 
 def _rewrite(table: Any) -> None:
     if any(index.name == bm25_statistics.TEXT_INDEX for index in table.list_indices()):
-        table.drop_index(bm25_statistics.TEXT_INDEX)  # else LanceDB rebuilds it too, without its statistics
-    table.optimize(cleanup_older_than=_FOR_EVER)  # readers are still pinned to what was before
+        table.drop_index(bm25_statistics.TEXT_INDEX)  # otherwise LanceDB rebuilds it too, without our statistics
+    table.optimize(cleanup_older_than=_FOREVER)  # keep all versions, because readers are pinned to them
 
 
 # ---------------------------------------------------------------- indexes
 
 
-def build_scalar_indexes(table: Any, schema: Schema, lacking: float = _LACKING) -> None:
-    """Build indexes of ids and keywords, again if they lack more than a share of the records: a filter then takes as
-    long in a large collection as in a small one.
+def build_scalar_indexes(table: Any, schema: Schema, lacking: float = _MAX_LACKING_SHARE) -> None:
+    """Build the indexes of ids and keywords, or rebuild those that lack more than the share `lacking` of the records.
+
+    With these indexes, the time of a filter does not grow with the collection.
     """
     for column, kind in (("id", BTree()), *((keyword, LabelList()) for keyword in schema.keywords)):
-        if _unindexed(table, column) > lacking * table.count_rows():
+        if _count_unindexed(table, column) > lacking * table.count_rows():
             table.create_index(column, config=kind, replace=True)
 
 
 def build_search_indexes(table: Any, folder: Path, schema: Schema) -> None:
-    """Build the indexes of text and of vectors, again if they lack many records."""
+    """Build the indexes of text and vectors, or rebuild those that lack many records."""
     if schema.text and table.count_rows():
         build_bm25_index(table, folder, schema)
     if (
         schema.dimensions
         and table.count_rows() >= _ANN_FROM
-        and _unindexed(table, "vector") > _LACKING * table.count_rows()
+        and _count_unindexed(table, "vector") > _MAX_LACKING_SHARE * table.count_rows()
     ):
         count = choose_partitions(table.count_rows())
         table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=count), replace=True)
 
 
 def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
-    """The index of text, with its statistics beside it.
+    """Build the text index and its statistics, unless the existing index is recent enough.
 
-    A search in it goes by the lookups alone where there are any, so these must know all records that it knows.
+    A filtered text search uses only the scalar indexes if they exist, so they must contain all records of the text
+    index.
     """
     now = files.read_version(folder, table.version)
     if bm25_statistics.has_statistics(folder, now):
@@ -128,8 +131,8 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
     bm25_statistics.save_statistics(folder, made.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
 
 
-def _unindexed(table: Any, column: str) -> int:
-    """The records that are in no index of the column."""
+def _count_unindexed(table: Any, column: str) -> int:
+    """Return the number of records that are not in an index of the column."""
     (name,) = [index.name for index in table.list_indices() if index.columns == [column]] or [None]
     stats = None if name is None else table.index_stats(name)
     return int(table.count_rows() if stats is None else stats.num_unindexed_rows)

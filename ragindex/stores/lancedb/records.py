@@ -1,4 +1,4 @@
-"""Records on their way into and out of LanceDB's tables: Arrow columns under the names that the tables use."""
+"""Conversion of records to and from the rows of LanceDB tables: Arrow columns with the tables' column names."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ from ragindex.text_analysis import analyse_many
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The schema of a new table, with ours and an identity of its own in its metadata."""
+    """Build the Arrow schema of a new table. Its metadata contain `schema` and a new random identity.
+
+    Raises UsageError if a field name begins with "meta." or "meta_".
+    """
     fields = [pa.field("id", pa.string())]
     fields += [pa.field(name, pa.string()) for name in schema.stored]
     fields += [pa.field(name, pa.list_(pa.string())) for name in schema.keywords]
@@ -32,9 +35,9 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name: str) -> pa.Table:
-    """The records as the table of the collection `name` wants them: all its columns, tokens and unit vectors.
+    """Convert records to rows of the table of the collection `name`, with tokens and unit vectors.
 
-    Raises UsageError for missing and unknown fields and for ids that come twice.
+    Raises UsageError if fields are missing or unknown, ids occur twice, or a vector is not finite.
     """
     given = set(records.schema.names)
     needed = {"id", *schema.stored, *schema.keywords, *schema.numbers} | ({"vector"} if schema.dimensions else set())
@@ -48,19 +51,19 @@ def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name:
         raise UsageError(f"Records written to {name} in one call must have different ids; some ids occur twice.")
     columns = {sql.column_name(field): records.column(field) for field in given}
     if schema.text:
-        columns["tokens"] = pa.array(analyse_many(_joined(records, schema.text), schema.language), pa.string())
+        columns["tokens"] = pa.array(analyse_many(_join_texts(records, schema.text), schema.language), pa.string())
     if schema.dimensions:
-        columns["vector"] = _units(columns["vector"], schema.dimensions)
+        columns["vector"] = _normalize_vectors(columns["vector"], schema.dimensions)
     bare = target.remove_metadata()
     return pa.Table.from_arrays([_cast(columns.get(item.name), item.type, len(records)) for item in bare], schema=bare)
 
 
-def _joined(records: pa.RecordBatch, fields: Sequence[str]) -> list[str]:
+def _join_texts(records: pa.RecordBatch, fields: Sequence[str]) -> list[str]:
     columns = [records.column(name).to_pylist() for name in fields]
     return ["\n".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
 
 
-def _units(vectors: pa.Array, dimensions: int) -> pa.Array:
+def _normalize_vectors(vectors: pa.Array, dimensions: int) -> pa.Array:
     matrix = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions).astype(np.float32)
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not np.isfinite(norms).all():
@@ -74,7 +77,10 @@ def _cast(column: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
 
 
 def select_columns(found: Any, fields: Sequence[str]) -> Any:
-    """Columns under their fields' names, in the order asked; a `meta.` field that no record has is null."""
+    """Select columns by field name, in the order of `fields`. A `meta.` field that no record has is null.
+
+    Raises UsageError if a field is unknown.
+    """
     columns = {sql.field_name(name): found.column(name) for name in found.schema.names}
     absent = pa.nulls(found.num_rows, pa.list_(pa.string()))
     unknown = [name for name in fields if name not in columns and not name.startswith("meta.")]
@@ -85,6 +91,6 @@ def select_columns(found: Any, fields: Sequence[str]) -> Any:
 
 
 def combine_chunks(table: pa.Table) -> pa.RecordBatch:
-    """A table as one record batch."""
+    """Combine a table into one record batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

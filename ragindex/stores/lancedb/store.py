@@ -1,7 +1,7 @@
-"""LanceDB, the embedded engine: a folder, no server.
+"""The LanceDB store: embedded, with its data in a folder and without a server.
 
-LanceDB keeps the records durable and versioned. What fits the memory budget is searched from memory, exactly
-(`ragindex.stores.memory.search`); beyond it LanceDB's own text and vector indexes answer
+LanceDB stores the records durably and with versions. Collections that fit the memory budget are searched exactly in
+memory (`ragindex.stores.memory.search`); larger ones through LanceDB's text and vector indexes
 (`ragindex.stores.lancedb.index`).
 """
 
@@ -33,23 +33,24 @@ from ragindex.stores.memory.mapped_vectors import map_array
 from ragindex.stores.memory.search import MemoryImage
 
 _GIB = 1 << 30
-_POSTINGS = 2.0
-"""What text in memory takes for each of its bytes on disk, its sparse index included (measured, rounded up)."""
-_SAMPLE = 64 << 20
+_TEXT_FACTOR = 2.0
+"""Bytes in memory for each byte of text, including its sparse index (measured, rounded up)."""
+_SAMPLE_BYTES = 64 << 20
 _LOOKUPS_FROM = 20_000
-"""Below so many records a pass over them is as quick as an index of ids and keywords."""
-_INDEXED_FROM = 0.25
-"""The share of the memory budget beyond which a collection is indexed: others may have taken the budget before it."""
-_DELETED_AT_ONCE = 10_000
-"""A deletion costs a pass over the collection and a version, however many records it names."""
-_MOST_KEYS = 1000
-"""Metadata keys that a collection can filter on: each is a column."""
+"""The number of records from which ids and keywords get an index; below it, a scan is as fast."""
+_INDEX_MEMORY_SHARE = 0.25
+"""The share of the memory budget above which a collection is indexed, because others may use up the budget first."""
+_DELETE_BLOCK = 10_000
+"""Records per deletion. Each deletion costs a pass over the collection and a version, whatever its size."""
+_MAX_KEYS = 1000
+"""The most metadata keys that a collection can filter by; each is a column."""
 
 
 class LanceDB(StorePlugin):
-    """Collections in a folder. `memory_gib` bounds what is held in memory; beyond it LanceDB's indexes search.
+    """The parameters of the LanceDB store, which keeps collections in a folder.
 
-    `float16` halves the memory of vectors, `mmap` leaves them in a file that the system pages in and out.
+    `memory_gib` limits the data held in memory; collections beyond it are searched through LanceDB's indexes. `float16`
+    halves the memory of vectors. `mmap` keeps them in a memory-mapped file.
     """
 
     memory_gib: float = Field(
@@ -65,21 +66,24 @@ class LanceDB(StorePlugin):
 
     @property
     def finishes_by(self) -> Mapping[str, float]:
-        """Indexes are made for what may lie beyond the memory budget."""
+        """The memory budget, because indexes are built for collections that may exceed it."""
         return {"memory_gib": self.memory_gib}
 
     def open(self, folder: Path) -> "LanceStore":
-        """The store in `folder`, which is made if it is not there. Raises StoreError where it cannot be."""
+        """Open the store in `folder`, creating the folder if needed. Raises StoreError if that fails."""
         import lancedb
 
-        with _engine(f"open its folder {folder}"):
+        with _wrap_engine_errors(f"open its folder {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             return LanceStore(self, folder, lancedb.connect(folder))
 
 
 @dataclass(slots=True)
 class LanceStore:
-    """See ragindex.interfaces.Store. Images are shared by all readers of one version of one collection."""
+    """The LanceDB implementation of ragindex.interfaces.Store.
+
+    A memory image is shared by all readers of one version of a collection.
+    """
 
     settings: LanceDB
     folder: Path
@@ -92,14 +96,14 @@ class LanceStore:
 
     @property
     def reading(self) -> Any:
-        """The connection that searches beyond memory go through: LanceDB's asynchronous one."""
+        """The asynchronous LanceDB connection, used for searches beyond memory."""
         if self._reading is None:
             self._reading = index.connect_async(self.folder)
         return self._reading
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
-        """Raises StoreError if `name` was made with another schema."""
-        with _engine(f"make the collection {name}"):
+        """Open a collection for writing, creating it if needed. Raises StoreError if it has another schema."""
+        with _wrap_engine_errors(f"make the collection {name}"):
             if self.version(name) is not None:
                 collection = LanceCollection(self, name, self.connection.open_table(name))
             else:
@@ -112,14 +116,14 @@ class LanceStore:
 
     def open(self, name: str, version: int) -> "LanceCollection":
         """Open a collection at one version. Raises StoreError if it does not exist."""
-        with _engine(f"open the collection {name} at version {version}"):
+        with _wrap_engine_errors(f"open the collection {name} at version {version}"):
             table = self.connection.open_table(name)
             table.checkout(version)
             return LanceCollection(self, name, table)
 
     def names(self) -> list[str]:
-        """The names of all collections, sorted."""
-        with _engine("list its collections"):
+        """Return the names of all collections, sorted."""
+        with _wrap_engine_errors("list its collections"):
             page = self.connection.list_tables()
             names: list[str] = list(page.tables)
             while page.page_token:
@@ -128,17 +132,17 @@ class LanceStore:
         return sorted(name for name in names if self.version(name) is not None)
 
     def version(self, name: str) -> int | None:
-        """The newest version, None where there is no such collection.
+        """Return the newest version of a collection, or None if it does not exist.
 
-        A process that died while it made the collection left a folder that LanceDB lists and cannot open: it has no
-        version.
+        A process that dies while creating a collection leaves a folder that LanceDB lists but cannot open. It has no
+        version, so it does not exist.
         """
-        with _engine(f"look for the collection {name}"):
+        with _wrap_engine_errors(f"look for the collection {name}"):
             return files.find_newest_version(self.place(name))
 
     def drop(self, name: str) -> None:
-        """Remove the collection and its files. It is gone at once: files removed one by one would leave half of it."""
-        with _engine(f"remove the collection {name}"):
+        """Remove a collection. Its folder is moved away first, so that a crash cannot leave half of it."""
+        with _wrap_engine_errors(f"remove the collection {name}"):
             doomed = self.folder / "dropped"
             if self.place(name).exists():
                 doomed.mkdir(exist_ok=True)
@@ -148,9 +152,9 @@ class LanceStore:
                 mapped.unlink(missing_ok=True)
 
     def set_aside(self, name: str) -> Path | None:
-        """Move a collection's files to the folder `damaged`; where they lie now, None where there are none."""
+        """Move a collection's files to the folder `damaged` and return their path, or None if there are none."""
         place = self.folder.parent / "damaged" / f"{name}-{time.time_ns()}.lance"
-        with _engine(f"move the collection {name}"):
+        with _wrap_engine_errors(f"move the collection {name}"):
             if not self.place(name).exists():
                 return None
             place.parent.mkdir(exist_ok=True)
@@ -158,8 +162,8 @@ class LanceStore:
         return place
 
     def clean(self, name: str, kept: Set[int]) -> None:
-        """Remove all versions but `kept` and the newest, with the files that only they need."""
-        with _engine(f"clean the collection {name}"):
+        """Remove all versions except `kept` and the newest, with the files that only they need."""
+        with _wrap_engine_errors(f"clean the collection {name}"):
             folder = self.place(name)
             held = files.read_versions(folder)
             wanted = {max(held), *(kept & held.keys())}
@@ -168,10 +172,10 @@ class LanceStore:
                 files.remove_other_versions(folder, wanted, self.connection.open_table(name).count_rows())
             for mapped in self._mapped(name):
                 if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
-                    mapped.unlink(missing_ok=True)  # whoever has it open keeps it
+                    mapped.unlink(missing_ok=True)  # a process that has it open can still read it
 
     def place(self, name: str) -> Path:
-        """The folder of a collection's files."""
+        """Return the folder of a collection's files."""
         return self.folder / f"{name}.lance"
 
     def _mapped(self, name: str) -> list[Path]:
@@ -179,29 +183,32 @@ class LanceStore:
 
     @contextmanager
     def lease(self, owner: str) -> Iterator[None]:
-        """A lock on a file: the system frees it when its holder dies, however it dies."""
+        """Hold the writer's lease, a file lock that the operating system frees when the process ends for any reason.
+
+        Raises WriterBusyError, naming the holder, if another process has it.
+        """
         who = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")}
         lock, holder = FileLock(self.folder / "writer.lock"), self.folder / "writer.json"
-        with _engine("take the writer's lease"):
+        with _wrap_engine_errors("take the writer's lease"):
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
-                raise WriterBusyError(_busy(holder)) from error
+                raise WriterBusyError(_format_busy_message(holder)) from error
         try:
-            with _engine("write down who holds the writer's lease"):
+            with _wrap_engine_errors("write down who holds the writer's lease"):
                 holder.write_text(json.dumps(who))
             yield
         finally:
             lock.release()
 
     def fits(self, collection: "LanceCollection") -> bool:
-        """Whether the collection can be held in memory beside what is."""
+        """Return whether the collection fits the memory budget next to the images already held."""
         with self.loading:
-            held = sum(_bytes_in_memory(image, self.settings) for image in self.images.values())
+            held = sum(_measure_memory(image, self.settings) for image in self.images.values())
         return held + collection.estimate() <= self.settings.memory_gib * _GIB
 
     def image(self, collection: "LanceCollection") -> MemoryImage | None:
-        """The collection in memory, None where that would go beyond the budget."""
+        """Return the collection's memory image, or None if it does not fit the memory budget."""
         with self.loading:
             return self._image(collection)
 
@@ -210,7 +217,7 @@ class LanceStore:
         image = self.images.get(key)
         if image is not None:
             return image
-        with _engine(f"read the collection {collection.name} into memory"):
+        with _wrap_engine_errors(f"read the collection {collection.name} into memory"):
             if not self.fits(collection):
                 return None
             mapped = self.folder if self.settings.mmap else None
@@ -220,7 +227,7 @@ class LanceStore:
 
 @dataclass(slots=True)
 class LanceCollection:
-    """See ragindex.interfaces.Collection."""
+    """The LanceDB implementation of ragindex.interfaces.Collection."""
 
     store: LanceStore
     name: str
@@ -234,9 +241,9 @@ class LanceCollection:
 
     @property
     def schema(self) -> Schema:
-        """Kept in the table's own metadata."""
+        """The schema, stored in the table's metadata."""
         if self._schema is None:
-            with _engine(f"read the schema of the collection {self.name}"):
+            with _wrap_engine_errors(f"read the schema of the collection {self.name}"):
                 stored: dict[str, Any] = json.loads(self.columns.metadata[b"ragindex"])
             lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
             self._schema = Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
@@ -244,29 +251,29 @@ class LanceCollection:
 
     @property
     def identity(self) -> str:
-        """Kept in the table's own metadata."""
+        """The identity, stored in the table's metadata."""
         return str(json.loads(self.columns.metadata[b"ragindex"])["identity"])
 
     @property
     def columns(self) -> pa.Schema:
-        """The table's own schema, kept: the engine takes longer to tell it than to answer a small question."""
+        """The table's Arrow schema, cached because reading it takes LanceDB longer than a small query."""
         if self._columns is None:
             self._columns = self.table.schema
         return self._columns
 
     @property
     def version(self) -> int:
-        """The version read; a writer's rises with every write."""
+        """The version that is read; a writer's version increases with every write."""
         return int(self.table.version)
 
     def fields(self) -> tuple[str, ...]:
-        """Every field that can be asked for, `meta.` fields included; without id, vector and tokens."""
+        """Return the names of all fields, including `meta.` fields, without id, vector and tokens."""
         hidden = {"id", "vector", "tokens"}
         return tuple(sql.field_name(name) for name in self.columns.names if name not in hidden)
 
     def upsert(self, records: pa.RecordBatch) -> None:
-        """Raises UsageError on missing fields, StoreError where the disk fails."""
-        with _engine(f"write to the collection {self.name}"):
+        """Add or replace records. Raises UsageError if fields are missing, StoreError if writing fails."""
+        with _wrap_engine_errors(f"write to the collection {self.name}"):
             self._add_columns(records)
             rows = table_rows(records, self.schema, self.columns, self.name)
             if len(rows) == 0:
@@ -282,18 +289,18 @@ class LanceCollection:
             self._image = self._estimate = self._table = None
 
     def delete(self, ids: Iterable[str]) -> None:
-        """In blocks, each one version."""
+        """Delete records by id, in blocks; each block makes a new version."""
         doomed = list(ids)
-        with _engine(f"remove records of the collection {self.name}"):
-            for start in range(0, len(doomed), _DELETED_AT_ONCE):
-                self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETED_AT_ONCE]))))
+        with _wrap_engine_errors(f"remove records of the collection {self.name}"):
+            for start in range(0, len(doomed), _DELETE_BLOCK):
+                self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETE_BLOCK]))))
         if self._ids is not None:
             self._ids.difference_update(doomed)
         self._image = self._estimate = self._table = None
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
-        """From memory where an image is held, else from disk."""
-        with _engine(f"read the collection {self.name}"):
+        """Return records by id, from the memory image if there is one, else from disk."""
+        with _wrap_engine_errors(f"read the collection {self.name}"):
             return self._get(ids, fields) if self._image is None else self._image.get(ids, fields)
 
     def _get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
@@ -304,32 +311,32 @@ class LanceCollection:
         return combine_chunks(found.take(order))
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
-        """In LanceDB's batches."""
-        with _engine(f"read the collection {self.name}"):
+        """Yield the records that pass `where`, in LanceDB's batches."""
+        with _wrap_engine_errors(f"read the collection {self.name}"):
             batches = iter(self._query(fields, where).to_batches(8192))
         while True:
-            with _engine(f"read the collection {self.name}"):
+            with _wrap_engine_errors(f"read the collection {self.name}"):
                 batch = next(batches, None)
             if batch is None:
                 return
             yield select_columns(batch, ("id", *fields))
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
-        """From memory, exactly, within the budget; else by LanceDB's indexes."""
+        """Answer requests exactly from memory within the budget, else through LanceDB's indexes."""
         image = self._in_memory()
-        with _engine(f"search the collection {self.name}"):
+        with _wrap_engine_errors(f"search the collection {self.name}"):
             return index.search_tables([(self._indexed(), requests)])[0] if image is None else image.search(requests)
 
     def search_with(
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
-        """What lies beyond memory is asked for all at once; what is in memory is answered as quickly one by one."""
+        """Search several collections, those beyond memory at once. Return None if one is not in LanceDB."""
         ours = [(one, requests) for one, requests in asked if isinstance(one, LanceCollection)]
         if len(ours) < len(asked):
             return None
         images = [one._in_memory() for one, _ in ours]
         beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
-        with _engine(f"search the collection {self.name} and others"):
+        with _wrap_engine_errors(f"search the collection {self.name} and others"):
             found = iter(
                 index.search_tables([(one._indexed(), requests) for one, requests in beyond]) if beyond else ()
             )
@@ -339,29 +346,29 @@ class LanceCollection:
             ]
 
     def resident(self) -> InMemoryVectors | None:
-        """Within the budget."""
+        """Return the vectors in memory, or None if the collection exceeds the memory budget or has no vectors."""
         image = self._in_memory()
         return None if image is None or image.vectors is None else InMemoryVectors(image.columns["id"], image.vectors)
 
     def count(self) -> int:
-        """How many records there are."""
-        with _engine(f"count the records of the collection {self.name}"):
+        """Return the number of records."""
+        with _wrap_engine_errors(f"count the records of the collection {self.name}"):
             return int(self.table.count_rows())
 
     def finish(self) -> None:
-        """Build the indexes that searches will use, again once they lack many records."""
-        with _engine(f"finish the collection {self.name}"):
+        """Compact the table, and build the indexes that searches will use; rebuild those that lack many records."""
+        with _wrap_engine_errors(f"finish the collection {self.name}"):
             maintenance.compact_table(self.table, self._folder)
             if self.count() >= _LOOKUPS_FROM:
                 maintenance.build_scalar_indexes(self.table, self.schema)
-            if self.estimate() > _INDEXED_FROM * self.store.settings.memory_gib * _GIB:
+            if self.estimate() > _INDEX_MEMORY_SHARE * self.store.settings.memory_gib * _GIB:
                 maintenance.build_search_indexes(self.table, self._folder, self.schema)
             self._table = None
 
     def describe(self) -> Mapping[str, str | int | float]:
-        """`search`: how it is answered; `bytes` on disk of all files that this version needs, its indexes included."""
+        """Return how searches are answered (`search`) and the `bytes` on disk of this version, including indexes."""
         settings = self.store.settings
-        with _engine(f"look at the collection {self.name}"):
+        with _wrap_engine_errors(f"look at the collection {self.name}"):
             held = self._image is not None or self.store.fits(self)
             now = files.read_version(self._folder, self.version)
             bases = [files.read_version(self._folder, one.made_from) for one in bm25_statistics.list_text_indexes(now)]
@@ -378,22 +385,22 @@ class LanceCollection:
     # ------------------------------------------------------------ memory
 
     def estimate(self) -> int:
-        """Bytes that this collection would take in memory, from its first thousand records, or 64 MiB of them."""
+        """Return the estimated bytes of this collection in memory, from its first 1000 records or 64 MiB."""
         if self._estimate is None:
             rows = taken = 0
-            with _engine(f"read the collection {self.name}"):
+            with _wrap_engine_errors(f"read the collection {self.name}"):
                 for batch in self.table.search().select(self._text_columns()).limit(1000).to_batches(100):
                     rows, taken = rows + len(batch), taken + batch.nbytes
-                    if taken > _SAMPLE:
+                    if taken > _SAMPLE_BYTES:
                         break
-            text = taken / max(1, rows) * _POSTINGS
+            text = taken / max(1, rows) * _TEXT_FACTOR
             bytes_a_number = 2 if self.store.settings.float16 else 4
             vectors = 0 if self.store.settings.mmap else (self.schema.dimensions or 0) * bytes_a_number
             self._estimate = int(self.count() * (text + vectors))
         return self._estimate
 
     def load(self, map_folder: Path | None, *, float16: bool) -> MemoryImage:
-        """Read everything; vectors into one matrix, mapped from a file under `map_folder` if one is given."""
+        """Read the whole collection into memory, with vectors mapped from a file under `map_folder` if it is given."""
         columns = self._text_columns()
         table = self.table.search().select(columns).limit(None).to_arrow()
         table = widen(table.rename_columns([sql.field_name(name) for name in columns])).combine_chunks()
@@ -432,7 +439,7 @@ class LanceCollection:
     # ------------------------------------------------------------ records
 
     def _existing(self, ids: list[str]) -> bool:
-        """Whether any of `ids` is there: a merge costs a pass over the table, adding does not."""
+        """Return whether one of `ids` exists. If none does, records are added, which costs no pass over the table."""
         if self._ids is None and len(ids) <= 64:
             return len(self._read((), Ids(tuple(ids)))) > 0
         if self._ids is None:
@@ -442,8 +449,8 @@ class LanceCollection:
     def _add_columns(self, records: pa.RecordBatch) -> None:
         columns = (sql.column_name(name) for name in records.schema.names if name.startswith("meta."))
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
-        if len(new) + len(self.columns.names) > _MOST_KEYS:
-            raise UsageError(f"A collection has at most {_MOST_KEYS} metadata keys to filter by; {self.name} has more.")
+        if len(new) + len(self.columns.names) > _MAX_KEYS:
+            raise UsageError(f"A collection has at most {_MAX_KEYS} metadata keys to filter by; {self.name} has more.")
         if new:
             self.table.add_columns(new)
             self._columns = None
@@ -466,12 +473,12 @@ class LanceCollection:
         return self._table
 
 
-def _bytes_in_memory(image: MemoryImage, settings: LanceDB) -> int:
+def _measure_memory(image: MemoryImage, settings: LanceDB) -> int:
     vectors = 0 if image.vectors is None or settings.mmap else image.vectors.nbytes
-    return int(image.table_bytes * _POSTINGS) + vectors
+    return int(image.table_bytes * _TEXT_FACTOR) + vectors
 
 
-def _busy(holder: Path) -> str:
+def _format_busy_message(holder: Path) -> str:
     try:
         who = json.loads(holder.read_text())
         name = f"{who['owner']} (process {who['pid']} on {who['host']}, since {who['since']})"
@@ -481,18 +488,19 @@ def _busy(holder: Path) -> str:
 
 
 @contextmanager
-def _engine(doing: str) -> Iterator[None]:
-    """What LanceDB and the disk raise, as StoreError."""
+def _wrap_engine_errors(doing: str) -> Iterator[None]:
+    """Raise EngineError for errors of LanceDB and the disk in the body."""
     try:
         yield
     except (OSError, RuntimeError, ValueError, MemoryError, pa.ArrowException) as error:
-        raise _failure(doing, error) from error
+        raise _build_engine_error(doing, error) from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # LanceDB's, over damaged files; no Exception, and not importable
+        # LanceDB raises PanicException over damaged files. It is no Exception subclass, and it cannot be imported.
+        if type(error).__name__ != "PanicException":
             raise
-        raise _failure(doing, error) from error
+        raise _build_engine_error(doing, error) from error
 
 
-def _failure(doing: str, error: BaseException) -> EngineError:
+def _build_engine_error(doing: str, error: BaseException) -> EngineError:
     reason = " ".join(str(error).split())[:500] or type(error).__name__
     return EngineError(f"The store could not {doing}: {reason}")

@@ -1,1 +1,1 @@
-"""Exact search in memory, over the records of any store."""
+"""Exact search in memory over the records of a collection."""

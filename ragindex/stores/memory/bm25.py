@@ -1,4 +1,4 @@
-"""BM25 from memory: a sparse index over tokens, exact and deterministic.
+"""BM25 in memory: a sparse index over tokens, exact and deterministic.
 
 Scores are those of Lucene's BM25 (Robertson et al. 1995; Kamphuis et al. 2020, "Which BM25 do you mean?"), without
 the constant factor k1 + 1: idf = ln(1 + (N - df + 0.5) / (df + 0.5)), tf / (tf + k1 (1 - b + b length / mean length)).
@@ -19,7 +19,7 @@ K1, B = 1.2, 0.75
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What BM25 knows of a collection: how many rows have tokens, all their tokens, and how many rows hold a token."""
+    """The BM25 statistics of a collection: number of rows with tokens, total tokens, and document frequencies."""
 
     filled: int
     tokens: int
@@ -31,18 +31,18 @@ class Statistics:
         return max(1.0, self.tokens / max(1, self.filled))
 
     def idf(self, token: str) -> float:
-        """The weight of a token."""
+        """Return the inverse document frequency of a token."""
         frequency = self.frequency(token)
         return float(np.log1p(max(max(1, self.filled) - frequency + 0.5, 0) / (frequency + 0.5)))
 
     def saturation(self, lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-        """What stands beside a frequency in a row of that length, (rows,)."""
+        """Return the term that is added to tf in the denominator, for rows of the given lengths, of shape (rows,)."""
         return (K1 * (1 - B + B * lengths / self.mean)).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class TextCounts:
-    """Of some rows: how many have tokens, all their tokens, and by token how many rows hold it."""
+    """The token counts of some rows: number of rows with tokens, total tokens, and document frequency by token."""
 
     filled: int
     tokens: int
@@ -51,7 +51,7 @@ class TextCounts:
 
 @dataclass(frozen=True, slots=True)
 class TextIndex:
-    """Postings by term: rows `rows[starts[t]:starts[t + 1]]` hold term t with the saturated frequencies `weights`."""
+    """An inverted index: rows `rows[starts[t]:starts[t + 1]]` contain term t, with saturated frequencies `weights`."""
 
     terms: Mapping[str, int]
     starts: npt.NDArray[np.int64]
@@ -61,9 +61,12 @@ class TextIndex:
     size: int
 
     def scores(self, tokens: Sequence[str]) -> npt.NDArray[np.float64]:
-        """The BM25 score of every row, (size,); 0 where no token is shared. A repeated token counts each time."""
+        """Return the BM25 scores of all rows, of shape (size,). Repeated query tokens count each time.
+
+        Rows that share no token with the query have score 0.
+        """
         scores = np.zeros(self.size, dtype=np.float64)
-        for token, times in sorted(Counter(tokens).items()):  # one order of adding, whatever the question's
+        for token, times in sorted(Counter(tokens).items()):  # sums must not depend on the order of the query's tokens
             term = self.terms.get(token)
             if term is not None:
                 postings = slice(self.starts[term], self.starts[term + 1])
@@ -72,16 +75,16 @@ class TextIndex:
 
 
 def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
-    """The index of a string column that holds each row's tokens, joined by single spaces.
+    """Build the index of a string column that contains each row's tokens, joined by single spaces.
 
-    `statistics` are those of a larger collection that the rows belong to; without, the rows are the collection.
+    `statistics` are those of the larger collection that the rows belong to. Default: those of the rows.
     """
-    by_term, vocabulary, lengths = _postings(tokens)
+    by_term, vocabulary, lengths = _build_postings(tokens)
     terms = {term: number for number, term in enumerate(vocabulary) if term}  # a row without tokens splits into ""
     if statistics is None:
         frequencies = np.diff(by_term.indptr)
         statistics = Statistics(
-            _filled(lengths),
+            _count_filled(lengths),
             int(lengths.sum()),
             lambda token: int(frequencies[terms[token]]) if token in terms else 0,
         )
@@ -91,22 +94,22 @@ def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> 
 
 
 def count_tokens(columns: Iterable[pa.Array]) -> TextCounts:
-    """Count the statistics of rows that come in pieces, as `build_text_index` takes them."""
+    """Count the tokens of rows given as several columns, each in the format of `build_text_index`."""
     frequencies, filled, whole = Counter[str](), 0, 0
     for tokens in columns:
-        by_term, vocabulary, lengths = _postings(tokens)
+        by_term, vocabulary, lengths = _build_postings(tokens)
         held = zip(vocabulary, np.diff(by_term.indptr).tolist(), strict=True)
         frequencies.update({term: number for term, number in held if term})
-        filled, whole = filled + _filled(lengths), whole + int(lengths.sum())
+        filled, whole = filled + _count_filled(lengths), whole + int(lengths.sum())
     return TextCounts(filled, whole, frequencies)
 
 
-def _filled(lengths: npt.NDArray[np.float64]) -> int:
+def _count_filled(lengths: npt.NDArray[np.float64]) -> int:
     return int((lengths > 0).sum())  # as in Lucene, rows without a token count in no statistic
 
 
-def _postings(tokens: pa.Array) -> tuple[csc_matrix, list[str], npt.NDArray[np.float64]]:
-    """How often each row holds each term, (rows, terms); the terms; how many tokens each row has."""
+def _build_postings(tokens: pa.Array) -> tuple[csc_matrix, list[str], npt.NDArray[np.float64]]:
+    """Return the term counts of all rows, of shape (rows, terms), the terms, and the number of tokens of each row."""
     whole = pc.fill_null(tokens, "").cast(pa.large_string())
     split = pc.split_pattern(whole, " ")
     encoded = split.values.dictionary_encode()

@@ -1,4 +1,4 @@
-"""Filters evaluated in memory: which rows of an Arrow table pass."""
+"""Evaluation of filters in memory, over the rows of an Arrow table."""
 
 import re
 import sys
@@ -18,7 +18,10 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class KeywordIndex:
-    """The rows of each value of a list-of-strings column: `rows[starts[v]:starts[v + 1]]`, one entry an element."""
+    """An inverted index of a list-of-strings column: value v occurs in `rows[starts[v]:starts[v + 1]]`.
+
+    A row appears once for each of its elements with that value. `lengths` are the list lengths of all rows.
+    """
 
     values: Mapping[str, int]
     starts: npt.NDArray[np.int64]
@@ -26,14 +29,14 @@ class KeywordIndex:
     lengths: npt.NDArray[np.int64]
 
     def holders(self, wanted: tuple[str, ...]) -> npt.NDArray[np.int64]:
-        """The rows that hold one of `wanted`, once for every element that does."""
+        """Return the rows that contain one of `wanted`, once for every matching element."""
         found = sorted({self.values[value] for value in wanted if value in self.values})
         spans = [self.rows[self.starts[value] : self.starts[value + 1]] for value in found]
         return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 
 
 def build_keyword_index(column: pa.Array) -> KeywordIndex:
-    """Index a list-of-strings column; null elements count in a row's length but match nothing."""
+    """Build the index of a list-of-strings column. Null elements count in a row's length but match nothing."""
     encoded = column.flatten().dictionary_encode()
     parents = pc.list_parent_indices(column).to_numpy()
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
@@ -45,14 +48,14 @@ def build_keyword_index(column: pa.Array) -> KeywordIndex:
 
 @dataclass(slots=True)
 class FilterEvaluator:
-    """Evaluates filters over equally long columns; `rows` is the row of each id. Indexes are kept once made."""
+    """An evaluator of filters over columns of equal length. `rows` maps ids to rows; keyword indexes are cached."""
 
     columns: Mapping[str, pa.Array]
     rows: Mapping[str, int]
     _keywords: dict[str, KeywordIndex] = field(default_factory=dict)
 
     def mask(self, where: Filter) -> Mask:
-        """True for each row that passes, (rows,)."""
+        """Return a boolean mask of the rows that pass, of shape (rows,)."""
         match where:
             case Ids():
                 mask = np.zeros(len(self.rows), dtype=np.bool_)
@@ -91,7 +94,7 @@ class FilterEvaluator:
             nothing[holders] = True
             return nothing
         held = np.bincount(holders, minlength=len(self.rows))
-        mask: Mask = (held > 0) & (held == index.lengths)  # every document of the record
+        mask: Mask = (held > 0) & (held == index.lengths)  # the values of all documents of the record must pass
         return mask
 
     def _range(self, where: Range) -> Mask:
@@ -99,7 +102,7 @@ class FilterEvaluator:
         if column is None:
             return np.zeros(len(self.rows), dtype=np.bool_)
         is_list = pa.types.is_list(column.type)
-        inside = _inside(column.flatten() if is_list else column, where)
+        inside = _is_inside(column.flatten() if is_list else column, where)
         if not is_list:
             return inside
         parents = pc.list_parent_indices(column).to_numpy()
@@ -108,8 +111,8 @@ class FilterEvaluator:
         return (held > 0) & (held == lengths) if where.field.startswith("meta.") else held > 0
 
 
-def _inside(values: pa.Array, where: Range) -> Mask:
-    """Which values lie in the range; text that is no number, NaN and infinity are in no numeric range."""
+def _is_inside(values: pa.Array, where: Range) -> Mask:
+    """Return a mask of the values in the range. Non-numeric text, NaN and infinity are in no numeric range."""
     if pa.types.is_floating(values.type) and not where.numeric and where != Range(where.field):
         raise UsageError(
             f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."

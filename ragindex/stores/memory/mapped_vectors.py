@@ -1,4 +1,4 @@
-"""Vectors in files that are mapped into memory: copies of what a store holds, hashed, and made again where damaged."""
+"""Memory-mapped vector files: copies of a store's vectors, with hashes, and rebuilt if they are damaged."""
 
 import os
 import warnings
@@ -12,9 +12,10 @@ from ragindex import durable_files
 
 
 def map_array(folder: Path, collection: str, state: str, write: Callable[[Path], None]) -> Any:
-    """The array that `write` leaves in a file for one `state` of a collection; files of other states are removed.
+    """Return the memory-mapped array for one `state` of a collection, calling `write` if there is no intact file.
 
-    A file's name ends in its hash. Whoever has a removed file open keeps it. Raises OSError.
+    The file's name ends in its hash. Files of other states are removed; a process that has one open can still read it.
+    Raises OSError.
     """
     folder.mkdir(exist_ok=True)
     for path in folder.glob(f"{collection}-{state}.*.npy"):

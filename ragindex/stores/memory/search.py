@@ -1,4 +1,4 @@
-"""A collection in memory: exact search over the records of one version. What LanceDB's reader answers from."""
+"""Exact search over the records of one version of a collection in memory, used by the LanceDB store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from ragindex.stores.memory.filters import FilterEvaluator
 from ragindex.text_analysis import analyse
 
 _MARGIN = 1e-4
-"""What float32 arithmetic may lose of a cosine: the best are chosen within it and scored again in float64."""
-_BLOCK = 1 << 22
-"""Scores held at once while many questions are asked together."""
+"""The error of a float32 cosine. Candidates within this margin of the k-th best are scored again in float64."""
+_MAX_SCORES = 1 << 22
+"""The most scores held in memory at once when many queries are answered together."""
 
 _NO_VECTORS = "This collection has no vectors. Search it by text, or search the part `vectors` over it."
 
@@ -30,11 +30,12 @@ ScoreArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MemoryImage:
-    """`table` holds id, the fields, and for searchable text the column `tokens`; row i of `vectors` is record i's.
+    """The records of a collection in memory.
 
-    `statistics` are of a larger collection that the records belong to; without, they are the collection. Strings are
-    wide (`ragindex.stores.large_strings`): as one array, a column may hold more than the 2 GiB that Arrow's plain
-    strings can.
+    `table` contains the id, the fields, and the column `tokens` if there is searchable text. Row i of `vectors` belongs
+    to record i. `statistics` are those of the larger collection that the records belong to; default: those of the
+    records. Strings have 64-bit offsets (`ragindex.stores.large_strings`), because one column may exceed the 2 GiB of
+    Arrow's default strings.
     """
 
     schema: Schema
@@ -43,7 +44,7 @@ class MemoryImage:
     statistics: bm25.Statistics | None = None
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
-        """Answer each request; the vector searches without a filter share one multiplication."""
+        """Answer each request. Vector searches without a filter share one matrix multiplication."""
         together = [
             n for n, request in enumerate(requests) if isinstance(request, VectorQuery) and request.where is None
         ]
@@ -51,13 +52,13 @@ class MemoryImage:
         return [self._found(request, *(best.get(n) or self._one(request))) for n, request in enumerate(requests)]
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
-        """The records of `ids` that exist, in that order."""
+        """Return the existing records among `ids`, in the order of `ids`."""
         rows = [self.rows[id] for id in ids if id in self.rows]
         return self._records(np.array(rows, dtype=np.int64), ("id", *fields))
 
     @cached_property
     def table_bytes(self) -> int:
-        """Without the vectors; Arrow looks at every chunk to know."""
+        """The size of the table in bytes, without the vectors. Cached, because Arrow visits every chunk."""
         return int(self.table.nbytes)
 
     @cached_property
@@ -67,8 +68,8 @@ class MemoryImage:
 
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
-        """Each column as one array."""
-        return {name: _one_chunk(self._wide.column(name)) for name in self.table.column_names}
+        """The columns by name, as one array each."""
+        return {name: _combine_chunks(self._wide.column(name)) for name in self.table.column_names}
 
     @cached_property
     def _wide(self) -> pa.Table:
@@ -76,7 +77,7 @@ class MemoryImage:
 
     @cached_property
     def rank(self) -> npt.NDArray[np.int32]:
-        """The place of each row in the order of ids: what decides between equal scores."""
+        """The rank of each row in the order of ids, which breaks ties between equal scores."""
         order = pc.sort_indices(self.columns["id"]).to_numpy()
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
@@ -84,13 +85,13 @@ class MemoryImage:
 
     @cached_property
     def silent(self) -> RowNumbers:
-        """The rows whose vector is zero: no search by vector finds them."""
-        maybe = np.flatnonzero(self._vectors[:, 0] == 0)  # one column is quicker to look at than all
+        """The rows whose vector is zero, which no vector search finds."""
+        maybe = np.flatnonzero(self._vectors[:, 0] == 0)  # checking one column first is faster than checking all
         return maybe[~self._vectors[maybe].any(axis=1)]
 
     @cached_property
     def text(self) -> bm25.TextIndex:
-        """The sparse index over the tokens."""
+        """The BM25 index over the tokens."""
         return bm25.build_text_index(self.columns["tokens"], self.statistics)
 
     @cached_property
@@ -111,30 +112,33 @@ class MemoryImage:
         rows = rows[~np.isin(rows, self.silent)] if len(self.silent) else rows
         if len(rows) > 4 * request.k:
             rough = _multiply(self._vectors[rows], unit[None, :])[:, 0]
-            rows = rows[_near_best(rough, request.k)]
+            rows = rows[_select_near_best(rough, request.k)]
         return self._exactly(unit, rows, request.k)
 
     def _passing(self, where: Filter) -> RowNumbers:
-        if isinstance(where, Ids):  # the candidates of a composed search: few rows, no mask over the table
+        if isinstance(where, Ids):  # candidates of another search are few, so avoid a mask over the table
             rows = {row for row in map(self.rows.get, where.ids) if row is not None}
             return np.array(sorted(rows), dtype=np.int64)
         return np.flatnonzero(self.filtering.mask(where))
 
     def _nearest(self, requests: Sequence[VectorQuery]) -> list[tuple[RowNumbers, ScoreArray]]:
         found: list[tuple[RowNumbers, ScoreArray]] = []
-        step = max(1, _BLOCK // max(1, len(self.table)))
+        step = max(1, _MAX_SCORES // max(1, len(self.table)))
         for start in range(0, len(requests), step):
             block = requests[start : start + step]
             units = np.stack([self._unit(request.vector) for request in block])
             rough = _multiply(self._vectors, units)
             rough[self.silent] = -np.inf
             for column, request in enumerate(block):
-                rows = _near_best(rough[:, column], request.k)
+                rows = _select_near_best(rough[:, column], request.k)
                 found.append(self._exactly(units[column], rows, request.k))
         return found
 
     def _exactly(self, unit: Floats, rows: RowNumbers, k: int) -> tuple[RowNumbers, ScoreArray]:
-        """Cosines in float64, summed row by row: the same whatever stands beside a row and whatever was asked with."""
+        """Return the k best of `rows` by float64 cosine.
+
+        Each row is summed separately, so a score does not depend on the other rows or on other queries.
+        """
         if not unit.any():
             return np.empty(0, dtype=np.int64), np.empty(0)
         wide = unit.astype(np.float64)
@@ -154,7 +158,7 @@ class MemoryImage:
         return vector if norm == 0 else (vector / norm).astype(np.float32)
 
     def _best(self, rows: RowNumbers, scores: ScoreArray, k: int) -> tuple[RowNumbers, ScoreArray]:
-        """The k best of `rows`, equal scores by id."""
+        """Return the k best of `rows` and their scores; equal scores are ordered by id."""
         if 0 < k < len(rows):
             kept = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
             rows, scores = rows[kept], scores[kept]
@@ -183,7 +187,7 @@ class MemoryImage:
 
 
 def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:
-    """The vector, if it can be asked for. Raises UsageError for another length, NaN or infinity."""
+    """Return the vector if it is a valid query. Raises UsageError for another length, NaN or infinity."""
     if dimensions is None:
         raise UsageError(_NO_VECTORS)
     if np.shape(vector) != (dimensions,):
@@ -194,19 +198,19 @@ def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:
 
 
 def _multiply(vectors: Floats, units: Floats) -> Floats:
-    """(rows, dimensions) x (questions, dimensions) -> (rows, questions), in float32."""
+    """Multiply (rows, dimensions) by (queries, dimensions) to (rows, queries), in float32."""
     if vectors.dtype == np.float32:
         return vectors @ units.T
-    step = 8192  # float16 has no fast multiplication: widened block by block
+    step = 8192  # multiplication of float16 is slow, so blocks are converted to float32
     blocks = [vectors[start : start + step].astype(np.float32) @ units.T for start in range(0, len(vectors), step)]
     return np.concatenate(blocks) if blocks else np.empty((0, len(units)), dtype=np.float32)
 
 
-def _near_best(scores: Floats, k: int) -> RowNumbers:
-    """Rows whose rough score is within the margin of the k-th best."""
+def _select_near_best(scores: Floats, k: int) -> RowNumbers:
+    """Return the rows whose approximate score is within the margin of the k-th best."""
     least = np.partition(scores, len(scores) - k)[len(scores) - k] - _MARGIN if 0 < k < len(scores) else -np.inf
     return np.flatnonzero((scores >= least) & (scores > -np.inf))
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

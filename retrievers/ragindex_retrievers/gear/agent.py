@@ -1,4 +1,4 @@
-"""The agent (GeAR, section 5): rounds of SyncGE around a memory of triples, until these are enough."""
+"""The GeAR agent (section 5): rounds of SyncGE that fill a memory of triples until it answers the question."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,12 @@ from ragindex_retrievers.gear.sync_ge import SyncRound
 from ragindex_retrievers.gear.tasks import REASON, REWRITE_QUESTION, Reasoned
 
 MEMORY = "gist memory"
-_UNREADABLE = frozenset(("malformed", "empty", "truncated"))
+_UNREADABLE_KINDS = frozenset(("malformed", "empty", "truncated"))
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The parameters, named as in `ragindex_retrievers.gear.scheme.Gear`."""
+    """Parameters of the agent, named as in `ragindex_retrievers.gear.scheme.Gear`."""
 
     iterations: int
     base_k: int
@@ -37,7 +37,7 @@ class Loop:
 
 @dataclass(slots=True)
 class _State:
-    """What is known of one question. `held`: the length of the memory after each iteration; `notes`: the base's."""
+    """State of one question. `held` is the length of the memory after each iteration; `notes` are the base's notes."""
 
     query: Query
     asked: list[str]
@@ -49,13 +49,13 @@ class _State:
 
     @property
     def n(self) -> int:
-        """The iteration, from 1."""
+        """Return the number of the current iteration, from 1."""
         return len(self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """See ragindex_retrievers.gear.scheme.Gear."""
+    """Retriever of the agent (`ragindex_retrievers.gear.scheme.Gear`)."""
 
     base: Retriever
     sync: SyncRound
@@ -63,7 +63,7 @@ class Agent:
     loop: Loop
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """One question after the other: each has rounds of its own."""
+        """Return the best k hits per query, one query after the other, since each has its own rounds."""
         check_queries(queries, k)
         return [self._answered(query, k) for query in queries]
 
@@ -76,7 +76,7 @@ class Agent:
         return Retrieval(hits[:k], tuple(state.trace.steps), tuple(state.notes))
 
     def _rounds(self, state: _State) -> str:
-        """Go round until the memory is enough; why it stopped."""
+        """Run rounds until the memory answers the question, and return why they stopped."""
         for _ in range(self.loop.iterations):
             self._round(state)
             reasoned = self._reasoned(state)
@@ -85,7 +85,7 @@ class Agent:
             if state.n == self.loop.iterations:
                 break
             question = self._rewritten(state, reasoned)
-            repeated = _plain(question) in map(_plain, state.asked)
+            repeated = _normalize_question(question) in map(_normalize_question, state.asked)
             if self.loop.repeated == "stop" and (repeated or not question):
                 return "the next question was asked before" if repeated else "there is no next question"
             state.asked.append(question or state.asked[-1])
@@ -94,7 +94,7 @@ class Agent:
     # ------------------------------------------------------------ one iteration
 
     def _round(self, state: _State) -> None:
-        """Retrieve and remember: steps 1 and 2 (Eqs. 1 to 5)."""
+        """Retrieve and extend the memory: steps 1 and 2 (Eqs. 1 to 5)."""
         current, n = replace(state.query, text=state.asked[-1]), state.n + 1
         with share_question_vectors():
             base = self.base.retrieve([current], self.loop.base_k)[0]
@@ -116,14 +116,17 @@ class Agent:
         return tuple(by_id[id] for id in expanded.found)
 
     def _reasoned(self, state: _State) -> Reasoned:
-        """Eq. 6. A reply that cannot be read counts as No, and is counted in the ledger; no reply is an error."""
+        """Ask whether the memory answers the question (Eq. 6).
+
+        An unreadable reply counts as No and is counted in the ledger; a missing reply raises LLMError.
+        """
         question = state.query.text
         given = {"question": question, "triples": state.memory, "language": self.sync.reader.language}
         with state.trace.step(state.n, "reason", question) as step:
             try:
                 reasoned = self.llm.run(REASON, given)
             except LLMError as error:
-                if error.kind not in _UNREADABLE:
+                if error.kind not in _UNREADABLE_KINDS:
                     raise
                 ledger.count_outcome(REASON.name, "taken for no")
                 reasoned = Reasoned(answerable=False, why=f"the reply could not be read: {error}")
@@ -131,7 +134,7 @@ class Agent:
         return reasoned
 
     def _rewritten(self, state: _State, reasoned: Reasoned) -> str:
-        """Eq. 7."""
+        """Return the next question (Eq. 7)."""
         question, language = state.query.text, self.sync.reader.language
         given = {"question": question, "triples": state.memory, "reason": reasoned.why, "language": language}
         with state.trace.step(state.n, "rewrite", question) as step:
@@ -142,7 +145,7 @@ class Agent:
     # ------------------------------------------------------------ after termination
 
     def _linked(self, state: _State) -> "_Links":
-        """Eqs. 8 and 10: for each triple of the memory the passages that it leads to."""
+        """Return the ranking of passages that each triple of the memory leads to (Eqs. 8 and 10)."""
         triples, k = list(dict.fromkeys(state.memory)), self.loop.passage_link_k
         if not triples:
             return _Links({}, ())
@@ -152,7 +155,7 @@ class Agent:
                 by_passage = [retrieval.hits for retrieval in self.base.retrieve(asked, k)]
                 by_triple = self.sync.linker.passages(asked, k)
             rankings = {
-                triple: _first(reciprocal_rank_fusion([[hit.id for hit in hits], passages], self.sync.rrf_k), k)
+                triple: _take_ids(reciprocal_rank_fusion([[hit.id for hit in hits], passages], self.sync.rrf_k), k)
                 for triple, hits, passages in zip(triples, by_passage, by_triple, strict=True)
             }
             step["triples"] = tuple(triples)
@@ -160,33 +163,38 @@ class Agent:
         return _Links(rankings, tuple(hit for hits in by_passage for hit in hits))
 
     def _final(self, state: _State) -> tuple[Hit, ...]:
-        """Eq. 9; and for every iteration the ranking there would be, had it been the last."""
+        """Return the final ranking (Eq. 9), and trace the ranking that stopping at each iteration would give."""
         links = self._linked(state)
         for n in range(1, state.n + 1):
             with state.trace.step(n, IF_STOPPED, state.query.text) as step:
-                step["ids"] = _first(reciprocal_rank_fusion(_lists(state, links, n), self.sync.rrf_k), KEPT_IDS)
+                step["ids"] = _take_ids(
+                    reciprocal_rank_fusion(_list_rankings(state, links, n), self.sync.rrf_k), KEPT_IDS
+                )
         known = [*links.known, *(hit for hits in state.rounds for hit in hits)]
-        return self.sync.expansion.fused(_lists(state, links, state.n), known)
+        return self.sync.expansion.fused(_list_rankings(state, links, state.n), known)
 
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """The ranking of passages of each triple, and those of the passages that are known as hits."""
+    """Ranking of passages by triple, and the linked passages that are known as hits."""
 
     rankings: dict[Triple, tuple[str, ...]]
     known: tuple[Hit, ...]
 
 
-def _lists(state: _State, links: _Links, n: int) -> list[Sequence[str]]:
-    """What Eq. 9 fuses after `n` iterations. A triple that is in the memory twice has two lists."""
+def _list_rankings(state: _State, links: _Links, n: int) -> list[Sequence[str]]:
+    """Return the rankings that Eq. 9 fuses after `n` iterations.
+
+    A triple that is in the memory twice contributes two rankings.
+    """
     linked: list[Sequence[str]] = [links.rankings[triple] for triple in state.memory[: state.held[n - 1]]]
     return [*linked, *([hit.id for hit in hits] for hits in state.rounds[:n])]
 
 
-def _first(ranked: Iterable[tuple[str, float]], k: int) -> tuple[str, ...]:
+def _take_ids(ranked: Iterable[tuple[str, float]], k: int) -> tuple[str, ...]:
     return tuple(id for id, _ in ranked)[:k]
 
 
-def _plain(question: str) -> str:
-    """What two questions have in common that ask the same: case and spaces do not count."""
+def _normalize_question(question: str) -> str:
+    """Return a question without differences of case and white space, to compare it with others."""
     return " ".join(question.casefold().split())

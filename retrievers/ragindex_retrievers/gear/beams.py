@@ -1,8 +1,9 @@
-"""Diverse Triple Beam Search (GeAR, section 4.2, Algorithm 1): chains of triples that share entities, vectorised.
+"""Diverse Triple Beam Search (GeAR, section 4.2, Algorithm 1), vectorised: chains of triples that share entities.
 
-One question at a time. A chain's step is scored by the cosine of the question with the chain's text: encoded (`exact`,
-as in the paper), from the stored vectors of its triples, whose sum points where the text does (`composed`), or the
-second to prune and the first for the survivors (`refined`).
+It runs for one question at a time. A step of a chain is scored by the cosine of the question with the text of
+the chain: `exact` encodes that text, as in the paper; `composed` sums the stored vectors of the triples, which
+approximates the direction of the encoded text; `refined` prunes with `composed` and scores the survivors with
+`exact`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +20,12 @@ from ragindex_retrievers.gear.space import DIGITS, Space, cosines
 Scoring = Literal["exact", "composed", "refined"]
 Encode: TypeAlias = Callable[[Sequence[str]], Floats]
 NOTHING = -1
-"""Pads chains that are shorter than others."""
+"""Padding of chains that are shorter than others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The parameters, named as in `ragindex_retrievers.gear.scheme.ExpandingScheme`."""
+    """Parameters of the beam search, named as in `ragindex_retrievers.gear.scheme.ExpandingScheme`."""
 
     beam_width: int = 10
     beam_length: int = 2
@@ -40,9 +41,10 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Beams:
-    """The best chains, best first: `scores` (b,) and `chains` (b, length) of places, padded with NOTHING.
+    """The best chains of triples, best first.
 
-    `encoded` counts the texts that were encoded, `considered` the chains that were scored.
+    `scores` has shape (b,); `chains` has shape (b, length), holds places of triples, and is padded with
+    NOTHING. `encoded` counts the texts that were encoded, `considered` the chains that were scored.
     """
 
     scores: Doubles
@@ -51,37 +53,41 @@ class Beams:
     considered: int = 0
 
     def paths(self) -> list[list[int]]:
-        """The chains as lists of places."""
+        """Return the chains as lists of places, without padding."""
         return [[place for place in chain if place != NOTHING] for chain in self.chains.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Extensions of the beams: the row of the beam and the place of the triple, (m,) each, in order of insertion."""
+    """Extensions of the beams in order of insertion: the row of the beam and the place of the triple, (m,) each."""
 
     beam: npt.NDArray[np.int64]
     triple: Integers
 
 
 def search_beams(space: Space, initial: Integers, settings: Search, encode: Encode) -> Beams:
-    """The chains that Algorithm 1 returns, from the triples `initial`; those without a vector are left out.
+    """Return the chains of Algorithm 1 that start from the triples `initial`; triples without a vector are left out.
 
-    Where no chain can be extended, the last beams that there were (reading G8).
+    If no chain can be extended, return the beams of the last step (reading G8).
     """
-    beams = _first(space, _distinct(space, initial, settings), settings)
+    beams = _start_beams(space, _select_distinct(space, initial, settings), settings)
     seen = set(beams.chains.ravel().tolist())
     for _ in range(settings.beam_length - 1):
-        found = _candidates(space, beams, seen, settings)
+        found = _find_candidates(space, beams, seen, settings)
         if not len(found.triple):
             return beams
-        beams = _extended(space, beams, found, settings, encode)
+        beams = _extend_beams(space, beams, found, settings, encode)
         held = set(beams.chains.ravel().tolist())
         seen = seen | held if settings.visited == "all" else held
     return beams
 
 
 def flatten(beams: Beams, order: Literal["level", "beam"]) -> list[int]:
-    """The triples of all chains, each once: first triples in beam order, then second ones, … (G2), or beam by beam."""
+    """Return the triples of all chains without duplicates.
+
+    The order is level by level (all first triples in beam order, then all second ones, …; reading G2), or beam
+    by beam.
+    """
     places = beams.chains.T if order == "level" else beams.chains
     return list(dict.fromkeys(place for place in places.ravel().tolist() if place != NOTHING))
 
@@ -89,16 +95,22 @@ def flatten(beams: Beams, order: Literal["level", "beam"]) -> list[int]:
 # ---------------------------------------------------------------- the steps of Algorithm 1
 
 
-def _first(space: Space, initial: Integers, settings: Search) -> Beams:
-    """Lines 1 to 5. A single triple's text is what its stored vector was made of: nothing is encoded."""
+def _start_beams(space: Space, initial: Integers, settings: Search) -> Beams:
+    """Return the initial beams (lines 1 to 5).
+
+    Nothing is encoded: the stored vector of a triple was made from the same text.
+    """
     scores = cosines(space.vectors(initial), space.question)
     best = np.argsort(-scores, kind="stable")[: settings.beam_width]
     return Beams(scores[best], initial[best][:, None], 0, len(initial))
 
 
-def _candidates(space: Space, beams: Beams, seen: set[int], settings: Search) -> _Candidates:
-    """Lines 10 to 12: for each beam the nearest neighbours of its last triple, cut before the visited are left out."""
-    around = space.around(_last(beams.chains), settings.neighbours_per_beam)
+def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Search) -> _Candidates:
+    """Return the nearest neighbours of the last triple of each beam (lines 10 to 12).
+
+    The limit is applied before visited triples are left out.
+    """
+    around = space.around(_get_last_triples(beams.chains), settings.neighbours_per_beam)
     beam = np.repeat(np.arange(len(around)), [len(one) for one in around])
     triple = np.concatenate([np.empty(0, np.int64), *around])
     if settings.triple_identity == "spo":
@@ -109,30 +121,30 @@ def _candidates(space: Space, beams: Beams, seen: set[int], settings: Search) ->
     return _Candidates(beam[fresh], triple[fresh])
 
 
-def _extended(space: Space, beams: Beams, found: _Candidates, settings: Search, encode: Encode) -> Beams:
-    """Lines 13 to 20."""
-    step = _composed(space, beams, found) if settings.scoring != "exact" else np.zeros(len(found.triple))
+def _extend_beams(space: Space, beams: Beams, found: _Candidates, settings: Search, encode: Encode) -> Beams:
+    """Extend the beams by the best candidates (lines 13 to 20)."""
+    step = _score_composed(space, beams, found) if settings.scoring != "exact" else np.zeros(len(found.triple))
     chosen = np.arange(len(step))
     if settings.scoring == "refined":
-        chosen = _survivors(beams, found, step, settings)
+        chosen = _select_survivors(beams, found, step, settings)
     if settings.scoring != "composed":
-        step[chosen] = _encoded(space, beams, found, chosen, encode)
+        step[chosen] = _score_encoded(space, beams, found, chosen, encode)
     scores = beams.scores[found.beam] + step
-    if settings.scoring == "refined":  # who was not encoded stands behind who was, and is not taken
+    if settings.scoring == "refined":  # candidates that were not encoded rank last and are dropped
         scores[np.setdiff1d(np.arange(len(step)), chosen)] = -np.inf
     order = np.lexsort((-scores, found.beam))
-    weighted = scores[order] * _weights(found.beam[order], settings)
+    weighted = scores[order] * _weigh_candidates(found.beam[order], settings)
     order, weighted = order[weighted > -np.inf], weighted[weighted > -np.inf]
     chains = np.column_stack([beams.chains[found.beam[order]], found.triple[order]])
     if settings.dead_end == "keep":
-        weighted, chains = _with_ends(beams, found, weighted, chains)
+        weighted, chains = _keep_dead_ends(beams, found, weighted, chains)
     best = np.argsort(-weighted, kind="stable")[: settings.beam_width]
     encoded = 0 if settings.scoring == "composed" else len(chosen)
     return Beams(weighted[best], chains[best], beams.encoded + encoded, beams.considered + len(step))
 
 
-def _weights(beam: npt.NDArray[np.int64], settings: Search) -> Doubles:
-    """Lines 16 to 18: exp(-min(n, γ)/γ), n the place of a candidate among those of its beam, from 0."""
+def _weigh_candidates(beam: npt.NDArray[np.int64], settings: Search) -> Doubles:
+    """Return the weights exp(-min(n, γ)/γ), where n is the 0-based rank of a candidate in its beam (lines 16 to 18)."""
     if not settings.diversity:
         return np.ones(len(beam))
     starts = np.searchsorted(beam, beam)
@@ -140,8 +152,8 @@ def _weights(beam: npt.NDArray[np.int64], settings: Search) -> Doubles:
     return weights
 
 
-def _with_ends(beams: Beams, found: _Candidates, scores: Doubles, chains: Integers) -> tuple[Doubles, Integers]:
-    """Beams without an extension go on as they are, before the others (reading G8, alternative)."""
+def _keep_dead_ends(beams: Beams, found: _Candidates, scores: Doubles, chains: Integers) -> tuple[Doubles, Integers]:
+    """Add the beams that nothing extends, unchanged, before the others (the alternative of reading G8)."""
     ends = np.setdiff1d(np.arange(len(beams.scores)), found.beam)
     padded = np.column_stack([beams.chains[ends], np.full(len(ends), NOTHING)])
     return np.concatenate([beams.scores[ends], scores]), np.concatenate([padded, chains])
@@ -150,8 +162,8 @@ def _with_ends(beams: Beams, found: _Candidates, scores: Doubles, chains: Intege
 # ---------------------------------------------------------------- scores of chains
 
 
-def _composed(space: Space, beams: Beams, found: _Candidates) -> Doubles:
-    """The cosine of the question with the sum of the chain's triples, (m,)."""
+def _score_composed(space: Space, beams: Beams, found: _Candidates) -> Doubles:
+    """Return the cosine of the question with the sum of the stored vectors of each chain, (m,)."""
     sums = np.stack([space.vectors(np.array(path, np.int64)).sum(axis=0) for path in beams.paths()])
     distinct, of = np.unique(found.triple, return_inverse=True)
     triples = space.vectors(distinct)
@@ -164,17 +176,19 @@ def _composed(space: Space, beams: Beams, found: _Candidates) -> Doubles:
     return rounded
 
 
-def _survivors(beams: Beams, found: _Candidates, step: Doubles, settings: Search) -> npt.NDArray[np.int64]:
-    """The candidates to encode: those that would come first by their composed scores."""
+def _select_survivors(beams: Beams, found: _Candidates, step: Doubles, settings: Search) -> npt.NDArray[np.int64]:
+    """Return the candidates to encode: the best ones by composed score."""
     scores = beams.scores[found.beam] + step
     order = np.lexsort((-scores, found.beam))
-    weighted = scores[order] * _weights(found.beam[order], settings)
+    weighted = scores[order] * _weigh_candidates(found.beam[order], settings)
     best: npt.NDArray[np.int64] = order[np.argsort(-weighted, kind="stable")[: settings.survivors]]
     return best
 
 
-def _encoded(space: Space, beams: Beams, found: _Candidates, chosen: npt.NDArray[np.int64], encode: Encode) -> Doubles:
-    """The cosine of the question with the encoded texts of the `chosen` chains, in their order."""
+def _score_encoded(
+    space: Space, beams: Beams, found: _Candidates, chosen: npt.NDArray[np.int64], encode: Encode
+) -> Doubles:
+    """Return the cosine of the question with the encoded text of each of the `chosen` chains, in their order."""
     paths = beams.paths()
     places = list(dict.fromkeys([place for path in paths for place in path] + found.triple[chosen].tolist()))
     texts = dict(zip(places, (record.text for record in space.records(places)), strict=True))
@@ -186,11 +200,11 @@ def _encoded(space: Space, beams: Beams, found: _Candidates, chosen: npt.NDArray
     return np.array([scores[chain] for chain in chains])
 
 
-# ---------------------------------------------------------------- small parts
+# ---------------------------------------------------------------- helpers
 
 
-def _distinct(space: Space, initial: Integers, settings: Search) -> Integers:
-    """Each triple once, at its first place, without those that no vector search would find."""
+def _select_distinct(space: Space, initial: Integers, settings: Search) -> Integers:
+    """Return the distinct initial triples in order, without those that have no vector: no vector search finds these."""
     distinct = np.array(list(dict.fromkeys(initial.tolist())), np.int64)
     if settings.triple_identity == "spo":
         triples = [record.triple for record in space.records(distinct.tolist())]
@@ -198,8 +212,8 @@ def _distinct(space: Space, initial: Integers, settings: Search) -> Integers:
     return distinct[space.vectors(distinct).any(axis=1)]
 
 
-def _last(chains: Integers) -> Integers:
-    """The last triple of each chain."""
+def _get_last_triples(chains: Integers) -> Integers:
+    """Return the last triple of each chain."""
     lengths = (chains != NOTHING).sum(axis=1)
     last: Integers = chains[np.arange(len(chains)), lengths - 1]
     return last

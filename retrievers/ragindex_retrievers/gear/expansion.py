@@ -1,4 +1,4 @@
-"""Graph expansion around a base retriever (GeAR, section 4): NaiveGE and SyncGE."""
+"""Graph expansion around a base retriever: NaiveGE, and the search that SyncGE shares (GeAR, section 4)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from ragindex_retrievers.gear.beams import Beams, Search, flatten, search_beams
 from ragindex_retrievers.gear.parts.triple_graph import NeighbourGraph
 from ragindex_retrievers.gear.space import Space, StoreSpace, TriplesInMemory, triples_in_memory, unit
 
-_SHOWN = 20
-"""Chains and triples kept in a trace."""
+_TRACE_LENGTH = 20
+"""Maximum number of chains in a trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The fused hits, and the passages of the chains alone, best first."""
+    """Fused hits, and the ids of the passages that the chains alone led to, best first."""
 
     hits: tuple[Hit, ...]
     found: tuple[str, ...]
@@ -32,7 +32,7 @@ class Expanded:
 
 @dataclass(frozen=True)
 class Expansion:
-    """The triples, their graph and the search through them; thread-safe."""
+    """Beam search through the triples of an index, fused with the hits of a base. Thread-safe."""
 
     graph: NeighbourGraph
     triples: Collection
@@ -45,7 +45,10 @@ class Expansion:
     source: str
 
     def space(self, query: Query, vector: Floats) -> Space:
-        """The triples as a question sees them; the store is asked where memory cannot answer, or a filter is to."""
+        """Return the search space of the triples for one question.
+
+        The store is queried if graph or vectors are not in memory, or if the query has a filter.
+        """
         in_memory = self._held if query.filter is None else None
         if in_memory is not None:
             return in_memory.space(vector)
@@ -54,20 +57,25 @@ class Expansion:
     def expand(
         self, space: Space, initial: Integers, base: Sequence[Hit], trace: Trace, query: Query, n: int = 1
     ) -> "Expanded":
-        """Search from the triples `initial`, and fuse the chains' passages with those of the base (Eq. 3)."""
+        """Search from the triples `initial`, and fuse the passages of the chains with those of the base (Eq. 3)."""
         with trace.step(n, "triple beams", query.text) as step:
             beams = search_beams(space, initial, self.search, self.encoder.encode_passing)
             order = flatten(beams, self.flat)
             records = dict(zip(order, space.records(order), strict=True))
             found = tuple(dict.fromkeys(records[place].passage_id for place in order))
             step["ids"] = found
-            step["paths"] = tuple(tuple(records[place].triple for place in path) for path in beams.paths()[:_SHOWN])
-            step["scores"] = tuple(beams.scores[:_SHOWN].tolist())
-            step["note"] = _about(beams, len(initial))
+            step["paths"] = tuple(
+                tuple(records[place].triple for place in path) for path in beams.paths()[:_TRACE_LENGTH]
+            )
+            step["scores"] = tuple(beams.scores[:_TRACE_LENGTH].tolist())
+            step["note"] = _describe_search(beams, len(initial))
         return Expanded(self.fused([found, [hit.id for hit in base]], base), found)
 
     def fused(self, rankings: Sequence[Sequence[str]], known: Iterable[Hit]) -> tuple[Hit, ...]:
-        """The fusion of rankings of ids; those that are no hits of `known` are passages, and looked up."""
+        """Fuse rankings of ids by reciprocal rank fusion, and return the hits.
+
+        Ids that are not among the hits `known` are looked up as passages.
+        """
         by_id = {hit.id: hit for hit in known}
         fused = reciprocal_rank_fusion(rankings, self.rrf_k)
         missing = [id for id, _ in fused if id not in by_id]
@@ -85,20 +93,20 @@ class Expansion:
         return triples_in_memory(self.graph, self.triples, self.order)
 
 
-def _about(beams: Beams, initial: int) -> str:
+def _describe_search(beams: Beams, initial: int) -> str:
     return f"{initial:,} triples to start from, {beams.considered:,} chains considered, {beams.encoded:,} encoded"
 
 
 @dataclass(frozen=True, slots=True)
 class NaiveRetriever:
-    """See ragindex_retrievers.gear.scheme.Naive."""
+    """Retriever of NaiveGE: expands each question from all triples of the base's passages (section 6.2)."""
 
     base: Retriever
     base_k: int | None
     expansion: Expansion
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """The base answers all questions together; each is then expanded by itself."""
+        """Return the best k hits per query. The base answers all queries in one call; each is then expanded alone."""
         check_queries(queries, k)
         with share_question_vectors():
             found = self.base.retrieve(queries, self.base_k or k)

@@ -1,4 +1,4 @@
-"""GeAR's three schemes and their parameters (Shen et al., ACL 2025; readings G1 to G9 in docs/methods/gear.md)."""
+"""The three GeAR schemes and their parameters (Shen et al., ACL 2025; readings G1 to G9 in docs/methods/gear.md)."""
 
 from typing import Any, ClassVar, Literal
 
@@ -21,9 +21,9 @@ from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
 
 class ExpandingScheme(Scheme):
-    """Base class of the three schemes: a base retriever over passages, and the beam search through triples (Alg. 1).
+    """Base class of the three schemes: a base retriever, expanded by a beam search through triples (Alg. 1).
 
-    With `base_k` null the base is asked for k passages, so that each k is a run of its own, as in appendix B.2.
+    With `base_k` null the base is asked for k passages, so every k is a run of its own, as in appendix B.2.
     """
 
     version: ClassVar[int] = 1
@@ -73,15 +73,15 @@ class ExpandingScheme(Scheme):
         return graph
 
     def depends_on_k(self, k: int) -> bool:
-        """Where the base is asked for k passages."""
+        """Return True if the base is asked for k passages."""
         return self.base_k is None
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """The base's, the passages, the triples with their vectors, and their graph."""
+        """Return the parts of the base, the passages, the triples with their vectors, and the graph of triples."""
         return (*self.base.parts(), Passages(), Vectors(of=self.graph.over), self.graph)
 
     def expansion(self, index: OpenIndex) -> Expansion:
-        """The search through the triples, opened."""
+        """Open the search through the triples."""
         width = self.beam_width
         search = Search(
             width,
@@ -102,15 +102,18 @@ class ExpandingScheme(Scheme):
 
 
 class Naive(ExpandingScheme):
-    """NaiveGE (section 6.2): the search begins from all triples of the base's passages. No language model."""
+    """NaiveGE (section 6.2): the beam search starts from all triples of the base's passages. Calls no LLM."""
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One call of the base and one search a question."""
+        """Return a retriever that calls the base once per batch and runs one beam search per question."""
         return NaiveRetriever(self.base.open(index), self.base_k, self.expansion(index))
 
 
 class LinkingScheme(ExpandingScheme):
-    """What SyncGE and the agent share: `link_base` is any flat scheme; it searches the triples, whatever its `over`."""
+    """Base class of SyncGE and the agent, which link triples read by an LLM to triples of the graph.
+
+    `link_base` is any flat scheme; it searches the triples, whatever its own `over` is.
+    """
 
     link_base: FlatField = Field(
         default_factory=lambda: registry.scheme("hybrid"),
@@ -118,36 +121,42 @@ class LinkingScheme(ExpandingScheme):
     )
 
     def link(self) -> Scheme:
-        """`link_base` over the triples."""
+        """Return `link_base` over the triples."""
         return over(self.link_base, self.graph.over)
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """With those of the link."""
+        """Return the parts of the base class and of the linking scheme."""
         return (*super().parts(), *self.link().parts())
 
     def round(self, index: OpenIndex) -> SyncRound:
-        """One round of reading, linking, searching, opened."""
+        """Open one round of reading, linking and searching."""
         linker = Linker(self.link().open(index), self.graph.over)
         return SyncRound(TripleReader(index.llm, index.language), linker, self.expansion(index))
 
 
 class Sync(LinkingScheme):
-    """SyncGE (section 4): a model reads the base's passages; the search begins from the triples nearest its notes."""
+    """SyncGE (section 4): an LLM reads triples from the base's passages.
+
+    The beam search starts from the triples of the graph that are nearest to them.
+    """
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """One read a question."""
+        """Return the LLM task: one read per question."""
         return (READ,)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One call of the base, one read, one look-up in T and one search a question."""
+        """Return a retriever with one base call per batch.
+
+        Each question then takes one read, one linking step and one beam search.
+        """
         return SyncRetriever(self.base.open(index), self.base_k, self.round(index))
 
 
 class Gear(LinkingScheme):
-    """The agent (section 5): rounds of SyncGE fill a memory of triples until it answers the question.
+    """The agent (section 5): rounds of SyncGE add triples to a memory until the memory answers the question.
 
-    The paper runs at most 4 rounds on MuSiQue, 2 on 2Wiki and HotpotQA. It gives neither `passage_link_k` nor
-    `gist_read_k`.
+    The paper runs at most 4 rounds on MuSiQue, and 2 on 2Wiki and HotpotQA. It states neither `passage_link_k`
+    nor `gist_read_k`.
     """
 
     base_k: int = Field(default=10, ge=1, description="Passages asked of the base in each round.")
@@ -171,10 +180,10 @@ class Gear(LinkingScheme):
     )
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """Two reads, a reason and a rewrite an iteration."""
+        """Return the LLM tasks: two reads, one reasoning step and one rewrite per iteration."""
         return (READ, REASON, REWRITE_QUESTION)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One question at a time."""
+        """Return a retriever that answers one question at a time."""
         loop = Loop(**{name: getattr(self, name) for name in Loop.__dataclass_fields__})
         return Agent(self.base.open(index), self.round(index), index.llm, loop)

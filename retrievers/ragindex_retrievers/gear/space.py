@@ -1,7 +1,8 @@
-"""The triples of the corpus as one question sees them: neighbours by nearness, vectors, texts.
+"""The search space of one question: neighbours of triples by nearness to the question, their vectors and texts.
 
-Triples go by places, integers that hold for one question. In memory the places are those of the triple graph; else the
-store is asked, and places are given as triples are met. Both give the same answers.
+Triples are addressed by places, integers that are valid for one question. In memory, places are those of the
+triple graph; otherwise the store is queried and places are assigned as triples are met. Both give the same
+results.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,19 +23,19 @@ from ragindex_retrievers.gear.parts.triple_graph import NeighbourGraph, StoreGra
 
 NeighbourOrder = Literal["nearest", "index"]
 _BLOCK = 8192
-"""Vectors of a hub looked at together."""
+"""Vectors of a hub that are compared at a time."""
 DIGITS = 9
-"""Of a cosine: the vectors themselves are exact to seven."""
+"""Decimals of a cosine; the vectors themselves are exact to seven."""
 _MARGIN = 1e-4
-"""What float32 may lose of a cosine: the nearest of a hub are chosen within it."""
+"""Rounding error of a float32 cosine; candidates for the nearest triples of a hub are chosen within it."""
 _FIELDS = ("subject", "predicate", "object", "text", "passage_ids")
-_MET = (*_FIELDS, "entity_keys", "vector")
+_STORED_FIELDS = (*_FIELDS, "entity_keys", "vector")
 _EMPTY = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A triple as it is indexed, and the passage that states it."""
+    """A triple with its indexed text and the passage that states it."""
 
     id: str
     triple: Triple
@@ -43,59 +44,60 @@ class Record:
 
 
 class Space(Protocol):
-    """What a search needs of the triples, for one question."""
+    """Protocol of what a beam search needs to know about the triples, for one question."""
 
     @property
     def question(self) -> Doubles:
-        """The question's vector, (dimensions,), of length one."""
+        """Return the unit vector of the question, (dimensions,)."""
         ...
 
     def of_passages(self, passage_ids: Sequence[str]) -> Integers:
-        """The triples of the passages, in their order, each passage's sorted by id."""
+        """Return the triples of the passages in passage order; those of one passage are sorted by id."""
         ...
 
     def of_ids(self, triple_ids: Sequence[str]) -> Integers:
-        """The triples with these ids that exist, in their order."""
+        """Return the triples with these ids in order; unknown ids are skipped."""
         ...
 
     def around(self, triples: Integers, limit: int) -> list[Integers]:
-        """For each triple the first `limit` of those that share an entity with it, itself left out.
+        """Return for each triple the first `limit` triples that share an entity with it, without itself.
 
-        By nearness to the question, equally near ones by id; or by id alone. Triples without a vector are left out.
+        They are ordered by nearness to the question, then by id; or by id alone. Triples without a vector are
+        left out.
         """
         ...
 
     def vectors(self, triples: Integers) -> Doubles:
-        """(len(triples), dimensions): of length one, or zero."""
+        """Return the vectors of the triples, (len(triples), dimensions), of unit length or zero."""
         ...
 
     def records(self, triples: Sequence[int]) -> list[Record]:
-        """What the triples say."""
+        """Return the records of the triples."""
         ...
 
 
 def unit(vector: Floats) -> Doubles:
-    """A question's vector in float64, of length one; a zero vector stays zero."""
+    """Return a question's vector in float64, scaled to unit length; a zero vector stays zero."""
     wide = vector.astype(np.float64)
     length = np.sqrt((wide**2).sum())
     return wide / length if length > 0 else wide
 
 
 def cosines(vectors: Doubles, question: Doubles) -> Doubles:
-    """(n, dimensions) and (dimensions,) -> (n,): both of length one.
+    """Return the cosines of unit vectors (n, dimensions) with a unit question vector (dimensions,), shape (n,).
 
-    Rounded, so that equal texts tie whatever a matrix product did to the last bits.
+    They are rounded, so that equal texts tie despite rounding errors of the matrix product.
     """
     rounded: Doubles = np.round(vectors @ question, DIGITS)
     return rounded
 
 
-def _records(collection: Collection, ids: Sequence[str]) -> list[Record]:
+def _fetch_records(collection: Collection, ids: Sequence[str]) -> list[Record]:
     rows = {row["id"]: row for row in collection.get(list(dict.fromkeys(ids)), _FIELDS).to_pylist()}
-    return [_record(rows[id]) for id in ids]
+    return [_read_record(rows[id]) for id in ids]
 
 
-def _record(row: Mapping[str, Any]) -> Record:
+def _read_record(row: Mapping[str, Any]) -> Record:
     triple = Triple(row["subject"], row["predicate"], row["object"])
     return Record(row["id"], triple, row["text"], row["passage_ids"][0])
 
@@ -105,7 +107,7 @@ def _record(row: Mapping[str, Any]) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class TriplesInMemory:
-    """A graph and the vectors of its triples, both in memory: `rows` (n,) is the vector's row of each place."""
+    """Graph and vectors of all triples in memory. `rows` (n,) is the vector's row of each place."""
 
     graph: SparseGraph
     vectors: Floats
@@ -114,12 +116,12 @@ class TriplesInMemory:
     order: NeighbourOrder
 
     def space(self, question: Floats) -> "MemorySpace":
-        """The triples as a question sees them."""
+        """Return the search space for a question's vector."""
         return MemorySpace(self, unit(question))
 
 
 def triples_in_memory(graph: NeighbourGraph, collection: Collection, order: NeighbourOrder) -> TriplesInMemory | None:
-    """None where the graph or the vectors are not in memory."""
+    """Return the triples in memory; None if the graph or the vectors are not in memory."""
     resident = collection.resident()
     if resident is None or not isinstance(graph, SparseGraph):
         return None
@@ -129,38 +131,42 @@ def triples_in_memory(graph: NeighbourGraph, collection: Collection, order: Neig
 
 @dataclass(frozen=True, slots=True)
 class MemorySpace:
-    """See Space. `near` are the nearest triples of each entity, as far as they were asked for."""
+    """Space over triples in memory. `near` caches the nearest triples of each (entity, limit)."""
 
     held: TriplesInMemory
     question: Doubles
     near: dict[tuple[int, int], Integers] = field(default_factory=dict)
 
     def of_passages(self, passage_ids: Sequence[str]) -> Integers:
-        """See Space."""
+        """Return the triples of the passages; see `Space.of_passages`."""
         passages = self.held.graph.passages
         found = [passages.of(place) for place in places(passages.keys, passage_ids).tolist()]
         return np.concatenate([_EMPTY, *found])
 
     def of_ids(self, triple_ids: Sequence[str]) -> Integers:
-        """See Space."""
+        """Return the triples with these ids; see `Space.of_ids`."""
         found = places(self.held.graph.triples, triple_ids)
         there: Integers = found[found != NONE].astype(np.int64, copy=False)
         return there
 
     def around(self, triples: Integers, limit: int) -> list[Integers]:
-        """Of an entity's triples only the `limit` + 1 nearest are looked at: itself may be among them."""
+        """Return the neighbours of each triple; see `Space.around`.
+
+        Only the `limit` + 1 nearest triples of each entity are considered, since the triple itself may be among
+        them.
+        """
         if self.held.order == "index":
             return [self._found(self.held.graph.around(int(place), limit)) for place in triples]
         sides = self.held.graph.sides
         return [self._nearest(int(place), sides[place].tolist(), limit) for place in triples]
 
     def vectors(self, triples: Integers) -> Doubles:
-        """See Space."""
+        """Return the vectors of the triples; see `Space.vectors`."""
         return self.held.vectors[self.held.rows[triples]].astype(np.float64)
 
     def records(self, triples: Sequence[int]) -> list[Record]:
-        """See Space."""
-        return _records(self.held.collection, self.held.graph.ids(np.array(triples, np.int64)))
+        """Return the records of the triples; see `Space.records`."""
+        return _fetch_records(self.held.collection, self.held.graph.ids(np.array(triples, np.int64)))
 
     def _nearest(self, place: int, sides: Sequence[int], limit: int) -> Integers:
         both = np.unique(np.concatenate([self._of_entity(side, limit + 1) for side in sides]))
@@ -169,7 +175,7 @@ class MemorySpace:
         return near
 
     def _of_entity(self, entity: int, limit: int) -> Integers:
-        """At least the `limit` nearest triples of an entity, among few others."""
+        """Return the `limit` nearest triples of an entity, possibly with a few others."""
         if (entity, limit) not in self.near:
             members = self.held.graph.entities.of(entity).astype(np.int64)
             self.near[entity, limit] = self._found(members if len(members) <= limit else self._cut(members, limit))
@@ -185,7 +191,7 @@ class MemorySpace:
         return cut
 
     def _found(self, triples: AnyIntegers) -> Integers:
-        """Those that a search by vector could find."""
+        """Return the triples with a non-zero vector, which a vector search could find."""
         kept: Integers = triples[self.held.vectors[self.held.rows[triples]].any(axis=1)].astype(np.int64)
         return kept
 
@@ -194,8 +200,8 @@ class MemorySpace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
-    """What the store holds of a triple: its record, the keys it may be joined by, its vector."""
+class _StoredTriple:
+    """What the store holds of a triple: its record, all its entity keys, and its vector."""
 
     record: Record
     keys: tuple[str, ...]
@@ -204,9 +210,10 @@ class _Met:
 
 @dataclass(frozen=True, slots=True)
 class StoreSpace:
-    """See Space. A look at neighbours is one round trip, what is not yet known of them another; `where` must pass.
+    """Space that queries the store; triples must pass the filter `where`.
 
-    `ids` are those met so far, by place; `known` the place of each, `met` what the store holds of it.
+    Finding neighbours takes one round trip, fetching those not yet met another. `ids` lists the triples met so
+    far by place, `known` maps ids to places, and `met` caches what the store holds of each triple.
     """
 
     graph: NeighbourGraph
@@ -216,62 +223,62 @@ class StoreSpace:
     where: Filter | None = None
     ids: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
-    met: dict[str, _Met] = field(default_factory=dict)
+    met: dict[str, _StoredTriple] = field(default_factory=dict)
 
     def of_passages(self, passage_ids: Sequence[str]) -> Integers:
-        """See Space."""
+        """Return the triples of the passages; see `Space.of_passages`."""
         everything = max(1, self.collection.count())
         wanted = [self._passing(Terms("passage_ids", (id,))) for id in passage_ids]
-        found = self.collection.search([FilterQuery(where, everything, _MET) for where in wanted])
+        found = self.collection.search([FilterQuery(where, everything, _STORED_FIELDS) for where in wanted])
         for one in found:
             self._keep(one.records)
         return self._places([id for one in found for id in one.ids])
 
     def of_ids(self, triple_ids: Sequence[str]) -> Integers:
-        """See Space."""
+        """Return the triples with these ids; see `Space.of_ids`."""
         self._meet(triple_ids)
         return self._places([id for id in triple_ids if id in self.met])
 
     def around(self, triples: Integers, limit: int) -> list[Integers]:
-        """See Space."""
+        """Return the neighbours of each triple; see `Space.around`."""
         ids = [self.ids[place] for place in triples]
         joining = self._joining(ids)
         wanted = [self._passing(Terms("entity_keys", joining.get(id, ()))) for id in ids]
         found = self.collection.search([self._request(where, limit + 1) for where in wanted])
         near = [[other for other in one.ids if other != id][:limit] for id, one in zip(ids, found, strict=True)]
-        if self.order == "index":  # those without a vector come too
+        if self.order == "index":  # a filter query also finds triples without a vector
             self._meet([id for one in near for id in one])
             near = [[id for id in one if self.met[id].vector.any()] for one in near]
         return [self._places(one) for one in near]
 
     def vectors(self, triples: Integers) -> Doubles:
-        """See Space."""
+        """Return the vectors of the triples; see `Space.vectors`."""
         found = self._of(triples)
         return np.stack([one.vector for one in found]) if found else np.empty((0, len(self.question)))
 
     def records(self, triples: Sequence[int]) -> list[Record]:
-        """See Space."""
+        """Return the records of the triples; see `Space.records`."""
         return [one.record for one in self._of(triples)]
 
-    def _of(self, triples: Iterable[int]) -> list[_Met]:
+    def _of(self, triples: Iterable[int]) -> list[_StoredTriple]:
         ids = [self.ids[place] for place in triples]
         self._meet(ids)
         return [self.met[id] for id in ids]
 
     def _meet(self, ids: Iterable[str]) -> None:
-        """Ask for what is not known, all at once."""
+        """Fetch all triples not yet met, in one request."""
         missing = [id for id in dict.fromkeys(ids) if id not in self.met]
         if missing:
-            self._keep(self.collection.get(missing, _MET))
+            self._keep(self.collection.get(missing, _STORED_FIELDS))
 
     def _keep(self, found: pa.RecordBatch) -> None:
         vectors = found.column("vector").flatten().to_numpy(zero_copy_only=False)
         rows = vectors.reshape(len(found), len(self.question)).astype(np.float64)
         for row, vector in zip(found.drop_columns(["vector"]).to_pylist(), rows, strict=True):
-            self.met[row["id"]] = _Met(_record(row), tuple(row["entity_keys"]), vector)
+            self.met[row["id"]] = _StoredTriple(_read_record(row), tuple(row["entity_keys"]), vector)
 
     def _joining(self, ids: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-        """The keys by which triples are joined; those that were met need not be asked for again."""
+        """Return the keys by which triples are joined; triples that were met are not fetched again."""
         if not isinstance(self.graph, StoreGraph):
             return self.graph.joining(ids)
         self._meet(ids)

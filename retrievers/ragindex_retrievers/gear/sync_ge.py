@@ -1,4 +1,4 @@
-"""SyncGE (GeAR, section 4): the search through the triples begins from what a reader notes of the base's passages."""
+"""SyncGE (GeAR, section 4): beam search from the triples that an LLM reads from the base's passages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from ragindex_retrievers.gear.tasks import READ
 
 @dataclass(frozen=True, slots=True)
 class TripleReader:
-    """Reads passages into triples (Eqs. 1 and 4)."""
+    """Reader that extracts from passages the triples that help to answer a question (Eqs. 1 and 4)."""
 
     llm: LLM
     language: str
@@ -25,7 +25,10 @@ class TripleReader:
     def read(
         self, question: str, passages: Sequence[Hit], memory: Sequence[Triple], trace: Trace, n: int, what: str
     ) -> tuple[Triple, ...]:
-        """The triples that help to answer, beyond those in `memory`. Raises as `Language.run` does."""
+        """Return the triples that help to answer the question, beyond those in `memory`.
+
+        Raises what `LLM.run` raises.
+        """
         with trace.step(n, what, question) as step:
             shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
             given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
@@ -36,13 +39,16 @@ class TripleReader:
 
 @dataclass(frozen=True, slots=True)
 class Linker:
-    """Finds in T what a triple that was read comes nearest to (Eq. 2); `link` is a flat retriever over T."""
+    """Linker of read triples to the nearest triples of the graph T (Eq. 2). `link` is a flat retriever over T."""
 
     link: Retriever
     triples: Triples
 
     def linked(self, triples: Sequence[Triple], query: Query, trace: Trace, n: int) -> list[str]:
-        """The ids of the nearest triple of each, each once. There is no threshold: some lead to something else."""
+        """Return the ids of the nearest triple in T of each given triple, without duplicates.
+
+        There is no threshold, so some triples are linked to one that states something else.
+        """
         if not triples:
             return []
         with trace.step(n, "tripleLink", query.text) as step:
@@ -52,11 +58,11 @@ class Linker:
         return ids
 
     def asked(self, triples: Sequence[Triple], query: Query) -> list[Query]:
-        """Triples as questions to an index, under the filter of the question they are for."""
+        """Return the triples as queries to an index, with the filter of the question."""
         return [replace(query, text=self.triples.text(triple)) for triple in triples]
 
     def passages(self, asked: Sequence[Query], k: int) -> list[list[str]]:
-        """For each question the passages of its nearest triples, each once, the first `k` (the T side of Eq. 10)."""
+        """Return for each query the first `k` distinct passages of its nearest triples (the T side of Eq. 10)."""
         found: list[list[str]] = [[] for _ in asked]
         left, depth = list(range(len(asked))), 2 * k
         while left:
@@ -72,7 +78,7 @@ class Linker:
 
 @dataclass(frozen=True, slots=True)
 class SyncRound:
-    """One round: read, link, search, fuse."""
+    """One round of SyncGE: read, link, search, fuse."""
 
     reader: TripleReader
     linker: Linker
@@ -80,7 +86,7 @@ class SyncRound:
 
     @property
     def rrf_k(self) -> float:
-        """The constant of every fusion."""
+        """Return the constant of reciprocal rank fusion."""
         return self.expansion.rrf_k
 
     def expanded(
@@ -92,7 +98,7 @@ class SyncRound:
         n: int = 1,
         memory: Sequence[Triple] = (),
     ) -> Expanded:
-        """Where nothing is read, the base's passages are all there is."""
+        """Read triples from the base's hits and expand from them; without triples only the base's hits remain."""
         triples = self.reader.read(query.text, base, memory, trace, n, "read")
         space = self.expansion.space(query, vector)
         initial = space.of_ids(self.linker.linked(triples, query, trace, n))
@@ -101,14 +107,17 @@ class SyncRound:
 
 @dataclass(frozen=True, slots=True)
 class SyncRetriever:
-    """See ragindex_retrievers.gear.scheme.Sync."""
+    """Retriever of SyncGE (`ragindex_retrievers.gear.scheme.Sync`)."""
 
     base: Retriever
     base_k: int | None
     sync: SyncRound
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """The base answers all questions together; each is then read and expanded by itself."""
+        """Return the best k hits per query.
+
+        The base answers all queries in one call; each is then read and expanded alone.
+        """
         check_queries(queries, k)
         with share_question_vectors():
             found = self.base.retrieve(queries, self.base_k or k)

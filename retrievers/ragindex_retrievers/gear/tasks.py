@@ -1,6 +1,6 @@
-"""What GeAR asks a language model (Eqs. 1, 4, 6, 7), each with a rule that does it without one.
+"""The LLM tasks of GeAR (Eqs. 1, 4, 6, 7), each with a rule that replaces the LLM offline.
 
-Extraction is the task of the part `extractions`, which every method shares.
+Extraction is the task of the part `extractions`, which all methods share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,13 @@ from ragindex.types import Triple
 
 _Output = TypeVar("_Output", bound=BaseModel)
 _PROMPTS = Path(__file__).parent / "prompts"
-_MOST_READ = 2
-"""Triples that the rule reads. Each has a ranking of its own in the end (Eq. 9): a wrong one costs more than none."""
+_MAX_TRIPLES = 2
+"""Triples that the rule reads at most. Each gets a ranking of its own (Eq. 9), so a wrong one costs more than a
+missing one.
+"""
 _STEM = 5
-"""Characters of a word that count."""
-_SAID_AS = {
+"""Characters of a word that are compared."""
+_VERBS = {
     "architect": "designed",
     "author": "wrote",
     "birth": "born",
@@ -38,29 +40,32 @@ _SAID_AS = {
     "wife": "married",
     "writer": "wrote",
 }
-"""What is asked for with a noun and told with a verb that begins otherwise."""
-_ASKING = frozenset(("who", "whom", "whose", "what", "which", "where", "when", "how", "why", "many", "much"))
+"""Verbs that state what a question asks for with a noun of a different stem."""
+_QUESTION_WORDS = frozenset(("who", "whom", "whose", "what", "which", "where", "when", "how", "why", "many", "much"))
 _WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}'’-]*")
-_DECIDED = regex.compile(r"\banswerable\W+(\w+)", regex.IGNORECASE)
-_AFTER = {
+_DECISION = regex.compile(r"\banswerable\W+(\w+)", regex.IGNORECASE)
+_LABELS = {
     name: regex.compile(rf"^\W*{name}\W+(.*)", regex.IGNORECASE | regex.MULTILINE | regex.DOTALL)
     for name in ("answer", "why")
 }
 
 
 class Read(BaseModel):
-    """Triples that help to answer. A malformed one does not spoil the others."""
+    """Output of the read task: triples that help to answer. A malformed triple does not invalidate the others."""
 
     triples: TripleLists
 
     def kept(self) -> tuple[Triple, ...]:
-        """Those that are triples in any known form, each once."""
+        """Return the well-formed triples without duplicates."""
         found, _ = well_formed(reshape(self.triples, list[tuple[str, str, str]]))
         return tuple(dict.fromkeys(found))
 
 
 class Reasoned(BaseModel):
-    """Whether what is known answers the question; if not, why. The answer goes nowhere: readers have their own task."""
+    """Output of the reason task: whether the known triples answer the question, and if not, why.
+
+    The `answer` is only traced: readers have their own task.
+    """
 
     answerable: bool
     answer: str = ""
@@ -68,7 +73,7 @@ class Reasoned(BaseModel):
 
 
 class RewrittenQuestion(BaseModel):
-    """What to ask next."""
+    """Output of the rewrite task: the next question."""
 
     question: str
 
@@ -76,93 +81,99 @@ class RewrittenQuestion(BaseModel):
 # ---------------------------------------------------------------- rules
 
 
-def _read(inputs: Mapping[str, Any]) -> Read:
-    """Triples that lead from a name of the question or of the memory to a name, by something the question asks for."""
+def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
+    """Return triples that lead from a known name to another name by a predicate that the question asks for.
+
+    Known names are those in the question and in the memory.
+    """
     question, memory, language = inputs["question"], inputs["memory"], inputs["language"]
-    names = {rules.entity_key(name) for name in [*_mentioned(question), *_sides(memory)]}
-    words = _besides_names(question)
-    asked = _stems(
-        " ".join([*words, *(_SAID_AS[word.lower()] for word in words if word.lower() in _SAID_AS)]), language
+    names = {rules.entity_key(name) for name in [*_find_names(question), *_list_entities(memory)]}
+    words = _find_other_words(question)
+    asked = _stem_words(
+        " ".join([*words, *(_VERBS[word.lower()] for word in words if word.lower() in _VERBS)]), language
     )
     shared: dict[Triple, int] = {}
     for passage in inputs["passages"]:
         for fact in chains.list_facts([(passage.title, passage.text)]):
-            leads = len(set(fact.names)) == 2 and any(name in names for name in fact.names)  # from a name to another
-            shared[fact.triple] = len(asked & _stems(fact.triple.predicate, language)) if leads else 0
+            leads = len(set(fact.names)) == 2 and any(name in names for name in fact.names)  # to another name
+            shared[fact.triple] = len(asked & _stem_words(fact.triple.predicate, language)) if leads else 0
     best = sorted((one for one in shared if shared[one] and one not in memory), key=lambda one: -shared[one])
     from_each: dict[frozenset[str], Triple] = {}
-    for one in best:  # one from each name: the first is the best
+    for one in best:  # keep one triple per known name, the best, which comes first
         from_each.setdefault(frozenset(map(rules.entity_key, (one.subject, one.object))) & names, one)
-    return Read(triples=[[one.subject, one.predicate, one.object] for one in list(from_each.values())[:_MOST_READ]])
+    return Read(triples=[[one.subject, one.predicate, one.object] for one in list(from_each.values())[:_MAX_TRIPLES]])
 
 
-def _reason(inputs: Mapping[str, Any]) -> Reasoned:
-    """Answerable where the memory holds every word of the question that matters, or each of the names it compares."""
+def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoned:
+    """Return answerable if the memory covers every content word of the question, or all names that it compares."""
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
-    missing = _missing(question, triples, language)
+    missing = _find_missing_words(question, triples, language)
     waiting = chains.unmentioned_names(question, [chains.write_sentence(triple) for triple in triples])
-    if not missing or (len(_mentioned(question)) > 1 and not waiting):
+    if not missing or (len(_find_names(question)) > 1 and not waiting):
         return Reasoned(answerable=True)
     return Reasoned(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
 
 
-def _rewrite(inputs: Mapping[str, Any]) -> RewrittenQuestion:
-    """The names of the question and its words that nothing is known about, of the name that was met last."""
+def _rewrite_by_rule(inputs: Mapping[str, Any]) -> RewrittenQuestion:
+    """Return the question's open names and words that no triple covers, followed by the name met last."""
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     if not triples:
         return RewrittenQuestion(question=question)
     said = [chains.write_sentence(triple) for triple in triples]
-    open_ = [*chains.unmentioned_names(question, said), *_missing(question, triples, language)]
+    open_ = [*chains.unmentioned_names(question, said), *_find_missing_words(question, triples, language)]
     return RewrittenQuestion(question=" ".join([*open_, chains.find_new_name(triples[-1], question, said[:-1])]))
 
 
-def _mentioned(question: str) -> list[str]:
+def _find_names(question: str) -> list[str]:
     return [one.text for one in rules.find_mentions(question) if one.kind in ("name", "title")]
 
 
-def _besides_names(question: str) -> list[str]:
-    """The words of a question outside what it mentions, without those that only ask."""
+def _find_other_words(question: str) -> list[str]:
+    """Return the words of a question outside its mentions, without question words."""
     kept, last = [], 0
     for mention in rules.find_mentions(question):
         kept.append(question[last : mention.start])
         last = mention.end
-    return [word for word in _WORD.findall(" ".join([*kept, question[last:]])) if word.lower() not in _ASKING]
+    return [word for word in _WORD.findall(" ".join([*kept, question[last:]])) if word.lower() not in _QUESTION_WORDS]
 
 
-def _missing(question: str, triples: Sequence[Triple], language: str) -> list[str]:
-    """The words of a question, names aside, that matter and that no triple holds."""
-    held = _stems(" ".join(chains.write_sentence(triple) for triple in triples), language)
-    words = _besides_names(question)
-    telling = _stems(" ".join(words), language)
-    return [word for word in words if (stems := _stems(word, language) & telling) and not stems <= held]
+def _find_missing_words(question: str, triples: Sequence[Triple], language: str) -> list[str]:
+    """Return the content words of a question, names aside, that no triple contains."""
+    held = _stem_words(" ".join(chains.write_sentence(triple) for triple in triples), language)
+    words = _find_other_words(question)
+    telling = _stem_words(" ".join(words), language)
+    return [word for word in words if (stems := _stem_words(word, language) & telling) and not stems <= held]
 
 
-def _sides(triples: Sequence[Triple]) -> list[str]:
+def _list_entities(triples: Sequence[Triple]) -> list[str]:
     return [name for one in triples for name in (one.subject, one.object)]
 
 
-def _stems(text: str, language: str) -> frozenset[str]:
-    """The beginnings of its words: founder and founded, painter and painted have these in common."""
+def _stem_words(text: str, language: str) -> frozenset[str]:
+    """Return the first letters of each word, which related words share: founder, founded; painter, painted."""
     return frozenset(token[:_STEM] for token in analyse(text, language))
 
 
 # ---------------------------------------------------------------- plain answers
 
 
-def _reasoned(text: str) -> Reasoned:
-    """`Answerable: Yes`, `Answer: …` or `Answerable: No`, `Why: …`; whatever else counts as No, all of it as why."""
-    if (found := _json(text, Reasoned)) is not None:
+def _parse_reasoned(text: str) -> Reasoned:
+    """Parse `Answerable: Yes`, `Answer: …` or `Answerable: No`, `Why: …`.
+
+    Any other text counts as No, with all of it as why.
+    """
+    if (found := _parse_json(text, Reasoned)) is not None:
         return found
-    said = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _AFTER.items()}
-    decided = _DECIDED.search(text)
+    said = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _LABELS.items()}
+    decided = _DECISION.search(text)
     if decided and decided[1].lower() in ("yes", "true"):
         return Reasoned(answerable=True, answer=said["answer"])
     return Reasoned(answerable=False, why=said["why"] or text.strip())
 
 
-def _rewritten(text: str) -> RewrittenQuestion:
-    """The first line that says something."""
-    if (found := _json(text, RewrittenQuestion)) is not None:
+def _parse_rewritten(text: str) -> RewrittenQuestion:
+    """Return the first line that is not blank. Raises ValueError if there is none."""
+    if (found := _parse_json(text, RewrittenQuestion)) is not None:
         return found
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
@@ -170,18 +181,24 @@ def _rewritten(text: str) -> RewrittenQuestion:
     return RewrittenQuestion(question=lines[0])
 
 
-def _json(text: str, output: type[_Output]) -> _Output | None:
-    """What the prompt asks for, where a plain text holds it."""
+def _parse_json(text: str, output: type[_Output]) -> _Output | None:
+    """Parse the JSON that the prompt asks for; return None if the text contains none."""
     try:
         return read_json(text, output)[0]
     except UnusableError:
         return None
 
 
-READ: Task[Read] = Task("gear-read", 1, _PROMPTS / "read.jinja", Read, rule=_read)
+READ: Task[Read] = Task("gear-read", 1, _PROMPTS / "read.jinja", Read, rule=_read_by_rule)
 REASON: Task[Reasoned] = Task(
-    "gear-reason", 1, _PROMPTS / "reason.jinja", Reasoned, rule=_reason, max_tokens=300, read=_reasoned
+    "gear-reason", 1, _PROMPTS / "reason.jinja", Reasoned, rule=_reason_by_rule, max_tokens=300, read=_parse_reasoned
 )
 REWRITE_QUESTION: Task[RewrittenQuestion] = Task(
-    "gear-rewrite", 1, _PROMPTS / "rewrite.jinja", RewrittenQuestion, rule=_rewrite, max_tokens=200, read=_rewritten
+    "gear-rewrite",
+    1,
+    _PROMPTS / "rewrite.jinja",
+    RewrittenQuestion,
+    rule=_rewrite_by_rule,
+    max_tokens=200,
+    read=_parse_rewritten,
 )

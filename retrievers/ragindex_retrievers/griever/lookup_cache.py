@@ -1,4 +1,4 @@
-"""What was looked up last: names and partial triples come again, in the next iteration and in other questions."""
+"""Cache of recent look-ups: names and partial triples recur in the next iteration and in other questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,20 +11,20 @@ CachedValue = TypeVar("CachedValue")
 
 @dataclass(slots=True)
 class RecentValues(Generic[CachedValue]):
-    """Values by key, of which the `most` that were added last are held. Thread-safe."""
+    """Cache of values by key that holds the `most` added last. Thread-safe."""
 
     most: int
     values: dict[str, CachedValue] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
     def split(self, keys: Sequence[str]) -> tuple[dict[str, CachedValue], list[str]]:
-        """What is held of these keys, and the others, each once and in order."""
+        """Return the cached values of these keys, and the other keys in order without duplicates."""
         with self.lock:
             held = {key: self.values[key] for key in keys if key in self.values}
         return held, [key for key in dict.fromkeys(keys) if key not in held]
 
     def completed(self, held: Mapping[str, CachedValue], new: Mapping[str, CachedValue]) -> dict[str, CachedValue]:
-        """Both together; from now on the new ones are held, and those added first make room."""
+        """Cache the new values, evict those added first, and return `held` and `new` together."""
         with self.lock:
             self.values |= new
             for key in list(islice(self.values, max(0, len(self.values) - self.most))):

@@ -1,4 +1,4 @@
-"""What GRIEVER looks up: passages with their triples, partial triples, aliases, and the vectors of names."""
+"""Look-ups of GRIEVER in the index: passages with their triples, partial triples, aliases, and vectors of names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +21,18 @@ Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
 NamePairs: TypeAlias = Sequence[Sequence[str]]
 Counted: TypeAlias = Literal["triples", "objects", "passages"]
 _MOST_PAIRS = 10_000
-"""Pairs of names that are looked at in an iteration of a sub-query."""
-_KEPT = 10_000
-"""So many passages' triples, names' vectors and counts stay in memory once they were read."""
+"""Maximum number of name pairs per sub-query and iteration."""
+_CACHE_SIZE = 10_000
+"""Maximum number of cached entries for each of: triples of passages, vectors of names, and counts."""
 _FIELDS: Mapping[Counted, str] = {"triples": "frequency", "objects": "objects", "passages": "passage_ids"}
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A triple of a passage: its `number` among those of the passage, the keys of its entities, and the ids of its two
-    partial triples, the direct and the inverse one.
+    """Triple that a passage states.
+
+    `number` is its place among the triples of the passage. `subject` and `object` are the keys of its entities.
+    `partials` are the ids of its direct and its inverse partial triple.
     """
 
     passage_id: str
@@ -42,17 +44,17 @@ class Stated:
 
     @property
     def sides(self) -> tuple[tuple[str, bool], tuple[str, bool]]:
-        """The entity of each partial triple, and whether that is inverse."""
+        """Return the entity key of each partial triple, and whether that is the inverse one."""
         return (self.subject, False), (self.object, True)
 
     def other(self, inverse: bool) -> str:
-        """The entity that a partial triple lacks."""
+        """Return the entity key that a partial triple lacks."""
         return self.subject if inverse else self.object
 
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """The opened parts; thread-safe. `same_as` and `triple_vectors` are None where they are not wanted."""
+    """Opened parts of the index. Thread-safe. `same_as` and `triple_vectors` are None if they are not used."""
 
     passages: Collection
     partial_triples: Collection
@@ -62,24 +64,24 @@ class Lookups:
     passage_vectors: Collection
     of: Triples
     by_passage: bool
-    entities: RecentValues[Floats] = field(default_factory=lambda: RecentValues(_KEPT))
-    predicates: RecentValues[Floats] = field(default_factory=lambda: RecentValues(_KEPT))
-    often: RecentValues[float] = field(default_factory=lambda: RecentValues(_KEPT))
+    entities: RecentValues[Floats] = field(default_factory=lambda: RecentValues(_CACHE_SIZE))
+    predicates: RecentValues[Floats] = field(default_factory=lambda: RecentValues(_CACHE_SIZE))
+    often: RecentValues[float] = field(default_factory=lambda: RecentValues(_CACHE_SIZE))
 
     def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[Stated, ...]]:
-        """The triples of each passage, in its order."""
+        """Return the triples of each passage, in its order."""
         return self.around(passage_ids, [])[0]
 
     def around(
         self, passage_ids: Sequence[str], contexts: Sequence[Sequence[str]]
     ) -> tuple[dict[str, tuple[Stated, ...]], list[NamePairs]]:
-        """The triples of passages, and for each context (passages) the pairs of names that hold there."""
-        asked = [(self.passages, [_those(passage_ids, ("triples",))])]
+        """Return the triples of the passages, and for each context (passage ids) the pairs of names that hold there."""
+        asked = [(self.passages, [_make_id_query(passage_ids, ("triples",))])]
         if self.same_as is not None and contexts:
-            asked.append((self.same_as, [_sense(context) for context in contexts]))
+            asked.append((self.same_as, [_make_alias_query(context) for context in contexts]))
         found = search_together(asked)
         rows = found[0][0].records.to_pylist()
-        triples = {row["id"]: _stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
+        triples = {row["id"]: _read_stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
         pairs = (
             [one.records.column("aliases").to_pylist() for one in found[1]]
             if len(found) > 1
@@ -90,10 +92,10 @@ class Lookups:
     def stored(
         self, names: Sequence[str], predicates: Sequence[str], partials: Sequence[str], of: Counted
     ) -> tuple[Floats, Floats, dict[str, float]]:
-        """The vectors of entities and of predicates, (n, dimensions), zero for one not there; and freq of Eq. 1.
+        """Return the vectors of entities and predicates, (n, dimensions), and the frequency of each partial triple.
 
-        That is how many triples, `objects` or `passages` have each partial triple. What was looked up before is not
-        looked up again.
+        A name without a record has a zero vector. The frequency (freq in Eq. 1) counts triples, objects or
+        passages, as `of` says. Recent look-ups are cached.
         """
         entity, new_names = self.entities.split(names)
         predicate, new_predicates = self.predicates.split(predicates)
@@ -104,15 +106,15 @@ class Lookups:
             (self.partial_triples, new_partials, _FIELDS[of]),
         )
         found = search_together(
-            [(collection, [_those(ids, (field,))] if ids else []) for collection, ids, field in lookups]
+            [(collection, [_make_id_query(ids, (field,))] if ids else []) for collection, ids, field in lookups]
         )
         entity = self.entities.completed(entity, self._by_name(new_names, found[0]))
         predicate = self.predicates.completed(predicate, self._by_name(new_predicates, found[1]))
-        often = self.often.completed(often, _counts(found[2], of))
+        often = self.often.completed(often, _read_counts(found[2], of))
         return self._rows(names, entity), self._rows(predicates, predicate), often
 
     def _by_name(self, names: Sequence[str], answers: Sequence[SearchResult]) -> dict[str, Floats]:
-        return dict(zip(names, _vectors(answers[0], names, self._dimensions), strict=True)) if answers else {}
+        return dict(zip(names, _read_vectors(answers[0], names, self._dimensions), strict=True)) if answers else {}
 
     @property
     def _dimensions(self) -> int:
@@ -122,24 +124,24 @@ class Lookups:
         return np.stack([vectors[key] for key in keys]) if keys else np.zeros((0, self._dimensions), np.float32)
 
     def cosines(self, question: Floats, passage_ids: Sequence[str]) -> dict[str, float]:
-        """Of each passage with a vector, the cosine with the question."""
+        """Return the cosine with the question of each passage that has a vector."""
         if not passage_ids:
             return {}
         (found,) = self.passage_vectors.search([VectorQuery(question, len(passage_ids), (), Ids(tuple(passage_ids)))])
         return dict(zip(found.ids, found.scores.tolist(), strict=True))
 
     def vectors_of(self, triples: Sequence[Stated]) -> Floats:
-        """(len(triples), dimensions), as stored."""
+        """Return the stored vectors of the triples, (len(triples), dimensions)."""
         if self.triple_vectors is None:
             return np.zeros((len(triples), 0), np.float32)
         ids = [triple_id(one.passage_id, one.number) for one in triples]
-        [found] = self.triple_vectors.search([_those(ids, ("vector",))])
-        return _vectors(found, ids, self.triple_vectors.schema.dimensions or 0)
+        [found] = self.triple_vectors.search([_make_id_query(ids, ("vector",))])
+        return _read_vectors(found, ids, self.triple_vectors.schema.dimensions or 0)
 
 
-@lru_cache(maxsize=_KEPT)
-def _stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tuple[Stated, ...]:
-    """The triples of a passage as its record has them; reading them is dearer than a search."""
+@lru_cache(maxsize=_CACHE_SIZE)
+def _read_stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tuple[Stated, ...]:
+    """Parse the triples of a passage's record; cached, since parsing costs more than a search."""
     found = []
     for number, one in enumerate(from_json(triples)):
         subject, object, owner = of.key(one.subject), of.key(one.object), passage_id if by_passage else None
@@ -152,13 +154,13 @@ def _stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tup
 
 
 def join_filter(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -> Filter | None:
-    """Passages with one of the entities that were not yet `seen` (section 4.2.2), and that pass `where`."""
+    """Return a filter for unseen passages that name one of the entities (section 4.2.2) and that pass `where`."""
     holds = Any((Terms("subjects", tuple(entities)), Terms("objects", tuple(entities))))
     return combine_filters(All((Not(Ids(tuple(seen))), holds)), where)
 
 
 def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
-    """By entity the other name of each of its pairs, sorted; two pairs are never joined."""
+    """Return for each entity the other names of its pairs, sorted; pairs are never chained."""
     wanted, found = set(entities), dict[str, list[str]]()
     for one, other in pairs:
         for name, alias in ((one, other), (other, one)):
@@ -167,16 +169,16 @@ def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
     return {name: tuple(sorted(aliases)) for name, aliases in found.items()}
 
 
-def _sense(passage_ids: Sequence[str]) -> FilterQuery:
+def _make_alias_query(passage_ids: Sequence[str]) -> FilterQuery:
     return FilterQuery(Terms("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases",))
 
 
-def _those(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:
+def _make_id_query(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:
     wanted = tuple(dict.fromkeys(ids))
     return FilterQuery(Ids(wanted), max(1, len(wanted)), fields)
 
 
-def _counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, float]:
+def _read_counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, float]:
     counts: dict[str, float] = {}
     for one in answers:
         values = one.records.column(_FIELDS[of]).to_pylist()
@@ -184,7 +186,7 @@ def _counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, float]:
     return counts
 
 
-def _vectors(found: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:
+def _read_vectors(found: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:
     rows = {id: row for row, id in enumerate(found.ids)}
     held = found.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
     vectors = np.zeros((len(ids), dimensions), np.float32)

@@ -1,6 +1,6 @@
-"""The vector-based matcher (GRIEVER, section 4.3): names against the n-grams of a question, by cosine.
+"""Vector-based matcher (GRIEVER, section 4.3): names against the n-grams of a question, by cosine.
 
-The question is encoded once; the vector of an n-gram is made from the vectors of its tokens.
+The question is encoded once; the vector of an n-gram is pooled from the vectors of its tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ from ragindex.parts.support.arrays import Flags, Integers
 Pooling = Literal["mean", "max"]
 Span: TypeAlias = tuple[int, int]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-_BLOCK = 1024  # n-grams whose tokens are looked at together
+_BLOCK = 1024  # n-grams per block, to bound the memory of the (n-grams, tokens) matrix
 _WORD = regex.compile(r"[\w'’.-]*\w")
 
 
 @dataclass(frozen=True, slots=True)
 class Ngrams:
-    """The word n-grams of a text: `spans[i]` are the characters of the one that row i of `vectors` stands for."""
+    """Word n-grams of a text. `spans[i]` are the character offsets of the n-gram in row i of `vectors`."""
 
     spans: tuple[Span, ...]
     vectors: Floats
@@ -33,14 +33,17 @@ class Ngrams:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """For each of n names the highest cosine with an n-gram, and which n-gram that is (-1: there is none)."""
+    """The highest cosine of each of n names with an n-gram, and the number of that n-gram (-1 if there is none)."""
 
     scores: Floats
     places: Integers
 
 
 def spans(text: str, longest: int) -> list[Span]:
-    """Where the n-grams of 1 to `longest` words lie, the shortest first: of equal matches the first counts."""
+    """Return the character spans of all n-grams of 1 to `longest` words.
+
+    Shorter n-grams come first: of equal matches the first counts.
+    """
     words = [word.span() for word in _WORD.finditer(text)]
     return [
         (words[first][0], words[first + length - 1][1])
@@ -50,38 +53,39 @@ def spans(text: str, longest: int) -> list[Span]:
 
 
 def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pooling) -> Ngrams:
-    """The n-grams with a token, with the mean or the greatest of their tokens' vectors, of length one.
+    """Return the n-grams that contain a token, with the mean or maximum of their token vectors, normalized.
 
-    Of several with the same tokens the shortest is there.
+    Of several n-grams with the same tokens only the shortest is returned.
     """
     found, of = np.array(spans(text, longest), np.int64).reshape(-1, 2), np.array(tokens.spans, np.int64).reshape(-1, 2)
-    found = found[_distinct([np.packbits(_inside(block, of), axis=1) for block in _blocks(found)])]
-    made = [_pooled(_inside(block, of), tokens.vectors, pool) for block in _blocks(found)]
+    found = found[_find_distinct([np.packbits(_find_overlaps(block, of), axis=1) for block in _split_blocks(found)])]
+    made = [_pool_tokens(_find_overlaps(block, of), tokens.vectors, pool) for block in _split_blocks(found)]
     return Ngrams(tuple((start, end) for start, end in found.tolist()), normalize_rows(np.concatenate(made)))
 
 
-def _blocks(found: Integers) -> list[Integers]:
-    """At least one, so that there are dimensions where there are no n-grams."""
+def _split_blocks(found: Integers) -> list[Integers]:
+    """Return the n-grams in blocks, at least one, so that the vectors have their dimensions even without n-grams."""
     return [found[start : start + _BLOCK] for start in range(0, max(1, len(found)), _BLOCK)]
 
 
-def _pooled(inside: Flags, vectors: Floats, pool: Pooling) -> Floats:
+def _pool_tokens(inside: Flags, vectors: Floats, pool: Pooling) -> Floats:
     if pool == "mean":
         means: Floats = (inside.astype(np.float64) @ vectors / inside.sum(axis=1)[:, None]).astype(np.float32)
         return means
     return np.array([vectors[row].max(axis=0) for row in inside], np.float32).reshape(len(inside), vectors.shape[1])
 
 
-def _inside(found: Integers, tokens: Integers) -> Flags:
-    """(n-grams, tokens): whether they share a character. Tokens may overlap, and lie inside each other."""
+def _find_overlaps(found: Integers, tokens: Integers) -> Flags:
+    """Return whether each n-gram shares a character with each token, (n-grams, tokens). Tokens may overlap and nest."""
     shared: Flags = (tokens[:, 0] < found[:, 1:]) & (tokens[:, 1] > found[:, :1])
     return shared
 
 
-def _distinct(inside: Sequence[Bytes]) -> Integers:
-    """Places of n-grams with tokens, the first of those with the same ones: only chance would tell them apart.
+def _find_distinct(inside: Sequence[Bytes]) -> Integers:
+    """Return the places of the n-grams with tokens, and of those with the same tokens only the first.
 
-    `inside` are the rows of `_inside`, packed: equal where the tokens are.
+    Only rounding would tell the others apart. `inside` are the packed rows of `_find_overlaps`: equal rows mean equal
+    tokens.
     """
     rows = np.concatenate(inside)
     _, places = np.unique(rows, axis=0, return_index=True)
@@ -90,7 +94,7 @@ def _distinct(inside: Sequence[Bytes]) -> Integers:
 
 
 def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floats], longest: int) -> list[Ngrams]:
-    """The n-grams of each text, each encoded by itself; all in one batch."""
+    """Return the n-grams of each text, with each n-gram encoded by itself, all in one batch."""
     found = [spans(text, longest) for text in texts]
     vectors = encode([text[start:end] for text, each in zip(texts, found, strict=True) for start, end in each])
     ends = np.cumsum([0, *map(len, found)]).tolist()
@@ -98,7 +102,7 @@ def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floa
 
 
 def match_names(names: Floats, among: Ngrams) -> Matches:
-    """The best n-gram for each row of `names`, (n, dimensions); 0 where the question has none."""
+    """Return the best n-gram for each row of `names`, (n, dimensions); the score is 0 if there are no n-grams."""
     if not len(names) or not len(among.vectors):
         return Matches(np.zeros(len(names), np.float32), np.full(len(names), -1, np.int64))
     cosines = names @ among.vectors.T
@@ -107,6 +111,6 @@ def match_names(names: Floats, among: Ngrams) -> Matches:
 
 
 def choose_best(matches: Matches, groups: Sequence[Sequence[int]]) -> Matches:
-    """For each group of rows (a name and its aliases) the first best match among them."""
+    """Return the best match in each group of rows (a name and its aliases); of equal ones the first."""
     rows = [max(group, key=lambda row: matches.scores[row]) for group in groups]
     return Matches(matches.scores[rows], matches.places[rows])

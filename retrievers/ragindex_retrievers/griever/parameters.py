@@ -16,7 +16,7 @@ TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
 
 
 class GrieverParameters(Scheme):
-    """See Griever."""
+    """Parameters of `ragindex_retrievers.griever.scheme.Griever`, which describes them."""
 
     triples: TriplesField = Field(default=Triples(), description="Triples that paths are made of.")
     base: FlatField = Field(

@@ -1,4 +1,4 @@
-"""Paths of triples, their running scores, and the scores of passages (GRIEVER, section 4.4)."""
+"""Paths of triples, their scores, and the scores of passages (GRIEVER, section 4.4)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,20 +14,20 @@ from ragindex_retrievers.griever.lookups import Aliases
 from ragindex_retrievers.griever.scoring import ScoredTriple
 
 MOST = 5_000
-"""Paths kept of a sub-query, those of the highest scores: with many joins over three iterations there are millions."""
+"""Maximum number of paths per sub-query, best scores first; many joins over three iterations give millions."""
 Measure: TypeAlias = Callable[[Doubles, Doubles], Doubles]
-"""What paths are worth, (n,), by the sums of what their triples are worth, (n, any), and how many these are, (n,)."""
+"""Function from the sums (n, any) and lengths (n,) of paths to their scores (n,)."""
 PassageScore = Literal["product", "path"]
 
 
 def running_average(sums: Doubles, lengths: Doubles) -> Doubles:
-    """The mean of the triples' scores, (n, 1): the path score of the paper."""
+    """Return the mean score of the triples of each path, (n,), from sums (n, 1): the path score of the paper."""
     mean: Doubles = sums[:, 0] / lengths
     return mean
 
 
 def cosine_with(question: Floats) -> Measure:
-    """The cosine of a question with all triples of a path together, (n, dimensions): their stored vectors' sum."""
+    """Return a measure: the cosine of the question with the sum of the stored vectors of a path's triples."""
     unit = question.astype(np.float64)
 
     def measure(sums: Doubles, lengths: Doubles) -> Doubles:
@@ -40,20 +40,23 @@ def cosine_with(question: Floats) -> Measure:
 
 @dataclass(slots=True)
 class Joins:
-    """Which triples share an entity, one of them perhaps by an alias: entities and aliases by number, as 0 and 1."""
+    """Shared entities between triples, where one side may match by an alias.
+
+    Entities and aliases are numbered; `between` multiplies 0/1 matrices.
+    """
 
     numbers: dict[str, int] = field(default_factory=dict)
     entities: list[list[int]] = field(default_factory=list)
     named: list[list[int]] = field(default_factory=list)
 
     def add(self, sides: Sequence[tuple[str, str]], aliases: Aliases) -> None:
-        """Triples by their entities, with the aliases that hold now."""
+        """Add triples by their entity pairs, with the aliases that hold now."""
         for pair in sides:
             self.entities.append([self._number(entity) for entity in pair])
             self.named.append([self._number(name) for entity in pair for name in (entity, *aliases.get(entity, ()))])
 
     def between(self, several: Sequence[Sequence[int]], first: int) -> npt.NDArray[np.bool_]:
-        """(groups of places, triples from place `first` on): whether a triple shares an entity with one of a group."""
+        """Return whether each triple from place `first` on shares an entity with each group, (groups, triples)."""
         entities, named = (
             [[number for place in group for number in of[place]] for group in several]
             for of in (self.entities, self.named)
@@ -74,23 +77,24 @@ class Joins:
 
 @dataclass(frozen=True, slots=True)
 class PathTable:
-    """`places[i]` are the triples of path i in the sub-graph, in the order in which they were added."""
+    """Paths with their sums and scores. `places[i]` are the triples of path i in the order in which they were added."""
 
     places: list[tuple[int, ...]]
     sums: Doubles
     scores: Doubles
 
     def taken(self, numbers: Sequence[int]) -> "PathTable":
-        """Some of them."""
+        """Return the paths with these numbers."""
         return PathTable([self.places[number] for number in numbers], self.sums[numbers], self.scores[numbers])
 
 
 @dataclass(slots=True)
 class Subgraph:
-    """The triples shortlisted so far, and the paths of at most `longest` of them.
+    """Triples shortlisted so far, and the paths of at most `longest` of them.
 
-    `extend_any`: a path grows at any of its triples, not only at the last; `extend_within`: by triples of the same
-    iteration too, in their order. Without `keep_prefixes`, a path that was extended counts no more by itself (V9).
+    `extend_any`: a path grows at any of its triples, not only at the last. `extend_within`: it also grows by
+    triples of the same iteration, in their order. Without `keep_prefixes`, a path that was extended no longer
+    counts by itself (V9).
     """
 
     longest: int
@@ -103,26 +107,26 @@ class Subgraph:
     paths: PathTable | None = None
 
     def extend(self, found: Sequence[ScoredTriple], aliases: Aliases, worth: Doubles) -> None:
-        """Each new triple opens a path, and extends those of earlier iterations that it shares an entity with.
+        """Add the new triples: each opens a path, and extends the earlier paths that it shares an entity with.
 
-        `worth` has what the measure adds up, a row a triple.
+        `worth` (triples, any) has the rows that the measure adds up.
         """
         first = len(self.triples)
         self.triples += found
         self.joins.add([(one.stated.subject, one.stated.object) for one in found], aliases)
         opened = self._measured([(place,) for place in range(first, len(self.triples))], worth)
-        every = opened if self.paths is None else _together([self.paths, opened])
+        every = opened if self.paths is None else _concatenate([self.paths, opened])
         growing = every if self.extend_within else self.paths
         while growing is not None:
             grown, extended = self._grown(growing, first, worth)
             if not self.keep_prefixes:
                 every = every.taken([n for n, places in enumerate(every.places) if places not in extended])
-            every = _best(_together([every, grown]))
+            every = _keep_best(_concatenate([every, grown]))
             growing = grown if self.extend_within and grown.places else None
         self.paths = every
 
     def _grown(self, paths: PathTable, first: int, worth: Doubles) -> tuple[PathTable, set[tuple[int, ...]]]:
-        """The paths made longer by one triple from place `first` on, and those that they extend."""
+        """Return the paths extended by one triple from place `first` on, and the paths that they extend."""
         numbers = [n for n, places in enumerate(paths.places) if len(places) < self.longest]
         ends = [paths.places[n] if self.extend_any else paths.places[n][-1:] for n in numbers]
         joined = self.joins.between(ends, first)
@@ -137,7 +141,10 @@ class Subgraph:
         return PathTable(places, sums, self.measure(sums, np.array([len(each) for each in places], np.float64)))
 
     def passage_scores(self, by: PassageScore) -> dict[str, float]:
-        """For each passage the greatest score of a path through a triple of it, times (`product`) the triple's own."""
+        """Return for each passage the best score of a path through one of its triples.
+
+        `by=product` multiplies it by the score of that triple.
+        """
         best: dict[int, float] = {}
         for places, score in zip(self.paths.places, self.paths.scores.tolist(), strict=True) if self.paths else ():
             for place in places:
@@ -150,7 +157,7 @@ class Subgraph:
         return found
 
     def best_paths(self, count: int) -> list[tuple[tuple[Triple, ...], float]]:
-        """The `count` of the highest scores, as written."""
+        """Return the `count` paths with the highest scores, as triples, with their scores."""
         if self.paths is None:
             return []
         scores, at = self.paths.scores, max(0, len(self.paths.scores) - count)
@@ -160,13 +167,13 @@ class Subgraph:
         return [(tuple(self.triples[place].stated.triple for place in places), score) for places, score in best]
 
 
-def _together(several: Sequence[PathTable]) -> PathTable:
+def _concatenate(several: Sequence[PathTable]) -> PathTable:
     places = [each for paths in several for each in paths.places]
     sums, scores = (np.concatenate([getattr(paths, name) for paths in several]) for name in ("sums", "scores"))
     return PathTable(places, sums, scores)
 
 
-def _best(paths: PathTable) -> PathTable:
+def _keep_best(paths: PathTable) -> PathTable:
     if len(paths.places) <= MOST:
         return paths
     return paths.taken(np.argsort(-paths.scores, kind="stable")[:MOST].tolist())

@@ -1,4 +1,4 @@
-"""The iterations of GRIEVER (Algorithms 1 and 2), one line of search for each sub-query of a question."""
+"""The iterations of GRIEVER (Algorithms 1 and 2), with one line of search per sub-query of a question."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from ragindex_retrievers.griever.shortlisting import Shortlister, entities_of, s
 from ragindex_retrievers.griever.splitting import split_question
 
 SHOWN_PASSAGES = 20
-"""Paths and triples kept in a trace."""
+"""Maximum number of paths and triples in a trace."""
 Encoded: TypeAlias = tuple[Floats, Ngrams]
 RankedIds: TypeAlias = list[tuple[str, float]]
 """Passages with their scores, best first."""
@@ -33,7 +33,7 @@ RankedIds: TypeAlias = list[tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class GrieverRetriever:
-    """See ragindex_retrievers.griever.scheme.Griever."""
+    """Retriever of `ragindex_retrievers.griever.scheme.Griever`."""
 
     base: Retriever
     follow: Retriever
@@ -45,7 +45,11 @@ class GrieverRetriever:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """All questions and their clauses in one batch of the encoder; one batch more a question for each rewriting."""
+        """Return the best k passages per query.
+
+        All questions and their sub-queries are encoded in one batch; each rewriting takes one more batch per
+        question.
+        """
         check_queries(queries, k)
         texts = [self._texts(one) for one in queries]
         with share_question_vectors():
@@ -60,13 +64,13 @@ class GrieverRetriever:
             vectors = self.encoder.encode_queries(distinct)
             grams = ngrams_as_texts(distinct, self.encoder.encode_passing, longest)
         else:
-            assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # the scheme opens with no other
+            assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # Griever.open rejects other encoders
             vectors, tokens = self.encoder.encode_queries_with_tokens(distinct)
             grams = [ngrams(*each, longest, self.settings.pool) for each in zip(distinct, tokens, strict=True)]
         return dict(zip(distinct, zip(vectors, grams, strict=True), strict=True))
 
     def searched(self, query: Query, k: int) -> list[SubquerySearch]:
-        """The lines of one question when its search is over: what it came by, for looking into."""
+        """Return the lines of one question at the end of its search, for inspection."""
         texts = self._texts(query)
         with share_question_vectors():
             lines, _ = self._search(query, texts, self._encoded(self._asked(query, texts)), k, Trace())
@@ -76,7 +80,7 @@ class GrieverRetriever:
         return split_question(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
 
     def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
-        """What of a question is encoded first: its sub-queries, and the whole where something is compared with it."""
+        """Return the texts to encode first: the sub-queries, and the question if something is compared with it."""
         compared = self.settings.path_score == "cosine" or self.settings.retrieval_weight
         return [query.text, *texts] if compared else texts
 
@@ -114,7 +118,7 @@ class GrieverRetriever:
     # ------------------------------------------------------------ one iteration
 
     def _retrieve(self, lines: Sequence[SubquerySearch], query: Query, k: int, iteration: int, trace: Trace) -> None:
-        """The next passages of every line that goes on: from the base at first, then under the line's filter."""
+        """Retrieve the next passages of every open line: from the base at first, then with the line's filter."""
         going = [line for line in lines if not line.over]
         retriever = self.base if iteration == 1 else self.follow
         asked = [Query(query.id, line.text, line.wanted) for line in going]
@@ -124,7 +128,10 @@ class GrieverRetriever:
             line.add(answer.hits)
 
     def _grow(self, lines: Sequence[SubquerySearch], query: Query, iteration: int, trace: Trace) -> None:
-        """Shortlist and score the triples of the latest passages, extend the paths, and say what is asked next."""
+        """Shortlist and score the triples of the latest passages, and extend the paths.
+
+        Also sets the filters and texts of the next iteration.
+        """
         settings = self.settings
         with trace.step(iteration, "shortlist", query.text) as step:
             found = shortlist(lines, self.index, self.shortlister, query.filter)
@@ -142,13 +149,13 @@ class GrieverRetriever:
             self._go_on(lines, found, scored, query, iteration, trace)
 
     def _worth(self, triples: Sequence[ScoredTriple]) -> Doubles:
-        """What a path adds up, a row a triple: its score, or its stored vector."""
+        """Return the rows that a path adds up, one per triple: its score, or its stored vector."""
         if self.settings.path_score == "mean":
             return np.array([one.score for one in triples], np.float64).reshape(-1, 1)
         return self.index.vectors_of([one.stated for one in triples]).astype(np.float64)
 
     def _scored(self, lines: Sequence[SubquerySearch], found: Sequence[Shortlist]) -> list[list[ScoredTriple]]:
-        """The triples of each line, scored against its text as it is in this iteration."""
+        """Return the triples of each line, scored against its current text."""
         pairs = zip(lines, found, strict=True)
         asked = [ScoringInput(line.question, line.vector, one.kept, one.aliases) for line, one in pairs]
         return score_all(asked, self.index, self.settings.frequency, by_query=self.settings.predicate_score == "query")
@@ -162,7 +169,7 @@ class GrieverRetriever:
         iteration: int,
         trace: Trace,
     ) -> None:
-        """Each line's next filter and text; a line that nothing joins on to is over."""
+        """Set the next filter and text of each line; a line without entities to join on is over."""
         settings = self.settings
         for line, one in zip(lines, found, strict=True):
             joins = entities_of(one.kept) if settings.join == "all" else one.joins
@@ -190,7 +197,10 @@ class GrieverRetriever:
     def _cosines(
         self, lines: Sequence[SubquerySearch], query: Query, encoded: Mapping[str, Encoded], cosines: dict[str, float]
     ) -> Mapping[str, float]:
-        """The cosine of each passage with the question, where it counts; those looked up are kept."""
+        """Return the cosine of each passage with the question, if `retrieval_weight` uses it.
+
+        `cosines` caches those looked up.
+        """
         if not self.settings.retrieval_weight:
             return {}
         new = [id for id in dict.fromkeys(id for line in lines for id in line.found) if id not in cosines]
@@ -198,9 +208,9 @@ class GrieverRetriever:
         return cosines
 
     def _ranked(self, lines: Sequence[SubquerySearch], cosines: Mapping[str, float]) -> RankedIds:
-        """The passages of all lines: as one sub-graph, or each line's ranking fused.
+        """Return the ranking of all lines: as one sub-graph, or as a fusion of one ranking per line.
 
-        Where paths have cosines, one without triples counts as a path of its own.
+        If paths are scored by cosines, a passage without triples counts as a path of its own.
         """
         by, weight = self.settings.passage_score, self.settings.retrieval_weight
         added = {id: weight * cosine for id, cosine in cosines.items()}

@@ -1,4 +1,4 @@
-"""Heuristic rewriting (GRIEVER, section 4.5): what was found takes the place of what the question named."""
+"""Heuristic rewriting (GRIEVER, section 4.5): entities that were found replace their mentions in the question."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,13 @@ from ragindex_retrievers.griever.scoring import ScoredTriple
 def rewrite(
     question: str, scored: Sequence[ScoredTriple], least_entity: float, least_predicate: float, most: int
 ) -> str:
-    """The question with the mention of a matched entity replaced by the other entity of its triple.
+    """Return the question with the mention of a matched entity replaced by the other entity of the triple
+    (reading V11).
 
-    The best triples come first, `most` of them with mentions that do not overlap, each with a match of at least
-    `least_entity`; the words that match its predicate by at least `least_predicate` go (reading V11). Unchanged where
-    there is no such triple, or nothing would be left to ask. A triple whose other entity is the mention itself (an
-    alias stated) says nothing new.
+    Triples are used best first, at most `most` of them, if they match with a score of at least `least_entity`
+    and their mentions do not overlap. The words that match the predicate with at least `least_predicate` are
+    removed. A triple whose other entity is the mention itself (it states an alias) is skipped. Returns the
+    question unchanged if there is no such triple, or if nothing would be left to ask.
     """
     mentions: dict[Span, str] = {}
     gone: list[Span] = []
@@ -29,16 +30,16 @@ def rewrite(
         mentions[mention] = one.other_name
         if one.predicate.span is not None and one.predicate.score >= least_predicate:
             gone.append(one.predicate.span)
-    left = [piece for span in gone for piece in _without(span, list(mentions))]
-    return _edited(question, [*mentions.items(), *((span, "") for span in _apart(left))]) or question
+    left = [piece for span in gone for piece in _subtract_spans(span, list(mentions))]
+    return _apply_edits(question, [*mentions.items(), *((span, "") for span in _remove_overlaps(left))]) or question
 
 
 def _overlap(one: Span, other: Span) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _without(span: Span, taken: Sequence[Span]) -> list[Span]:
-    """What is left of a span outside those that are taken."""
+def _subtract_spans(span: Span, taken: Sequence[Span]) -> list[Span]:
+    """Return the pieces of a span outside the spans `taken`."""
     left = [span]
     for start, end in taken:
         left = [
@@ -50,15 +51,15 @@ def _without(span: Span, taken: Sequence[Span]) -> list[Span]:
     return left
 
 
-def _apart(spans: Sequence[Span]) -> list[Span]:
-    """The same characters, none twice."""
+def _remove_overlaps(spans: Sequence[Span]) -> list[Span]:
+    """Return spans that cover the same characters without overlap."""
     apart: list[Span] = []
     for span in spans:
-        apart += _without(span, apart)
+        apart += _subtract_spans(span, apart)
     return apart
 
 
-def _edited(question: str, edits: Sequence[tuple[Span, str]]) -> str:
+def _apply_edits(question: str, edits: Sequence[tuple[Span, str]]) -> str:
     for (start, end), text in sorted(edits, reverse=True):
         question = question[:start] + text + question[end:]
     return " ".join(question.split())

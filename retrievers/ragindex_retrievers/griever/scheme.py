@@ -1,4 +1,4 @@
-"""GRIEVER's parameters (Melo et al.; readings V1 to V11 in docs/methods/griever.md)."""
+"""The GRIEVER schemes (Melo et al.; readings V1 to V11 in docs/methods/griever.md)."""
 
 from typing import Any, ClassVar, Literal
 
@@ -26,29 +26,29 @@ from ragindex_retrievers.griever.splitting import CONNECTORS
 
 
 class Griever(GrieverParameters):
-    """Passages by paths of triples that a question was matched to, in a few searches and without a language model.
+    """Ranking of passages by paths of triples that match the question, in a few searches and without an LLM.
 
-    `base` gives the first passages and `follow` those of the later `iterations`, among passages not seen that share an
-    entity with the triples found; both are flat schemes, searching passages whatever their `over`. Each sub-query
-    of a question (`split` at `connectors`, at most `clauses`; with the whole question where `fire_full`) goes its own
-    way, asking for k passages an iteration; `combine` says how they become one ranking (V3). `exclude` and `join` make
-    the filter (V4); `shortlist`, `t_max` and `partial_scope` choose triples (V1, V6); `ngrams` (made of the
-    question's token vectors, or encoded as texts), `pool`, `max_ngram` and `predicate_score` match names, `frequency`
-    discounts common partial triples (V7, V8); `extend_any`, `extend_within` and `keep_prefixes` make
-    paths (V9), scored by `path_score`, and `passage_score` says how these score passages;
-    `retrieval_weight` adds the base's scores (V10). `rewrite` with its thresholds puts what was found into the question
-    (V11). `same_as` says how aliases were found: "llm" has a model judge those of
-    "evidence" and "embedding" while the index is made, "none" leaves them out (V2).
+    `base` finds the first passages, `follow` those of later `iterations`: unseen passages that share an entity
+    with the triples found. Both are flat schemes; they search passages whatever their `over` is. Each sub-query
+    of a question (`split` at `connectors`, at most `clauses`, plus the whole question with `fire_full`) is
+    searched on its own and asks for k passages per iteration; `combine` merges their rankings (V3). `exclude`
+    and `join` set the filter of later iterations (V4). `shortlist`, `t_max` and `partial_scope` choose triples
+    (V1, V6). `ngrams` (from the question's token vectors, or encoded as texts), `pool`, `max_ngram` and
+    `predicate_score` match names; `frequency` discounts common partial triples (V7, V8). `extend_any`,
+    `extend_within` and `keep_prefixes` build paths (V9). `path_score` scores paths, and `passage_score` turns
+    their scores into scores of passages; `retrieval_weight` adds the base's scores (V10). `rewrite` with its
+    thresholds puts the entities found into the question (V11). `same_as` sets how aliases are found: `llm` has
+    an LLM judge those of `evidence` and `embedding` while the index is built, `none` uses no aliases (V2).
     """
 
     version: ClassVar[int] = 1
 
     def depends_on_k(self, k: int) -> bool:
-        """Where k passages are asked for in each iteration."""
+        """Return True if each iteration asks for k passages."""
         return self.base_k is None
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """Passages with triples, partial triples, vectors of names, aliases; and what is searched in them."""
+        """Return passages with triples, partial triples, name vectors and aliases, and the parts that are searched."""
         aliases = () if self.same_as == "none" else (self._aliases(),)
         searched = [*over(self.base, Passages()).parts(), *over(self.follow, self._passages()).parts()]
         if self.shortlist != "none":
@@ -57,7 +57,7 @@ class Griever(GrieverParameters):
         return (self._passages(), self._partials(), NameVectors(over=self.triples), *aliases, *searched, *vectors)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """Raises UsageError where the encoder gives no vectors of tokens and they are wanted."""
+        """Open the retriever. Raises UsageError if `ngrams=tokens` and the encoder gives no token vectors."""
         if self.ngrams == "tokens" and not isinstance(index.encoder, TokenEncoder):
             raise UsageError(
                 f"{label(self)} matches names by vectors of tokens, as lsa and sentence-transformers:NAME give them; "
@@ -73,7 +73,7 @@ class Griever(GrieverParameters):
             self.triples,
             self.partial_scope == "passage",
         )
-        connectors = self.connectors if self.connectors is not None else _connectors(index.language)
+        connectors = self.connectors if self.connectors is not None else _get_connectors(index.language)
         return GrieverRetriever(
             over(self.base, Passages()).open(index),
             over(self.follow, self._passages()).open(index),
@@ -107,9 +107,10 @@ class Griever(GrieverParameters):
 
 
 class Paths(Griever):
-    """GRIEVER with each path scored as one: how near the question is to all its triples together.
+    """GRIEVER with a path scored as a whole: by the cosine of the question with all its triples together.
 
-    As Griever, with other defaults; which of them help, and how they were chosen, is in docs/methods/griever.md.
+    Same as Griever with other defaults. docs/methods/griever.md says which of them help and how they were
+    chosen.
     """
 
     triples: TriplesField = Triples(entity_key="casefold")
@@ -125,5 +126,5 @@ class Paths(Griever):
     rewrite: bool = False
 
 
-def _connectors(language: str) -> tuple[str, ...]:
+def _get_connectors(language: str) -> tuple[str, ...]:
     return CONNECTORS if language == "english" else ()

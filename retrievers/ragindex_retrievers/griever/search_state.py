@@ -1,4 +1,4 @@
-"""The state of a search: one line for each sub-query, and the passages of all lines as one ranking."""
+"""State of a search: one line per sub-query, and the ranking of passages over all lines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,11 @@ from ragindex_retrievers.griever.paths import PassageScore, Subgraph
 
 @dataclass(slots=True)
 class SubquerySearch:
-    """A sub-query on its way: its text now, with the vector and n-grams of that, and what it has found.
+    """One line of a search: a sub-query and what it has found.
 
-    `latest` are the hits of this iteration, `found` all so far, in the order found; `wanted` is the filter of the next.
-    It holds one of the entities `joins`. A line that is `over` asks no more.
+    `text` is the current text, with its `vector` and n-grams (`question`). `latest` are the hits of this
+    iteration; `found` are all hits so far, in the order found. `wanted` is the filter of the next iteration:
+    its passages share one of the entities `joins`. A line that is `over` retrieves no more.
     """
 
     text: str
@@ -30,7 +31,7 @@ class SubquerySearch:
     over: bool = False
 
     def add(self, hits: tuple[Hit, ...]) -> None:
-        """The hits of one more iteration; without any the line is over."""
+        """Add the hits of one iteration; a line without hits is over."""
         self.latest, self.over = hits, not hits
         for hit in hits:
             self.found.setdefault(hit.id, hit)
@@ -38,9 +39,9 @@ class SubquerySearch:
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """What is kept of the triples of a line's latest passages, the entities to go on from, and the aliases of all.
+    """Triples kept of a line's latest passages, the entities to continue from, and the aliases of all their entities.
 
-    `found` are the records that the triples were chosen by.
+    `found` are the ids of the records that the triples were chosen by.
     """
 
     kept: tuple[Stated, ...]
@@ -52,10 +53,11 @@ class Shortlist:
 def rank(
     lines: Sequence[SubquerySearch], by: PassageScore, added: Mapping[str, float], otherwise: Mapping[str, float]
 ) -> list[tuple[str, float]]:
-    """The passages of all lines, best first, equal ones by id: a passage has its best score of all lines.
+    """Return the passages of all lines with their scores, best first, ties by id.
 
-    `added` goes to the scores; those without a scored triple have that of `otherwise`. Where there is none, they follow
-    in the order in which they were found, with scores of at most -1 (reading V10).
+    A passage has its best score over the lines. `added` is added to the scores. A passage without a scored
+    triple has its score in `otherwise`. Passages that have neither follow in the order in which they were
+    found, with scores of at most -1 (reading V10).
     """
     scores: dict[str, float] = {}
     places: dict[str, int] = {}

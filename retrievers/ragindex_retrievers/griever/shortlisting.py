@@ -1,4 +1,4 @@
-"""Triples shortlisting (GRIEVER, section 4.2.4 and Algorithm 2, repaired as in reading V4)."""
+"""Shortlisting of triples (GRIEVER, section 4.2.4 and Algorithm 2, repaired as in reading V4)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch
 
 By: TypeAlias = Literal["partial", "full"]
 _DEPTH = 100
-"""Records of either ranking that are fused, at least: as in `hybrid`."""
+"""Minimum number of records per ranking that are fused, as in `hybrid`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlister:
-    """Chooses triples by their partial triples, or as they are: the `t_max` nearest by text and by vector, fused."""
+    """Choice of triples by their partial triples or by themselves: the `t_max` nearest by text and by vector, fused."""
 
     by: By
     text: Collection
@@ -28,7 +28,7 @@ class Shortlister:
     rrf_k: float
 
     def nearest(self, lines: Sequence[SubquerySearch], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
-        """The ids of the records nearest each line's text, among those that pass its filter."""
+        """Return for each line the ids of the records nearest its text among those that pass its filter."""
         depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
         by_text, by_vector = search_together(
             [
@@ -46,7 +46,7 @@ class Shortlister:
 def shortlist(
     lines: Sequence[SubquerySearch], index: Lookups, shortlister: Shortlister | None, where: Filter | None
 ) -> list[Shortlist]:
-    """What is kept of the triples of each line's latest passages; without a shortlister, all."""
+    """Return the shortlist of each line's latest passages; without a shortlister it keeps all triples."""
     triples, pairs = index.around(
         [hit.id for line in lines for hit in line.latest], [list(line.found) for line in lines]
     )
@@ -55,24 +55,26 @@ def shortlist(
     aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]
     if shortlister is None:
         return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
-    found = shortlister.nearest(lines, [combine_filters(Ids(_records(shortlister.by, each)), where) for each in stated])
-    choose = _by_partials if shortlister.by == "partial" else _by_triples
+    found = shortlister.nearest(
+        lines, [combine_filters(Ids(_list_record_ids(shortlister.by, each)), where) for each in stated]
+    )
+    choose = _select_by_partials if shortlister.by == "partial" else _select_by_triples
     return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
 
 
-def _records(by: By, stated: Sequence[Stated]) -> tuple[str, ...]:
-    """The records of the latest passages' triples, each once.
+def _list_record_ids(by: By, stated: Sequence[Stated]) -> tuple[str, ...]:
+    """Return the ids of the records of the latest passages' triples, without duplicates.
 
-    Algorithm 2 filters partial triples by passage and by their entities and aliases: it passes just these, for whatever
-    partial triple a passage has is one of an entity that its triples name.
+    Algorithm 2 filters partial triples by passage and by their entities and aliases. That filter passes exactly
+    these records, since every partial triple of a passage belongs to an entity that its triples name.
     """
     if by == "full":
         return tuple(triple_id(one.passage_id, one.number) for one in stated)
     return tuple(dict.fromkeys(id for one in stated for id in one.partials))
 
 
-def _by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
-    """Triples with a partial among those found; what that partial lacks is joined on."""
+def _select_by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+    """Keep the triples with a partial triple among those found; the entity that it lacks is joined on."""
     known, kept, joins = set(found), [], []
     for one in stated:
         lacking = [one.other(inverse) for id, (_, inverse) in zip(one.partials, one.sides, strict=True) if id in known]
@@ -82,13 +84,13 @@ def _by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliases: Alia
     return Shortlist(tuple(kept), tuple(dict.fromkeys(joins)), aliases, found)
 
 
-def _by_triples(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
-    """Triples found as they are; both their entities are joined on."""
+def _select_by_triples(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+    """Keep the triples that were found; both their entities are joined on."""
     known = set(found)
     kept = [one for one in stated if triple_id(one.passage_id, one.number) in known]
     return Shortlist(tuple(kept), entities_of(kept), aliases, found)
 
 
 def entities_of(stated: Sequence[Stated]) -> tuple[str, ...]:
-    """Their entities, each once."""
+    """Return the entity keys of the triples, without duplicates."""
     return tuple(dict.fromkeys(key for one in stated for key, _ in one.sides))

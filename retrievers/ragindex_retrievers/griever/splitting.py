@@ -5,17 +5,17 @@ from collections.abc import Sequence
 import regex
 
 CONNECTORS = ("who", "whom", "whose", "which", "that", "where", "when")
-"""English. The paper shows `where` and `who`, and gives no list (reading V3)."""
+"""English connectors. The paper shows `where` and `who`, and gives no list (reading V3)."""
 
 _FEWEST_WORDS = 2
 _WORD = regex.compile(r"\w+")
 
 
 def split_question(question: str, connectors: Sequence[str], *, whole: bool, most: int) -> list[str]:
-    """The sub-queries of a question, at most `most`: itself where `whole`, and from each connector to the end.
+    """Return at most `most` sub-queries: the question if `whole`, and the text from each connector to the end.
 
-    The connector stays, in any case; the first word never splits, and a rest of one word is no clause. A question
-    without a clause is its own.
+    A connector stays in its clause and matches in any case. The first word never splits, and a rest of one word
+    is no clause. A question without clauses is its own sub-query.
     """
     wanted = {connector.casefold() for connector in connectors}
     words = list(_WORD.finditer(question))

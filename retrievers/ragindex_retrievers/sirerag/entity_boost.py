@@ -1,4 +1,4 @@
-"""Passages that rise with what is said of an entity: no summary and no aggregate takes the place of a document."""
+"""Ranking of passages whose scores are lifted by the propositions and aggregates that name them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,16 @@ from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, re
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 _LEAVES = Not(Terms("kind", (SUMMARY_KIND,)))
-_SHOWN = 10  # passages of which is said what lifted them
+_TRACE_LENGTH = 10  # passages in the trace whose lifting node is shown
 
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """See SiReRAG: `base` searches the nodes of a pool, `source` is the method's label."""
+    """Retriever that ranks passages by their own score and that of the best leaf that names them (`ranking=lifted`).
+
+    `base` searches the nodes of the pool. `depth` is how many leaves are considered. `source` is the method's
+    label.
+    """
 
     base: Retriever
     nodes: Collection
@@ -27,7 +31,7 @@ class Lifted:
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """One search of the base for all questions, among the leaves; passages."""
+        """Return the best passages of each query. The base searches the leaves once for all queries."""
         check_queries(queries, k)
         asked = [replace(query, filter=combine_filters(query.filter, _LEAVES)) for query in queries]
         found = self.base.retrieve(asked, max(self.depth, k))
@@ -40,7 +44,7 @@ class Lifted:
         records = fetch_records(self.nodes, best, HIT_FIELDS)
         ids = records.column("id").to_pylist()
         scores = np.array([raised[id].score for id in ids], np.float64)
-        by = {id: raised[id].by for id in ids[:_SHOWN]}
+        by = {id: raised[id].by for id in ids[:_TRACE_LENGTH]}
         paths = tuple((Triple(name, "is made of", id),) for id, name in by.items() if name)
         ms = (time.perf_counter() - start) * 1e3
         step = Step(1, "passages by their aggregates", query.text, tuple(ids), paths=paths, ms=ms)
@@ -49,17 +53,17 @@ class Lifted:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A passage's score, and the node that lifted it; "" where none did."""
+    """Score of a passage, and the node that lifted it ("" if none did)."""
 
     score: float
     by: str = ""
 
 
 def lifted(leaves: Sequence[Hit]) -> Mapping[str, Raised]:
-    """Every passage among the leaves of a pool, or named by one: its own score, or where that is more, the mean of it
-    and the best of those that name it.
+    """Return the lifted score of every passage that is among the leaves of a pool or named by one.
 
-    A passage that is not among the leaves itself counts as the last of them.
+    The score is the passage's own, or the mean of that and the score of the best leaf that names it if that
+    leaf's is higher. A passage that is not itself among the leaves starts from the score of the last leaf.
     """
     last = min((hit.score for hit in leaves), default=0.0)
     found = {hit.id: Raised(hit.score) for hit in leaves if hit.kind == PASSAGE_KIND}

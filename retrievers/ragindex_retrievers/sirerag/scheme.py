@@ -1,4 +1,4 @@
-"""SiReRAG's scheme and its parameters (Zhang et al., ICLR 2025; readings S1 to S3 in docs/methods/sirerag.md)."""
+"""The SiReRAG scheme and its parameters (Zhang et al., ICLR 2025; readings S1 to S3 in docs/methods/sirerag.md)."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,11 +14,12 @@ from ragindex_retrievers.sirerag.entity_boost import Lifted
 
 
 class SiReRAG(Scheme):
-    """A flat scheme `base` over the pool of a tree over passages and a tree over what is said of each entity.
+    """Flat scheme `base` over a pool of two trees: one over passages, one over aggregates of propositions per entity.
 
-    `pool` holds the trees, and which of their nodes are searched: the ablations. `ranking`: the best nodes of the pool,
-    whatever they are (`pool`, as in the paper), or passages, each by its own score and that of the best aggregate or
-    proposition that names it (`lifted`), among the `depth` best leaves: summaries take no passage's place.
+    `pool` defines the trees and which of their nodes are searched (the paper's ablations). `ranking=pool`
+    returns the best nodes of any kind, as in the paper. `ranking=lifted` returns passages only: each is scored
+    by its own score and that of the best aggregate or proposition that names it, among the `depth` best leaves,
+    so that no summary takes the place of a passage.
     """
 
     version: ClassVar[int] = 1
@@ -35,16 +36,23 @@ class SiReRAG(Scheme):
     depth: int = Field(default=200, ge=1, description="With ranking=lifted: leaves considered.")
 
     def depends_on_k(self, k: int) -> bool:
-        """A node's documents are ordered among those of all k hits; `lifted` considers `depth` leaves, or k if more."""
+        """Return whether the ranking depends on k.
+
+        The documents of a node are ordered among those of all k hits. `lifted` considers `depth` leaves, or k
+        if that is more.
+        """
         own = k > self.depth if self.ranking == "lifted" else self.base.order_depends_on_filter
         return own or super().depends_on_k(k)
 
     def parts(self) -> tuple[Part[Any], ...]:
-        """What the base needs to search the pool."""
+        """Return the parts that the base needs to search the pool, and the pool."""
         return (*self._over().parts(), self.pool)
 
     def open(self, index: OpenIndex) -> Retriever:
-        """One search of the base for the nodes and one for the order of their documents; for `lifted`, one."""
+        """Return a retriever that calls the base twice: for nodes, and for the order of their documents.
+
+        With `ranking=lifted` it calls the base once.
+        """
         base, nodes = self._over().open(index), index.open_part(self.pool)
         if self.ranking == "lifted":
             return Lifted(base, nodes, self.depth, label(self))

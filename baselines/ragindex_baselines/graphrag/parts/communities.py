@@ -1,4 +1,4 @@
-"""Communities of the entity graph, and a report on each."""
+"""Communities of the entity graph, and a report on each of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,32 +24,32 @@ from ragindex.progress import progress_bar
 from ragindex_baselines.graphrag.parts import leiden
 from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, OpenEntityGraph
 
-_BATCH = 2_000  # communities written at once
-_MEMBER_TOKENS = 500  # of the names that a report's prompt lists
+_BATCH = 2_000  # communities written per batch
+_MEMBER_TOKENS = 500  # for the members' names in a report's prompt
 _RULE_FINDINGS, _RULE_WORDS, _RULE_NAMES = 5, 60, 3
 
 
 # ---------------------------------------------------------------- the task
 
 
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class Report(BaseModel):
-    """What a community is about."""
+    """A report on a community."""
 
-    title: _Text
-    summary: _Text
+    title: _NonEmptyText
+    summary: _NonEmptyText
     findings: list[str]
 
     def text(self) -> str:
-        """Title, summary, and a line a finding."""
+        """Return title, summary, and one line per finding."""
         findings = [" ".join(finding.split()) for finding in self.findings]
         return "\n".join([self.title, self.summary, *(f"- {finding}" for finding in findings if finding)])
 
 
-def _by_rule(inputs: Mapping[str, Any]) -> Report:
-    """The names of the first members, the sentences that say most, and the first statements."""
+def _write_report_by_rule(inputs: Mapping[str, Any]) -> Report:
+    """Make a report of the first members' names, the most informative sentences, and the first statements."""
     sentences = [f"{statement}." for statement in inputs["statements"]]
     title = ", ".join(inputs["members"][:_RULE_NAMES])
     summary = rules.summarise(sentences, _RULE_WORDS, inputs["language"])
@@ -61,7 +61,7 @@ REPORT: Task[Report] = Task(
     version=1,
     prompt=Path(__file__).parent / "prompts" / "report.jinja",
     output=Report,
-    rule=_by_rule,
+    rule=_write_report_by_rule,
     max_tokens=1024,
 )
 
@@ -69,17 +69,17 @@ REPORT: Task[Report] = Task(
 # ---------------------------------------------------------------- the part
 
 
-_REPORTS = Schema(stored=("title", "text", replace_all.DIGEST), keywords=("entities", "passage_ids"))
-_MEMBERSHIPS = Schema(stored=("community", replace_all.DIGEST))
+_REPORT_SCHEMA = Schema(stored=("title", "text", replace_all.DIGEST), keywords=("entities", "passage_ids"))
+_MEMBERSHIP_SCHEMA = Schema(stored=("community", replace_all.DIGEST))
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What Communities opens to.
+    """The collections that Communities opens.
 
-    `reports` by the community's id: `title`, `text`, `entities` (keys of its members, those of most relations first),
-    `passage_ids` (all that the report may have been made from). `memberships`: the `community` of each entity that has
-    one, by key. A community whose report failed has no record in `reports`.
+    `reports`, by community id: `title`, `text`, `entities` (keys of the members, by number of relations), and
+    `passage_ids` (all passages that the report may be based on). `memberships`, by entity key: the
+    `community` of each entity that has one. A community whose report failed has no record in `reports`.
     """
 
     reports: Collection
@@ -87,12 +87,12 @@ class Reports:
 
 
 class Communities(Part[Reports]):
-    """Communities of entities by the Leiden algorithm, and a report on each by a language model (GraphRAG).
+    """Communities of entities by the Leiden algorithm, and an LLM's report on each of them (GraphRAG).
 
-    Those of more than `max_size` entities are split again, down to `level`: an entity belongs to the last one it comes
-    to, so to one at most. `largest_component`: entities that the rest is not joined to have none. A report is made from
-    the names of the members and the statements about them, first those that join two members, of at most
-    `input_tokens` tokens (estimated).
+    Communities of more than `max_size` entities are split again, down to `level`. An entity belongs to the
+    deepest community that contains it, so to at most one. With `largest_component`, entities outside the
+    largest connected component belong to none. A report is made from the members' names and the statements
+    about them, starting with those that join two members, up to `input_tokens` tokens (estimated).
     """
 
     version: ClassVar[int] = 1
@@ -108,17 +108,17 @@ class Communities(Part[Reports]):
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The graph."""
+        """Return the graph."""
         return (self.of,)
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """One, for each community."""
+        """Return the task of the reports."""
         return (REPORT,)
 
     def finish(self, context: BuildContext) -> None:
-        """Find all communities and ask for their reports; answers that were paid for come from the call cache.
+        """Find all communities and request their reports; known answers come from the LLM cache.
 
-        A report that fails is counted, its community has none, and the next sync asks again.
+        A report that fails is reported to the context, and the next sync asks for it again.
         """
         entities, found = self._found(context.inputs[0], context.seed)
         inputs = [{**one.inputs(self.input_tokens), "language": context.language} for one in found]
@@ -128,19 +128,21 @@ class Communities(Part[Reports]):
             if isinstance(answer, Failure):
                 context.failed(one.id, answer.reason)
         made = [(one, answer) for one, answer in zip(found, answers, strict=True) if isinstance(answer, Report)]
-        replace_all.replace_records(context.collection("reports", _REPORTS), _report_records(made))
-        replace_all.replace_records(context.collection("memberships", _MEMBERSHIPS), _membership_records(found))
-        for sentence in _notes(entities, found, len(made), by_rules=context.llm.id == OfflineRules.id):
+        replace_all.replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(made))
+        replace_all.replace_records(
+            context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found)
+        )
+        for sentence in _write_notes(entities, found, len(made), by_rules=context.llm.id == OfflineRules.id):
             context.note(sentence)
 
     def open(self, context: ReadContext) -> Reports:
-        """The two collections."""
+        """Return the two collections."""
         return Reports(context.collection("reports"), context.collection("memberships"))
 
     def _found(self, graph: OpenEntityGraph, seed: int) -> tuple[int, list["Community"]]:
-        """How many entities there are, and the communities."""
-        entities = _rows(graph.entities, ("name", "text", "passage_ids", "degree"))
-        relations = _rows(graph.relations, ("source", "target", "triples", "weight"))
+        """Return the number of entities, and the communities."""
+        entities = _read_rows(graph.entities, ("name", "text", "passage_ids", "degree"))
+        relations = _read_rows(graph.relations, ("source", "target", "triples", "weight"))
         relations.sort(key=lambda row: (row["source"], row["target"]))
         places = {row["id"]: place for place, row in enumerate(entities)}
         ends = [(places[row["source"]], places[row["target"]]) for row in relations]
@@ -152,28 +154,28 @@ class Communities(Part[Reports]):
             largest_component=self.largest_component,
             seed=seed,
         )
-        return len(entities), _communities(found, entities, relations, ends)
+        return len(entities), _build_communities(found, entities, relations, ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """Rows of entities, those of most relations first, and of the relations between them, likewise."""
+    """Rows of entities, those with most relations first, and rows of the relations between them, likewise."""
 
     members: tuple[Mapping[str, Any], ...]
     relations: tuple[Mapping[str, Any], ...]
 
     @property
     def id(self) -> str:
-        """By its members, so that it is the same as long as they are."""
+        """Return a hash of the members, which is stable as long as they are."""
         return digest(sorted(row["id"] for row in self.members))
 
     @property
     def passage_ids(self) -> list[str]:
-        """All passages that name a member, sorted."""
+        """Return all passages that name a member, sorted."""
         return sorted({id for row in self.members for id in row["passage_ids"]})
 
     def inputs(self, tokens: int) -> dict[str, Any]:
-        """Names and statements, as far as there is room for them."""
+        """Return the names and statements for the prompt, within the limit of tokens."""
         joining = (triple_text(triple) for row in self.relations for triple in from_json(row["triples"]))
         others = (line for row in self.members for line in row["text"].split("\n"))
         statements = dict.fromkeys(" ".join(text.split()) for text in (*joining, *others))
@@ -182,7 +184,7 @@ class Community:
         return {"members": list(build_context((), names, _MEMBER_TOKENS).notes), "statements": list(shown)}
 
 
-def _communities(
+def _build_communities(
     found: Sequence[Sequence[int]],
     entities: Sequence[Mapping[str, Any]],
     relations: Sequence[Mapping[str, Any]],
@@ -202,12 +204,12 @@ def _communities(
     return made
 
 
-def _rows(records: Collection, fields: Sequence[str]) -> list[dict[str, Any]]:
+def _read_rows(records: Collection, fields: Sequence[str]) -> list[dict[str, Any]]:
     rows = [row for batch in records.scan(fields) for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
-def _report_records(made: Sequence[tuple[Community, Report]]) -> Iterator[pa.RecordBatch]:
+def _build_report_records(made: Sequence[tuple[Community, Report]]) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(made), _BATCH):
         some = made[start : start + _BATCH]
         columns = {
@@ -220,14 +222,14 @@ def _report_records(made: Sequence[tuple[Community, Report]]) -> Iterator[pa.Rec
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _membership_records(found: Sequence[Community]) -> Iterator[pa.RecordBatch]:
+def _build_membership_records(found: Sequence[Community]) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(found), _BATCH):
         pairs = [(row["id"], one.id) for one in found[start : start + _BATCH] for row in one.members]
         columns = [pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["id", "community"])
 
 
-def _notes(entities: int, found: Sequence[Community], made: int, *, by_rules: bool) -> Iterator[str]:
+def _write_notes(entities: int, found: Sequence[Community], made: int, *, by_rules: bool) -> Iterator[str]:
     members = sum(len(one.members) for one in found)
     largest = max((len(one.members) for one in found), default=0)
     yield (

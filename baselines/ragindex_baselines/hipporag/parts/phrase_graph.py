@@ -1,4 +1,4 @@
-"""The graph of phrases and passages (HippoRAG): what triples name, where they say it, and what sounds alike."""
+"""The graph of phrases and passages (HippoRAG), joined by triples, occurrence and synonymy."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,21 +25,22 @@ from ragindex.plugins.registry import PartField
 from ragindex.workspace import versioned_files
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, Weights
 
-_WHAT = "phrase graph"
+_DATA_NAME = "phrase graph"
 _TEXTS = ("phrases", "passages")
 _NUMBERS = ("starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
 _BLOCK = 1 << 21
-"""Edges that are brought into rows at once."""
+"""Edges that are sorted into rows at once."""
 _SPELT = 8192
 
 
 class PhraseGraph(Part["Phrases"]):
-    """Phrases are subjects and objects of `over` in folded case with single spaces; each is encoded once.
+    """A graph of phrases and passages. Phrases are subjects and objects of `over`, in folded case with single spaces.
 
-    Undirected edges: between the phrases of a triple (one for each record of it), between a phrase and every passage
-    that holds it (1), and between synonyms: phrases with a cosine of at least `synonym_cosine` (which it weighs) of
-    which one is among the `synonyms` nearest of the other. They are searched within cells, never all with all. Without
-    `numbers`, dates, years, numbers and measures are no phrases.
+    Each phrase is encoded once. Undirected edges join the two phrases of a triple (weight 1 for each of its
+    records), a phrase and every passage that contains it (weight 1), and synonyms (weighted by their cosine).
+    Synonyms are phrases with a cosine of at least `synonym_cosine`, one of them among the `synonyms` nearest
+    of the other; they are searched within cells, not all with all. With `numbers=false`, dates, years,
+    numbers and measures are not phrases.
     """
 
     version: ClassVar[int] = 1
@@ -52,31 +53,31 @@ class PhraseGraph(Part["Phrases"]):
     numbers: bool = Field(default=True, description="Let dates, years, numbers and measures be phrases.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The triples, and the passages: those without triples are nodes too."""
+        """Return the triples and the passages: passages without triples are nodes too."""
         return (self.over, Passages())
 
     def key(self, phrase: str) -> str:
-        """What the spellings of one phrase have in common; "" for what is no phrase."""
+        """Return the key that all spellings of a phrase share, "" for text that is not a phrase."""
         key = " ".join(phrase.casefold().split())
         return key if self.numbers or not is_number(key) else ""
 
     def finish(self, context: BuildContext) -> None:
-        """Encode the phrases that are new, forget those that no triple names any more, make the graph anew."""
+        """Encode new phrases, delete those that no triple names any more, and rebuild the graph."""
         passages = find_distinct(batch.column("id") for batch in context.inputs[1].scan(()))
-        mentions = _mentions(context.inputs[0], passages, self)
-        graph = connected(passages, mentions, _synonyms(mentions.phrases, context, self))
-        name = versioned_files.save_version(_WHAT, context.folder, lambda partial: _write(graph, partial))
+        mentions = _read_mentions(context.inputs[0], passages, self)
+        graph = connected(passages, mentions, _find_synonyms(mentions.phrases, context, self))
+        name = versioned_files.save_version(_DATA_NAME, context.folder, lambda partial: _write(graph, partial))
         versioned_files.record_versions([name], context, "graphs")
 
     def open(self, context: ReadContext) -> "Phrases":
-        """The graph of the sync that the reader is pinned to, and the vectors of its phrases."""
+        """Open the graph of the sync that the reader is pinned to, and the vectors of its phrases."""
         graph = _read(context.folder / versioned_files.current_version(context.collection("graphs")))
         return Phrases(graph, context.collection("phrases"))
 
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """What PhraseGraph opens to. The records of `vectors` are the phrases, by their keys."""
+    """An open PhraseGraph. The records of `vectors` are the phrases; their ids are the keys."""
 
     graph: WeightedGraph
     vectors: Collection
@@ -87,7 +88,10 @@ class Phrases:
 
 @dataclass(frozen=True, slots=True)
 class PhraseMentions:
-    """The triples: of each the places of its two sides among sorted `phrases` (n, 2) and of its passage; -1: none."""
+    """The triples as places: `sides` (n, 2) among the sorted `phrases`, and `owners` (n,) among the passages.
+
+    -1 stands for a side that is not a phrase, and for an unknown passage.
+    """
 
     phrases: pa.Array
     sides: AnyIntegers
@@ -95,21 +99,22 @@ class PhraseMentions:
 
 
 def connected(passages: pa.Array, mentions: PhraseMentions, synonyms: SimilarPairs) -> WeightedGraph:
-    """The graph. A triple whose sides are the same phrase adds no edge to itself."""
-    edges = _edges(mentions, synonyms)
+    """Build the graph. A triple with the same phrase on both sides adds no edge between phrases."""
+    edges = _collect_edges(mentions, synonyms)
     count, nodes = len(mentions.phrases), len(mentions.phrases) + len(passages)
     lengths, degrees = np.empty(nodes, np.int64), np.empty(nodes, np.float64)
     splits, phrase_degrees = np.empty(count, np.int64), np.empty(count, np.float64)
-    room = 2 * len(edges.first)  # an edge that is stated again is no other: what is not written to takes no memory
+    # an upper bound, because repeated edges are merged; the rest is never written to, so it takes no memory
+    room = 2 * len(edges.first)
     ends, weights, at = np.empty(room, np.int32), np.empty(room, np.float32), 0
-    for start, stop in _blocks(edges, nodes):
-        rows = _rows(edges, start, stop, nodes)
-        lengths[start:stop], degrees[start:stop] = np.diff(rows.indptr), _sums(rows)
+    for start, stop in _iterate_blocks(edges, nodes):
+        rows = _build_rows(edges, start, stop, nodes)
+        lengths[start:stop], degrees[start:stop] = np.diff(rows.indptr), _sum_rows(rows)
         ends[at : at + rows.nnz], weights[at : at + rows.nnz] = rows.indices, rows.data
         at += rows.nnz
         if start < count:
             within = rows[: count - start, :count]
-            splits[start:stop], phrase_degrees[start:stop] = np.diff(within.indptr), _sums(within)
+            splits[start:stop], phrase_degrees[start:stop] = np.diff(within.indptr), _sum_rows(within)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     splits += starts[:count]
     return WeightedGraph(mentions.phrases, passages, starts, splits, ends[:at], weights[:at], degrees, phrase_degrees)
@@ -117,33 +122,36 @@ def connected(passages: pa.Array, mentions: PhraseMentions, synonyms: SimilarPai
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """Undirected edges between nodes, some several times. The weight is 1, of the last ones a cosine."""
+    """Undirected edges between nodes, possibly repeated. Weights are 1, and `cosines` for the last edges."""
 
     first: Codes
     second: Codes
     cosines: Weights
 
     def leaving(self, nodes: Codes, others: Codes, start: int, stop: int) -> tuple[Codes, Codes, Doubles]:
-        """Those of the nodes from `start` to `stop`: from where, counted from `start`, to where, and their weights."""
+        """Return the edges that leave the nodes from `start` to `stop`.
+
+        The three arrays are the sources, counted from `start`, the targets, and the weights.
+        """
         edges = np.flatnonzero((nodes >= start) & (nodes < stop))
         weights, alike = np.ones(len(edges)), edges - (len(nodes) - len(self.cosines))
         weights[alike >= 0] = self.cosines[alike[alike >= 0]]
         return nodes[edges] - np.int32(start), others[edges], weights
 
 
-def _edges(mentions: PhraseMentions, synonyms: SimilarPairs) -> _Edges:
-    """Of triples, of phrases and their passages, of synonyms."""
+def _collect_edges(mentions: PhraseMentions, synonyms: SimilarPairs) -> _Edges:
+    """Return the edges of triples, of phrases and their passages, and of synonyms."""
     subject, object = mentions.sides[:, 0], mentions.sides[:, 1]
     linked = (subject >= 0) & (object >= 0) & (subject != object)
-    holders, holding = _distinct(mentions.sides.ravel(), np.repeat(mentions.owners, 2))
+    holders, holding = _deduplicate_pairs(mentions.sides.ravel(), np.repeat(mentions.owners, 2))
     holding += np.int32(len(mentions.phrases))
     first = np.concatenate([subject[linked], holders, synonyms.first], dtype=np.int32, casting="same_kind")
     second = np.concatenate([object[linked], holding, synonyms.second], dtype=np.int32, casting="same_kind")
     return _Edges(first, second, synonyms.cosines)
 
 
-def _distinct(first: AnyIntegers, second: AnyIntegers) -> tuple[Codes, Codes]:
-    """Each pair once, sorted; those with a side that is not there are left out."""
+def _deduplicate_pairs(first: AnyIntegers, second: AnyIntegers) -> tuple[Codes, Codes]:
+    """Return the distinct pairs, sorted; pairs with a missing side are left out."""
     known = (first >= 0) & (second >= 0)
     width = int(second.max(initial=0)) + 1
     keys = first[known].astype(np.int64)
@@ -154,15 +162,15 @@ def _distinct(first: AnyIntegers, second: AnyIntegers) -> tuple[Codes, Codes]:
     return (keys // width).astype(np.int32), (keys % width).astype(np.int32)
 
 
-def _blocks(edges: _Edges, nodes: int) -> Iterator[tuple[int, int]]:
-    """Nodes from one to another that have some _BLOCK edges together."""
+def _iterate_blocks(edges: _Edges, nodes: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of nodes with about _BLOCK edges each."""
     ends = np.cumsum(np.bincount(edges.first, minlength=nodes) + np.bincount(edges.second, minlength=nodes))
     marks = np.searchsorted(ends, np.arange(_BLOCK, 2 * len(edges.first), _BLOCK), "right")
     yield from pairwise(np.unique([0, *marks.tolist(), nodes]).tolist())
 
 
-def _rows(edges: _Edges, start: int, stop: int, nodes: int) -> "sparse.csr_matrix[Any]":
-    """(stop - start, nodes): the edges of these nodes, both directions of each edge being there."""
+def _build_rows(edges: _Edges, start: int, stop: int, nodes: int) -> "sparse.csr_matrix[Any]":
+    """Return the edges of the nodes from `start` to `stop`, in both directions, (stop - start, nodes)."""
     forth = edges.leaving(edges.first, edges.second, start, stop)
     back = edges.leaving(edges.second, edges.first, start, stop)
     row, column, weights = (np.concatenate([forth[n], back[n]]) for n in range(3))
@@ -171,7 +179,7 @@ def _rows(edges: _Edges, start: int, stop: int, nodes: int) -> "sparse.csr_matri
     return rows
 
 
-def _sums(rows: "sparse.csr_matrix[Any]") -> Doubles:
+def _sum_rows(rows: "sparse.csr_matrix[Any]") -> Doubles:
     return np.asarray(rows.sum(axis=1), np.float64).ravel()
 
 
@@ -183,38 +191,43 @@ def _write(graph: WeightedGraph, folder: Path) -> None:
 
 
 def _read(folder: Path) -> WeightedGraph:
-    with versioned_files.open_files(_WHAT, folder):
+    with versioned_files.open_files(_DATA_NAME, folder):
         texts = [versioned_files.read_texts(folder / f"{name}.arrow") for name in _TEXTS]
         numbers = [versioned_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS]
     return WeightedGraph(*texts, *numbers)
 
 
-# ---------------------------------------------------------------- what it is made from
+# ---------------------------------------------------------------- inputs
 
 
-def _mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> PhraseMentions:
-    """Of the triples, only integers are kept."""
+def _read_mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> PhraseMentions:
+    """Read the triples, keeping only integers and the distinct spellings."""
     named, owning = Coder(), Coder()
     for batch in triples.scan(("subject", "object", "passage_ids")):
         named.add(batch.column("subject"))
         named.add(batch.column("object"))
         owning.add(batch.column("passage_ids").flatten())
     spelt, codes = named.coded()
-    phrases, place = _keyed(part, spelt)
+    phrases, place = _find_phrases(part, spelt)
     sides = np.stack([translate_codes(place, codes[side::2]) for side in (0, 1)], axis=1)
     return PhraseMentions(phrases, sides, owning.among(passages))
 
 
-def _keyed(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:
-    """The phrases, sorted, and the place of each spelling among them, -1 for what is no phrase."""
+def _find_phrases(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:
+    """Return the sorted phrases, and the place of each spelling among them, -1 if it is not a phrase."""
     blocks = (spelt.slice(start, _SPELT).to_pylist() for start in range(0, len(spelt), _SPELT))
     keys = large_text(pa.array([part.key(phrase) for phrase in block], pa.large_string()) for block in blocks)
     phrases = find_distinct([keys.filter(pc.not_equal(keys, ""))])
     return phrases, among(keys, phrases)
 
 
-def _synonyms(phrases: pa.Array, context: BuildContext, part: PhraseGraph) -> SimilarPairs:
-    """The collection of phrases afterwards holds these and no others. The vectors lie in a file meanwhile."""
-    with versioned_files.scratch_array(_WHAT, context.folder, (len(phrases), context.encoder.dimensions)) as vectors:
+def _find_synonyms(phrases: pa.Array, context: BuildContext, part: PhraseGraph) -> SimilarPairs:
+    """Update the collection of phrases, and return the pairs of synonyms.
+
+    The vectors are in a scratch file meanwhile.
+    """
+    with versioned_files.scratch_array(
+        _DATA_NAME, context.folder, (len(phrases), context.encoder.dimensions)
+    ) as vectors:
         store_name_vectors(phrases, context, "phrases", "phrase_graph", vectors)
         return near_pairs(vectors, part.synonym_cosine, part.synonyms, context.seed)

@@ -1,4 +1,4 @@
-"""Vectors of passages after a walk over the phrase graph: what makes a walk from all passages at once cost little."""
+"""Passage vectors spread over the phrase graph: they make a walk from all passages at once cheap at query time."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,21 +20,22 @@ from ragindex.workspace import versioned_files
 from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 
-_WHAT = "spread vectors"
+_DATA_NAME = "spread vectors"
 _WALKS = 64
-"""Dimensions walked with at once; fewer where there are many nodes."""
+"""Dimensions processed per walk; fewer if the graph has many nodes."""
 _BLOCK_BYTES = 1 << 28
-"""What these may take in memory; one dimension is walked with however many nodes there are."""
+"""Limit on the memory of these dimensions in bytes; at least one dimension is processed, whatever the graph's size."""
 _ROWS = 8192
 _TOLERANCE = 1e-6
 
 
 class SpreadVectors(Part["PassageSpread"]):
-    """What a walk brings to each passage, when every passage resets it with its vector.
+    """For each passage, the value of a walk that every passage resets with its own vector.
 
-    A walk is linear in its reset weights, and a passage's weight is linear in the question: its cosine, less the lowest
-    of all, over their range. So the walk from all passages is made once, here, for each dimension, and what it brings
-    to a passage for a question is one product. (The same operator smooths features in APPNP, Klicpera et al. 2019.)
+    A walk is linear in its reset weights, and the reset weight of a passage is linear in the question: its
+    cosine minus the lowest of all, divided by their range. The walk from all passages is therefore computed
+    once, here, for each dimension; its value at a passage for a question is a dot product. APPNP (Klicpera et
+    al. 2019) smooths features with the same operator.
     """
 
     version: ClassVar[int] = 1
@@ -44,31 +45,35 @@ class SpreadVectors(Part["PassageSpread"]):
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The graph and the vectors of its passages."""
+        """Return the graph and the vectors of its passages."""
         return (self.graph, Vectors(of=Passages()))
 
     def finish(self, context: BuildContext) -> None:
-        """Walk anew, from all passages. What is walked with lies in a file meanwhile, a dimension after the other."""
+        """Repeat the walk from all passages.
+
+        Its input is in a scratch file meanwhile, one dimension after the other.
+        """
         graph, vectors = context.inputs[0].graph, context.inputs[1]
         shape = ((vectors.schema.dimensions or 0) + 1, max(vectors.count(), len(graph.passages)))
-        with versioned_files.scratch_array(_WHAT, context.folder, shape) as columns:
-            spread(graph, columns, _read_in(vectors, graph.passages, columns), self.damping)
+        with versioned_files.scratch_array(_DATA_NAME, context.folder, shape) as columns:
+            spread(graph, columns, _copy_vectors(vectors, graph.passages, columns), self.damping)
             values = columns[:, : len(graph.passages)]
             name = versioned_files.save_version(
-                _WHAT, context.folder, lambda partial: _write(graph.passages, values, partial)
+                _DATA_NAME, context.folder, lambda partial: _write(graph.passages, values, partial)
             )
         versioned_files.record_versions([name], context, "folders")
 
     def open(self, context: ReadContext) -> "PassageSpread":
-        """The vectors of the sync that the reader is pinned to."""
+        """Open the vectors of the sync that the reader is pinned to."""
         return _read(context.folder / versioned_files.current_version(context.collection("folders")))
 
 
 @dataclass(frozen=True, slots=True)
 class PassageSpread:
-    """Row i belongs to `passages[i]` (sorted ids): its spread vector, and what it has where every passage resets by 1.
+    """Open spread vectors. Row i belongs to `passages[i]` (sorted ids).
 
-    Passages whose vector is zero reset nothing. Read from memory-mapped files.
+    `vectors` are the spread vectors; `ones` are the values of a walk that every passage resets by 1. Passages
+    with a zero vector reset nothing. The arrays are read from memory-mapped files.
     """
 
     passages: pa.Array
@@ -76,23 +81,25 @@ class PassageSpread:
     ones: Floats
 
     def values(self, rows: Any, vector: Floats, low: float, high: float) -> Doubles:
-        """What walks bring to the passages `rows` for a question, whose cosines with all passages are `low` to `high`.
+        """Return the values of a question's walk at the passages `rows`.
 
-        Where these do not differ, every passage resets by 1.
+        `low` and `high` are the lowest and highest cosine of the question with any passage. If they do not
+        differ, every passage resets by 1.
         """
         ones: Doubles = self.ones[rows].astype(np.float64)
         if not scores_differ(low, high):
             return ones
-        # row by row, so that equal rows have equal products
+        # einsum computes row by row, so equal rows have equal products
         products: Doubles = np.einsum("ij,j->i", self.vectors[rows], vector, dtype=np.float64)
         above = products - low * ones
-        return np.where(above > ROUNDING, above, 0.0) / (high - low)  # else the last passage is a hit on some engines
+        # without the cut at ROUNDING, the last passage would be a hit on some engines
+        return np.where(above > ROUNDING, above, 0.0) / (high - low)
 
 
-def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> AnyIntegers:
-    """Let column i of `columns` (dimensions + 1, …) hold the vector of record i, and 1 where that is not zero.
+def _copy_vectors(vectors: Collection, passages: pa.Array, columns: Floats) -> AnyIntegers:
+    """Copy the vector of record i into column i of `columns` (dimensions + 1, …), with 1 below it if it is not zero.
 
-    Where the passage of each record stands among `passages`, -1 for nowhere.
+    Return the place of each record's passage in `passages`, -1 if it is missing.
     """
     ids, at = Coder(), 0
     for batch in vectors.scan(("vector",)):
@@ -105,9 +112,9 @@ def _read_in(vectors: Collection, passages: pa.Array, columns: Floats) -> AnyInt
 
 
 def spread(graph: WeightedGraph, columns: Floats, places: AnyIntegers, damping: float) -> None:
-    """Replace the rows of `columns`, which belong to the passages `places`, by what walks bring to each passage.
+    """Replace the rows of `columns`, which belong to the passages `places`, by the values of their walks.
 
-    A few rows at a time, for of all nodes there are many more than passages.
+    A few rows are walked at a time, because the graph has many more nodes than passages.
     """
     matrix, nodes, first, known = graph.matrix(), len(graph.degrees), len(graph.phrases), places >= 0
     walks = max(1, min(_WALKS, _BLOCK_BYTES // (4 * columns.itemsize * max(1, nodes))))
@@ -119,7 +126,7 @@ def spread(graph: WeightedGraph, columns: Floats, places: AnyIntegers, damping: 
 
 
 def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
-    """The last row of `values` (dimensions + 1, passages) is what there is where every passage resets by 1."""
+    """Write the spread vectors. The last row of `values` (dimensions + 1, passages) becomes `ones`."""
     blocks = (values[:-1, start : start + _ROWS].T for start in range(0, len(passages), _ROWS))
     versioned_files.write_texts(folder / "passages.arrow", passages)
     versioned_files.write_rows(folder / "vectors.npy", (len(passages), len(values) - 1), blocks)
@@ -127,7 +134,7 @@ def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
 
 
 def _read(folder: Path) -> PassageSpread:
-    with versioned_files.open_files(_WHAT, folder):
+    with versioned_files.open_files(_DATA_NAME, folder):
         passages = versioned_files.read_texts(folder / "passages.arrow")
         vectors, ones = (versioned_files.read_numbers(folder / f"{name}.npy") for name in ("vectors", "ones"))
     return PassageSpread(passages, vectors, ones)

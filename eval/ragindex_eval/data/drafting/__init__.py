@@ -1,7 +1,7 @@
-"""Questions drafted from documents by rule, for a person to accept, edit or drop.
+"""Questions drafted from documents by rules, for a person to accept, edit or drop.
 
-About half need one passage. The others need two: a name that few documents share stands in a sentence of the first
-as an unknown, and the question asks something of it that only the second says.
+About half need one passage. The others need two: a name that few documents share is replaced by an unknown in a
+sentence of the first passage, and the question asks something about it that only the second passage states.
 """
 
 import random
@@ -15,36 +15,39 @@ from ragindex_eval.data.drafting.reading import Draft, DraftCandidate, ParsedPas
 
 __all__ = ["FORMULA", "Draft", "drafts"]
 
-_MOST_PASSAGES = 5_000  # read closely: these or twenty for each question, whichever is more
+_MOST_PASSAGES = 5_000  # passages parsed at most: these, or twenty per question if that is more
 FORMULA = frozenset("=+-@＝＋－＠\t\r")
-"""What a cell that a spreadsheet takes for a formula begins with."""
-_A_DOCUMENT = 12  # questions drafted from one document, at most
+"""First characters of cells that a spreadsheet takes for a formula."""
+_MAX_PER_DOCUMENT = 12  # questions drafted from one document at most
 
 
 def make_drafts(passages: Sequence[Passage], count: int, seed: int, language: str = "english") -> list[Draft]:
-    """At most `count` drafts, spread over the documents, the same for the same arguments.
+    """Return at most `count` drafts, spread over the documents; equal arguments give equal drafts.
 
-    About half need two passages, fewer where few names are shared; the rest need one. Of a large corpus a sample drawn
-    by the seed is read closely, of a long passage its beginning; names are looked up in all of it. In a language other
-    than English, questions are sentences with a gap.
+    About half need two passages, fewer if few names are shared; the rest need one. Of a large corpus, a sample
+    drawn with the seed is parsed, and of a long passage only the beginning; shared names are looked up in the
+    whole corpus. In a language other than English, questions are sentences with a gap.
     """
     order = list(range(len(passages)))
     random.Random(seed).shuffle(order)  # noqa: S311  # a sample, no secret
     english = language == "english"
     close = parse_passages(passages, order, max(_MOST_PASSAGES, 20 * count), english)
     used: Counter[str] = Counter()
-    two = _chosen(_plain(link_passages(passages, close, english, enough=10 * count)), count // 2, used)
-    single = _chosen(_plain(_single(close)), count - len(two), used)
+    two = _choose_drafts(_drop_formulas(link_passages(passages, close, english, enough=10 * count)), count // 2, used)
+    single = _choose_drafts(_drop_formulas(_list_single_drafts(close)), count - len(two), used)
     return single + two
 
 
-def _plain(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
-    """Those that a spreadsheet shows as text: what begins like a formula could be run where the file is opened."""
+def _drop_formulas(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
+    """Return the candidates that a spreadsheet shows as text.
+
+    Text that begins like a formula could be run when the file is opened.
+    """
     return [one for one in candidates if not {one[2].question[:1], one[2].answer[:1]} & FORMULA]
 
 
-def _single(read: Iterable[ParsedPassage]) -> list[DraftCandidate]:
-    """Every question that can be asked."""
+def _list_single_drafts(read: Iterable[ParsedPassage]) -> list[DraftCandidate]:
+    """Return a candidate for every question about one passage."""
     return [
         (
             one.form,
@@ -56,12 +59,15 @@ def _single(read: Iterable[ParsedPassage]) -> list[DraftCandidate]:
     ]
 
 
-def _chosen(candidates: Sequence[DraftCandidate], count: int, used: Counter[str]) -> list[Draft]:
-    """The best forms from as many documents as there are, kinds of answers in turn; counts what it takes in `used`."""
+def _choose_drafts(candidates: Sequence[DraftCandidate], count: int, used: Counter[str]) -> list[Draft]:
+    """Choose the best forms from as many documents as possible, with kinds of answers in turn.
+
+    The documents of the chosen drafts are counted in `used`.
+    """
     chosen: list[Draft] = []
     taken: set[str] = set()
-    ordered = [draft for _, _, draft in _in_turn(candidates)]
-    for allowed in range(1, _A_DOCUMENT + 1):
+    ordered = [draft for _, _, draft in _alternate_kinds(candidates)]
+    for allowed in range(1, _MAX_PER_DOCUMENT + 1):
         for draft in ordered if len(chosen) < count else ():
             keys = {draft.question.casefold(), draft.source[-1]}
             keys |= {" ".join(sorted(draft.documents))} if len(draft.documents) > 1 else set()
@@ -73,8 +79,8 @@ def _chosen(candidates: Sequence[DraftCandidate], count: int, used: Counter[str]
     return chosen
 
 
-def _in_turn(candidates: Sequence[DraftCandidate]) -> list[DraftCandidate]:
-    """By form; within a form one kind of answer after the other."""
+def _alternate_kinds(candidates: Sequence[DraftCandidate]) -> list[DraftCandidate]:
+    """Sort candidates by form, and within a form alternate between the kinds of answers."""
     found: list[DraftCandidate] = []
     for form in sorted({form for form, _, _ in candidates}):
         of_form = [one for one in candidates if one[0] == form]

@@ -1,4 +1,4 @@
-"""Passages read closely: what each of their clauses says, and what can be asked about one passage alone."""
+"""Parsing of passages into clauses, and the questions that one passage alone can answer."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from ragindex_eval.data.drafting.rules import GAP, MOST_WORDS, WORD, ClauseQuest
 from ragindex_eval.data.drafting.subjects import Clause, find_topic, parse_clause
 from ragindex_eval.data.drafting.text import list_mentions, select_sentences, split_blocks
 
-_MOST_CHARACTERS = 4_000_000  # of all passages that are read closely
-_RARE = regex.compile(r"(?<![\p{L}\p{N}_./-])\p{Ll}{7,20}(?![\p{L}\p{N}_/'’-])")
+_MOST_CHARACTERS = 4_000_000  # in all parsed passages together
+_RARE_WORD = regex.compile(r"(?<![\p{L}\p{N}_./-])\p{Ll}{7,20}(?![\p{L}\p{N}_/'’-])")
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A question with its answer and the documents it needs, best read with the sentences it rests on."""
+    """A drafted question with its answer and the documents it needs. `source` are the sentences it was made from."""
 
     question: str
     answer: str
@@ -28,12 +28,12 @@ class Draft:
 
 
 DraftCandidate: TypeAlias = tuple[int, str, Draft]
-"""Form of a question, kind of its answer, and the draft."""
+"""Form of the question, kind of its answer, and the draft."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedPassage:
-    """A passage that was read closely: its clauses where it is in English, else its sentences."""
+    """A passage with its questions, and its clauses if it is in English, else its sentences."""
 
     passage: Passage
     sentences: tuple[str, ...]
@@ -42,7 +42,7 @@ class ParsedPassage:
 
 
 def parse_passages(passages: Sequence[Passage], order: Sequence[int], most: int, english: bool) -> list[ParsedPassage]:
-    """At most `most` of the passages, in this order, as long as there are not too many characters in all."""
+    """Parse at most `most` of the passages, in the given order, until they exceed a total number of characters."""
     found: list[ParsedPassage] = []
     characters = 0
     for number in order[:most]:
@@ -55,18 +55,18 @@ def parse_passages(passages: Sequence[Passage], order: Sequence[int], most: int,
 
 
 def parse_passage(passage: Passage, english: bool) -> ParsedPassage:
-    """The sentences, clauses and questions of a passage."""
+    """Parse the sentences, clauses and questions of a passage."""
     said = tuple(sentence for block in split_blocks(passage.text) for sentence in select_sentences(block))
     if not english:
         return ParsedPassage(
             passage, said, (), tuple(question for sentence in said for question in make_gaps(sentence))
         )
-    clauses = tuple(_clauses(passage.title, said))
+    clauses = tuple(_parse_clauses(passage.title, said))
     asked = tuple(question for one in clauses for question in draft_questions(one))
-    return ParsedPassage(passage, (), clauses, asked or _rare_words(find_topic(passage.title, said).title, said))
+    return ParsedPassage(passage, (), clauses, asked or _ask_rare_words(find_topic(passage.title, said).title, said))
 
 
-def _clauses(title: str, said: Sequence[str]) -> Iterator[Clause]:
+def _parse_clauses(title: str, said: Sequence[str]) -> Iterator[Clause]:
     about, previous = find_topic(title, said), ""
     for sentence in said:
         parsed = parse_clause(sentence, about, previous)
@@ -75,12 +75,12 @@ def _clauses(title: str, said: Sequence[str]) -> Iterator[Clause]:
             yield parsed
 
 
-def _rare_words(title: str, said: Sequence[str]) -> tuple[ClauseQuestion, ...]:
-    """Where nothing else can be asked: two of the longer words that stand in the passage once."""
-    counts = Counter(word for sentence in said for word in _RARE.findall(sentence))
+def _ask_rare_words(title: str, said: Sequence[str]) -> tuple[ClauseQuestion, ...]:
+    """Return gap questions for two of the longer words that occur once, for a passage without other questions."""
+    counts = Counter(word for sentence in said for word in _RARE_WORD.findall(sentence))
     found: list[ClauseQuestion] = []
     for sentence in said:
-        words = [word for word in _RARE.findall(sentence) if counts[word] == 1]
+        words = [word for word in _RARE_WORD.findall(sentence) if counts[word] == 1]
         if words and len(found) < 2 and 6 <= len(sentence.split()) <= 25 and not regex.search(r"[;:=/]", sentence):
             found.append(missing_word(sentence, max(words, key=lambda word: (len(word), word)), title))
     return tuple(found)
@@ -90,9 +90,9 @@ def _rare_words(title: str, said: Sequence[str]) -> tuple[ClauseQuestion, ...]:
 
 
 def make_gaps(sentence: str) -> Iterator[ClauseQuestion]:
-    """The sentence with a gap for each date, number, quoted title or name of several words, in any language.
+    """Yield the sentence with a gap for each date, number, quoted title or name of several words, in any language.
 
-    Not for what stands first: there a capital says nothing.
+    A name at the start of the sentence is skipped, since its capital says nothing.
     """
     for mention in list_mentions(sentence):
         before, after = sentence[: mention.start], sentence[mention.end :]
@@ -103,7 +103,7 @@ def make_gaps(sentence: str) -> Iterator[ClauseQuestion]:
 
 
 def missing_word(sentence: str, word: str, title: str) -> ClauseQuestion:
-    """The sentence with a gap for a word that stands in it once."""
+    """Return the sentence with a gap for a word that occurs in it once."""
     before, _, after = sentence.rstrip(".").partition(word)
     according = f", according to “{title}”" if title and word not in title else ""
     return ClauseQuestion(f"Which word is missing in “{before}…{after}”{according}?", word, "name", WORD, "", sentence)

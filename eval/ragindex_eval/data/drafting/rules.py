@@ -1,7 +1,8 @@
-"""From a clause to questions, by rule: what can be asked, and how.
+"""Rules that turn a clause into questions.
 
-The patterns are English. A question is a real one where that is safe (`When was X founded by Y?`), else the sentence
-with the question in its place (`X covers how many hectares?`), else the sentence with a gap that says what is missing.
+The patterns are English. A question is a real one if that is safe (`When was X founded by Y?`), else the
+sentence with the question word in place (`X covers how many hectares?`), else the sentence with a gap that says
+what is missing.
 """
 
 from collections.abc import Iterator
@@ -13,17 +14,17 @@ from ragindex_eval.data.drafting.subjects import Clause, PassageTopic, clause_en
 from ragindex_eval.data.drafting.text import Mention, MentionKind, list_mentions
 
 SLOT = "\x1f"
-"""Stands for the subject in a question."""
+"""Placeholder of the subject in a question."""
 
 REAL, IN_PLACE, LOOSE, GAP, WORD = range(5)
-"""How good the form of a question is, best first. LOOSE has to name the title; in a WORD a rare word is missing."""
+"""Forms of questions, best first. LOOSE must name the title; WORD asks for a missing rare word."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClauseQuestion:
-    """A question with SLOT for its subject, and the sentence it was made from. `subject` is "" where there is none.
+    """A question with SLOT for its subject, and the sentence it was made from.
 
-    `known`: the subject is a name that can be understood alone.
+    `subject` is "" if there is none. `known`: the subject is a name that can be understood without context.
     """
 
     text: str
@@ -35,13 +36,13 @@ class ClauseQuestion:
     known: bool = False
 
     def about(self, name: str) -> str:
-        """The question with `name` as its subject."""
+        """Return the question with `name` as its subject."""
         text = self.text.replace(f"“{SLOT}", f"“{capital(name)}").replace(SLOT, name)
         return capital(text)
 
 
 def capital(text: str) -> str:
-    """The text with a capital at its beginning."""
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -52,7 +53,7 @@ _WORK = regex.compile(
     r" (?:(?!by|of|and|the|about|in|on|from|to|with|that)[\w'’-]+ ){0,6}(film|album|song|single|novel|book|play|opera"
     r"|game|documentary|comedy|drama|musical|miniseries|series|mixtape|EP|compilation)\b"
 )
-_MADE = regex.compile(
+_PARTICIPLE_PHRASE = regex.compile(
     r"(?:is|was|are|were) (?:an?|the|one of) .*?\b((?:first |originally |officially )?(?:founded|formed|established"
     r"|released|composed|invented|directed|written|built|created|published|launched|opened|started|organi[sz]ed"
     r"|incorporated|produced|recorded|discovered|designed|constructed|completed|introduced|developed|born)\b.*)"
@@ -90,48 +91,48 @@ _BASES = (
 )
 _PRESENTS = "has contains includes covers holds employs operates serves takes costs needs reaches keeps"
 _AGENTS = "written=wrote sung=sang drawn=drew"
-_BASE, _WHO = (dict(pair.split("=") for pair in pairs.split()) for pairs in (_BASES, _AGENTS))
+_BASE, _AGENT_VERBS = (dict(pair.split("=") for pair in pairs.split()) for pairs in (_BASES, _AGENTS))
 _PRESENT = frozenset(_PRESENTS.split())
-_MADE_BY = (
+_ACTIONS = (
     "founded|directed|written|built|composed|designed|created|produced|published|released|painted|discovered|invented"
     "|developed|established|recorded|performed|conquered|acquired|purchased|bought|sold|opened|launched|organi[sz]ed|led"
     "|edited|illustrated|introduced|adapted|commissioned|hosted|drawn|sung|won|named|shot|killed|taught|succeeded"
 )
-_BY = regex.compile(
-    rf"(?:was|were) ((?:[a-z]+ly )?(?:(?:written|produced|directed) and )?)({_MADE_BY})((?: in \d{{4}})?) by (?:the )?$"
+_PASSIVE_PAST = regex.compile(
+    rf"(?:was|were) ((?:[a-z]+ly )?(?:(?:written|produced|directed) and )?)({_ACTIONS})((?: in \d{{4}})?) by (?:the )?$"
 )
-_IS_BY = regex.compile(
+_PASSIVE_PRESENT = regex.compile(
     r"(is|are) ((?:[a-z]+ly )?(?:owned|operated|run|managed|published|produced|served|governed|administered|led|hosted"
     r"|represented|maintained|distributed|sponsored|written|directed|presented)) by (?:the )?$"
 )
-_PLACED = regex.compile(
+_PLACE_PHRASE = regex.compile(
     r"(is|was|are|were) ((?:[a-z]+ly )?(?:born|located|situated|based|headquartered|buried|raised|filmed|set|held"
     r"|founded|established|built|found|stationed|published|performed|recorded)) (?:in|at|near)(?: the)? $"
 )
-_THE = regex.compile(r"(is|was|are|were) (the .*)$")
-_ONLY = regex.compile(
+_DEFINITION = regex.compile(r"(is|was|are|were) (the .*)$")
+_UNIQUE = regex.compile(
     r"\bthe (?:first|second|third|last|only|capital|largest|smallest|highest|longest|oldest|youngest|most|head|main"
     r"|seat|founder|author|director|name|title|home|birthplace|chief|leader|creator|owner|parent|debut|lead|longest-\w+)\b"
 )
-_SAYS = regex.compile(r"(?:is|are|was|were|has|have|takes?|holds?|reaches|costs?|needs?|covers?|keeps?|means?) ")
+_PREDICATE = regex.compile(r"(?:is|are|was|were|has|have|takes?|holds?|reaches|costs?|needs?|covers?|keeps?|means?) ")
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 MOST_WORDS, _LONGEST_ANSWER = 36, 80
 
 
 def draft_questions(clause: Clause) -> Iterator[ClauseQuestion]:
-    """What can be asked of one clause, each answer once, in the best form there is for it."""
-    yield from _definition(clause)
-    yield from _what(clause)
+    """Yield the questions about one clause, one per answer, in the best form available."""
+    yield from _ask_definition(clause)
+    yield from _ask_what(clause)
     for mention in list_mentions(clause.rest):
         before, after = clause.rest[: mention.start], clause.rest[mention.end :]
-        made = _asked(clause, mention, before, after)
+        made = _ask_mention(clause, mention, before, after)
         if made is not None and fair(made, clause):
             yield made
 
 
-def _asked(clause: Clause, mention: Mention, before: str, after: str) -> ClauseQuestion | None:
-    forms = {"date": _date, "year": _date, "number": _number, "name": _name}
-    found = forms[mention.kind](clause, mention, before, after) or _gap(clause, mention, before, after)
+def _ask_mention(clause: Clause, mention: Mention, before: str, after: str) -> ClauseQuestion | None:
+    forms = {"date": _ask_date, "year": _ask_date, "number": _ask_number, "name": _ask_name}
+    found = forms[mention.kind](clause, mention, before, after) or _ask_gap(clause, mention, before, after)
     if found is None:
         return None
     text, form = found
@@ -139,7 +140,10 @@ def _asked(clause: Clause, mention: Mention, before: str, after: str) -> ClauseQ
 
 
 def fair(question: ClauseQuestion, clause: Clause) -> bool:
-    """Whether the question neither holds its answer nor runs on; each longer word of a name is its answer too."""
+    """Return whether the question neither contains its answer nor runs on.
+
+    Each longer word of a name counts as its answer too.
+    """
     asked, answer = split_words(question.about(clause.subject)), split_words(question.answer)
     held = [answer, *([word] for word in answer if question.kind == "name" and len(word) > 3)]
     told = any(f" {' '.join(one)} " in f" {' '.join(asked)} " for one in held)
@@ -147,11 +151,11 @@ def fair(question: ClauseQuestion, clause: Clause) -> bool:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, their case folded."""
+    """Return the case-folded words of a text."""
     return [word.casefold() for word in _WORD.findall(text)]
 
 
-def _date(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+def _ask_date(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
     work = _WORK.match(after) if before in ("is a ", "was a ") else None
     if work is not None and clause.known:
         return f"From which year is the {work[1]} {SLOT}?", REAL
@@ -159,20 +163,23 @@ def _date(clause: Clause, mention: Mention, before: str, after: str) -> tuple[st
     if preposition is None or regex.match(r"\s?(?:[-–]|(?:and|to|until|or) \d)", after):
         return None
     kept = before[: preposition.start()].strip()
-    which = _which(mention, preposition[1])
+    which = _choose_which(mention, preposition[1])
     asked = "When" if preposition[1] in ("in", "on", "") else f"{preposition[1].capitalize()} {which}"
-    return _fronted(clause, asked, kept, tail_of(after)) or _in_place(clause, f"{before}{which}", after)
+    return _front_question(clause, asked, kept, tail_of(after)) or _ask_in_place(clause, f"{before}{which}", after)
 
 
-def _which(mention: Mention, preposition: str) -> str:
+def _choose_which(mention: Mention, preposition: str) -> str:
     if mention.kind == "year":
         return "which year"
     return "which date" if preposition == "on" or regex.search(r"\d.*\d{4}|-", mention.text) else "which month"
 
 
-def _fronted(clause: Clause, asked: str, kept: str, tail: str) -> tuple[str, int] | None:
-    """`was founded` → `When was X founded`; `died` → `When did X die`. None where the words are more than a clause."""
-    made = _MADE.fullmatch(kept)
+def _front_question(clause: Clause, asked: str, kept: str, tail: str) -> tuple[str, int] | None:
+    """Move the question word to the front: `was founded` → `When was X founded`; `died` → `When did X die`.
+
+    Return None if the words are more than one clause.
+    """
+    made = _PARTICIPLE_PHRASE.fullmatch(kept)
     kept = f"was {made[1]}" if made else kept
     if not clause.known or not kept or runs_on(kept):
         return None
@@ -188,7 +195,7 @@ def _fronted(clause: Clause, asked: str, kept: str, tail: str) -> tuple[str, int
     return None
 
 
-def _number(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+def _ask_number(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
     unit = _PLURAL.match(after)
     if unit is None or _NO_COUNT.search(before):
         return None
@@ -197,26 +204,26 @@ def _number(clause: Clause, mention: Mention, before: str, after: str) -> tuple[
     if clause.known and verb in _BASE:
         did = "does" if verb in _PRESENT else "did"
         return f"H{asked[1:]} {did} {SLOT} {_BASE[verb]}{tail_of(tail)}?", REAL
-    return _in_place(clause, before + asked, tail)
+    return _ask_in_place(clause, before + asked, tail)
 
 
-def _name(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+def _ask_name(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
     if not NAME_ENDS.match(after) or regex.match(r"(?:,? and|,? or) \p{Lu}", after):
         return None
-    if clause.known and (by := _BY.fullmatch(before)):
-        return f"Who {by[1]}{_WHO.get(by[2], by[2])} {SLOT}{by[3]}?", REAL
-    if clause.known and (by := _IS_BY.fullmatch(before)):
+    if clause.known and (by := _PASSIVE_PAST.fullmatch(before)):
+        return f"Who {by[1]}{_AGENT_VERBS.get(by[2], by[2])} {SLOT}{by[3]}?", REAL
+    if clause.known and (by := _PASSIVE_PRESENT.fullmatch(before)):
         return f"By whom {by[1]} {SLOT} {by[2]}?", REAL
-    if clause.known and (placed := _PLACED.fullmatch(before)):
+    if clause.known and (placed := _PLACE_PHRASE.fullmatch(before)):
         return f"Where {placed[1]} {SLOT} {placed[2]}?", REAL
     role = _ROLE_BEFORE.search(before)
-    return _in_place(clause, f"{before[: role.start()]} which {role[1]}", after) if role else None
+    return _ask_in_place(clause, f"{before[: role.start()]} which {role[1]}", after) if role else None
 
 
-def _definition(clause: Clause) -> Iterator[ClauseQuestion]:
-    """`X was the first Y` → `Who was the first Y?`"""
-    the = _THE.match(clause.rest)
-    if the is None or not clause.known or not _ONLY.match(the[2]):
+def _ask_definition(clause: Clause) -> Iterator[ClauseQuestion]:
+    """Turn `X was the first Y` into `Who was the first Y?`."""
+    the = _DEFINITION.match(clause.rest)
+    if the is None or not clause.known or not _UNIQUE.match(the[2]):
         return
     predicate = the[2][: clause_end(the[2])]
     if 4 <= len(predicate.split()) <= 20 and regex.search(r"\p{Lu}", predicate):
@@ -227,54 +234,54 @@ def _definition(clause: Clause) -> Iterator[ClauseQuestion]:
             yield made
 
 
-def _what(clause: Clause) -> Iterator[ClauseQuestion]:
-    """`A fit is written first` → `What is written first, according to “Encoders”?`, where nothing better is known."""
-    subject, rest = clause.subject, _one_clause(clause.rest)
-    if clause.known or len(subject.split()) > 6 or not 4 <= len(rest.split()) <= 20 or not _SAYS.match(rest):
+def _ask_what(clause: Clause) -> Iterator[ClauseQuestion]:
+    """Turn `A fit is written first` into `What is written first, according to “Encoders”?`, for an unknown subject."""
+    subject, rest = clause.subject, _cut_clause(clause.rest)
+    if clause.known or len(subject.split()) > 6 or not 4 <= len(rest.split()) <= 20 or not _PREDICATE.match(rest):
         return
-    made = ClauseQuestion(f"What {rest}{_according(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
+    made = ClauseQuestion(f"What {rest}{_cite_title(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
     if fair(made, clause) and not tells(rest, subject):
         yield made
 
 
-def _one_clause(rest: str) -> str:
-    """Without what follows; a list of words stays whole."""
+def _cut_clause(rest: str) -> str:
+    """Return the first clause of a predicate; a list of words stays whole."""
     end = regex.search(r"[;:—–]|, (?=(?:and|but|so|which|after|before|else|where|when|while|though|or)\b)", rest)
     first, comma, more = rest[: end.start() if end else None].rstrip(" ,").partition(", ")
     return f"{first}{comma}{more}" if all(len(part.split()) < 4 for part in more.split(", ")) else first
 
 
-def _in_place(clause: Clause, until: str, after: str) -> tuple[str, int] | None:
-    """The sentence up to the question word, and what belongs to it; with the passage's title where that is needed."""
+def _ask_in_place(clause: Clause, until: str, after: str) -> tuple[str, int] | None:
+    """Return the sentence up to the question word and its tail, with the passage's title if the subject is unknown."""
     if runs_on(until):
         return None
     asked = f"{SLOT} {until.strip()}{tail_of(after)}"
-    return (f"{asked}?", IN_PLACE) if clause.known else (f"{asked}{_according(clause.topic)}?", LOOSE)
+    return (f"{asked}?", IN_PLACE) if clause.known else (f"{asked}{_cite_title(clause.topic)}?", LOOSE)
 
 
-def _according(about: PassageTopic) -> str:
+def _cite_title(about: PassageTopic) -> str:
     return f", according to “{about.title}”" if about.title else ""
 
 
-def _gap(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
-    """The sentence with a gap."""
-    if mention.kind == "name" and not _stands_alone(mention, before, after):
+def _ask_gap(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
+    """Return the sentence with a gap."""
+    if mention.kind == "name" and not _is_whole_name(mention, before, after):
         return None
     if mention.kind == "number" and not regex.match(r" \p{L}{3}", after):
         return None
-    where = "" if clause.known else _according(clause.topic)
+    where = "" if clause.known else _cite_title(clause.topic)
     return f"Which {mention.kind} is missing in “{SLOT} {before}…{after}”{where}?", GAP
 
 
-def _stands_alone(mention: Mention, before: str, after: str) -> bool:
-    """Whether a name is whole, and not one of a list."""
+def _is_whole_name(mention: Mention, before: str, after: str) -> bool:
+    """Return whether a name is complete and not part of a list."""
     whole = not regex.search(r"(?:[\p{Lu}\p{N}][^ ]*|-) ?$", before) and not regex.match(r"[-’']| [\p{Lu}\p{N}]", after)
     listed = before.rstrip().endswith((",", "and", "or")) or regex.match(r",? (?:and|or) |, \p{Lu}[^,]*(?:,|$)", after)
     return whole and not listed and len(mention.text) > 2
 
 
 def tail_of(after: str) -> str:
-    """What follows the answer and belongs to its clause: ` by Y`, ` at the age of forty`."""
+    """Return the text after the answer that belongs to its clause: ` by Y`, ` at the age of forty`."""
     tail = after[: clause_end(after)].rstrip(" ,")
     starts = regex.match(
         r" (?:by|at|with|as|for|to|in|on|near|under|from|of|per|a|each|away|long|wide|high|tall|deep|old|above|north\w*"
@@ -285,5 +292,5 @@ def tail_of(after: str) -> str:
 
 
 def tells(question: str, name: str) -> bool:
-    """Whether a question holds one of the longer words of a name."""
+    """Return whether a question contains one of the longer words of a name."""
     return bool({word for word in split_words(name) if len(word) > 3} & set(split_words(question)))

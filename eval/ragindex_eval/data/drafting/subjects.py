@@ -1,4 +1,4 @@
-"""Who or what a sentence is about: its subject, and the pronouns and descriptions that stand for the title."""
+"""Subjects of sentences, and the pronouns and descriptions that stand for the title."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ragindex_eval.data.drafting.text import FUNCTION_WORDS, NAME, one_line, sho
 
 @dataclass(frozen=True, slots=True)
 class PassageTopic:
-    """What a passage is about: its title, whether a sentence begins with it, whether it is a person, words for it."""
+    """Topic of a passage: title, whether a sentence begins with it, whether it is a person, nouns for it."""
 
     title: str
     introduced: bool
@@ -20,7 +20,10 @@ class PassageTopic:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A sentence as its subject and the rest without the full stop. `known`: the subject can be understood alone."""
+    """Sentence split into its subject and the rest, without the full stop.
+
+    `known`: the subject can be understood without context.
+    """
 
     subject: str
     rest: str
@@ -30,7 +33,7 @@ class Clause:
 
     @property
     def person(self) -> bool:
-        """Whether the subject is a person, as far as pronouns can tell."""
+        """Return whether the subject is a person, as far as pronouns tell."""
         return self.topic.person and self.subject == self.topic.title
 
 
@@ -45,7 +48,7 @@ _NOUN_ENDS = regex.compile(
 
 
 def find_topic(title: str, sentences: Sequence[str]) -> PassageTopic:
-    """What a passage with this title and these sentences is about."""
+    """Return the topic of a passage with this title and these sentences."""
     name = _BRACKETED.sub("", one_line(title[:_LONGEST_TITLE])).strip(" .")
     short = name.split(",")[0]
     first = next(
@@ -53,20 +56,23 @@ def find_topic(title: str, sentences: Sequence[str]) -> PassageTopic:
     )
     predicate = _IS_A.search(first[:300])
     nouns = _NOUN_ENDS.split(predicate[1])[0].split()[-2:] if predicate else []
-    nouns = [noun for noun in nouns if regex.fullmatch(r"[a-z-]{3,}(?<!ed|ly)", noun) and noun not in _EMPTY]
-    return PassageTopic(name, bool(first), _is_person(sentences) and not set(nouns) & _WORKS, tuple(nouns))
+    nouns = [noun for noun in nouns if regex.fullmatch(r"[a-z-]{3,}(?<!ed|ly)", noun) and noun not in _EMPTY_NOUNS]
+    return PassageTopic(name, bool(first), _is_person(sentences) and not set(nouns) & _WORK_NOUNS, tuple(nouns))
 
 
-_EMPTY = frozenset(
+_EMPTY_NOUNS = frozenset(
     {"name", "one", "part", "type", "kind", "form", "example", "member", "word", "term", "number", "set"}
 )
-_WORKS = frozenset(
+_WORK_NOUNS = frozenset(
     {"film", "album", "song", "novel", "series", "book", "play", "game", "band", "single", "show", "story"}
 )
 
 
 def _is_person(sentences: Sequence[str]) -> bool:
-    """Whether more sentences begin with `he` or `she` than with `it`, or, where none does, hold them."""
+    """Return whether more sentences begin with `he` or `she` than with `it`.
+
+    If none begins with either, the pronouns within the sentences are compared.
+    """
     for pattern in (r"^(?:(He|She|His|Her)|Its?)\b", r"\b(?:([Hh]e|[Ss]he|[Hh]is)|[Ii]ts?)\b"):
         found = [bool(match[1]) for one in sentences[:20] for match in regex.finditer(pattern, one)]
         if found:
@@ -86,23 +92,24 @@ _ANAPHORS = regex.compile(
     r"|however|therefore|thus|then|instead|another|others?|same|both|either|respectively|itself|previously|too)\b",
     regex.IGNORECASE,
 )
-_WORD_GOES_ON = regex.compile(r"[\p{L}\p{N}’'-]")
+_WORD_CHARACTER = regex.compile(r"[\p{L}\p{N}’'-]")
 _OTHER_NAME = regex.compile(rf"(?:The )?({NAME})")
 
 
 def parse_clause(sentence: str, about: PassageTopic, previous: str) -> Clause | None:
-    """Subject and rest of a sentence, pronouns and definite descriptions replaced by the title.
+    """Parse a sentence into subject and rest, with pronouns and definite descriptions replaced by the title.
 
-    `previous` is the subject of the sentence before. None where the sentence leans on something that is not said.
+    `previous` is the subject of the sentence before. Returns None if the sentence depends on context that is
+    not in it.
     """
     text = sentence.rstrip(".。!！ ")
     leading = _LEADING_DATE.match(text)
     body = text[leading.end() :] if leading else text
-    found = _subject(body, about, previous)
+    found = _find_subject(body, about, previous)
     if found is None:
         return None
     subject, end, known = found
-    rest = _without_apposition(body[end:]).strip()
+    rest = _drop_apposition(body[end:]).strip()
     if leading:
         end_of_clause = clause_end(rest)
         rest = f"{rest[:end_of_clause]} {leading[1].lower()} {leading[2]}{rest[end_of_clause:]}"
@@ -111,27 +118,27 @@ def parse_clause(sentence: str, about: PassageTopic, previous: str) -> Clause | 
     return Clause(subject, rest, known, about, sentence)
 
 
-def _subject(text: str, about: PassageTopic, previous: str) -> tuple[str, int, bool] | None:
-    """(subject, where it ends, whether it can be understood alone)."""
-    named = _titled(text, about)
+def _find_subject(text: str, about: PassageTopic, previous: str) -> tuple[str, int, bool] | None:
+    """Return (subject, its end, whether it can be understood without context), or None."""
+    named = _match_title(text, about)
     if named is not None:
         return named
-    if about.introduced and (end := _stand_in(text, about, previous)):
+    if about.introduced and (end := _match_stand_in(text, about, previous)):
         return about.title, end, True
     other = _OTHER_NAME.match(text)
     if other and len(other[1].split()) > 1 and other[1].split()[0].lower() not in FUNCTION_WORDS and not shouted(text):
         article = "the " if text.startswith("The ") else ""
         return article + other[1], other.end(), True
-    return _plain_subject(text)
+    return _match_plain_subject(text)
 
 
-def _titled(text: str, about: PassageTopic) -> tuple[str, int, bool] | None:
-    """`Title`, `the title`, `"Title"`, or what stands before the comma of `Town, Country`."""
+def _match_title(text: str, about: PassageTopic) -> tuple[str, int, bool] | None:
+    """Match `Title`, `the title`, `"Title"`, or the part before the comma of `Town, Country`."""
     lead = next((one for one in ("The ", "the ", '"', "“") if text.startswith(one)), "")
     for name in dict.fromkeys((about.title, about.title.split(",")[0])):
         start = 0 if name and text.startswith(name) else len(lead)
         end = start + len(name)
-        if not name or not text.startswith(name, start) or _WORD_GOES_ON.match(text, end):
+        if not name or not text.startswith(name, start) or _WORD_CHARACTER.match(text, end):
             continue
         if start and lead not in ("The ", "the "):
             closed = text[end : end + 1] in ('"', "”")
@@ -143,8 +150,8 @@ def _titled(text: str, about: PassageTopic) -> tuple[str, int, bool] | None:
 _DEFINITE = regex.compile(rf"The ([a-z]+)(?= {_VERB})")
 
 
-def _stand_in(text: str, about: PassageTopic, previous: str) -> int:
-    """Where a pronoun, a surname or "the river" ends that stands for the title; 0 where there is none."""
+def _match_stand_in(text: str, about: PassageTopic, previous: str) -> int:
+    """Return the end of a pronoun, surname or description ("the river") that stands for the title, or 0."""
     first = text.split(" ", 1)[0]
     if first in ("He", "She") and about.person:
         return len(first)
@@ -157,7 +164,7 @@ def _stand_in(text: str, about: PassageTopic, previous: str) -> int:
     return match.end(1) if match and match[1] in about.nouns else 0
 
 
-_NO_NOUNS = regex.compile(
+_NON_NOUN = regex.compile(
     r"[,:;=\"]|\b(?:that|which|who|whose|you|must|can|may|will|not|to)\b|\S (?:every|each|the|an?) "
 )
 _FIRST_VERB = regex.compile(
@@ -165,20 +172,20 @@ _FIRST_VERB = regex.compile(
 )
 
 
-def _plain_subject(text: str) -> tuple[str, int, bool] | None:
-    """The words before the first plain verb, where they lean on nothing."""
+def _match_plain_subject(text: str) -> tuple[str, int, bool] | None:
+    """Return the words before the first plain verb as the subject, if they refer to nothing else."""
     verb = _FIRST_VERB.search(text[:80])
     if verb is None:
         return None
     subject = text[: verb.start()]
     leaning = subject.split(" ", 1)[0].lower() in FUNCTION_WORDS - {"a", "an", "the"}
-    if leaning or _ANAPHORS.search(subject) or _NO_NOUNS.search(subject):
+    if leaning or _ANAPHORS.search(subject) or _NON_NOUN.search(subject):
         return None
     return subject, verb.start(), False
 
 
-def _without_apposition(rest: str) -> str:
-    """`, a composer, was born` → ` was born`."""
+def _drop_apposition(rest: str) -> str:
+    """Remove a leading apposition: `, a composer, was born` → ` was born`."""
     return str(regex.sub(r"\A, (?:an?|the|also|or) [^,]{2,80},(?= [a-z])", "", rest))
 
 
@@ -188,19 +195,19 @@ _BOUNDARY = regex.compile(
     r"[;:—]| – |,(?=\s)| (?=(?:and|but|or|which|who|whose|whom|where|when|while|that|after|before|because|although"
     r"|though|until|since|making|becoming|including|than|if|so)\b)"
 )
-_JOINED = regex.compile(
+_JOINED_NAMES = regex.compile(
     rf"(?:{NAME}) and (?=\p{{Lu}})|\b(?:written|produced|directed|designed|founded|owned) and "
     r"(?=(?:written|produced|directed|built|led|operated)\b)"
 )
 
 
 def runs_on(text: str) -> bool:
-    """Whether the text is more than one clause."""
-    return _BOUNDARY.search(_JOINED.sub("", text).rstrip(" ,")) is not None
+    """Return whether the text is more than one clause."""
+    return _BOUNDARY.search(_JOINED_NAMES.sub("", text).rstrip(" ,")) is not None
 
 
 def clause_end(text: str) -> int:
-    """Where the first clause of a text ends."""
-    masked = _JOINED.sub(lambda match: "x" * len(match[0]), text)
+    """Return the end of the first clause of a text."""
+    masked = _JOINED_NAMES.sub(lambda match: "x" * len(match[0]), text)
     boundary = _BOUNDARY.search(masked)
     return boundary.start() if boundary else len(text)

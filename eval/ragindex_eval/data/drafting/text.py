@@ -1,6 +1,6 @@
-"""Text as drafting reads it: prose without markup, cut into sentences, and what the sentences mention.
+"""Text extraction for drafting: prose without markup, split into sentences, and the mentions in them.
 
-Every pattern takes time linear in the text, and no more than the first 100,000 characters of a text are read.
+Every pattern takes time linear in the text, and at most the first 100,000 characters of a text are read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,15 @@ import regex
 
 LONGEST_TEXT = 100_000
 _LONGEST_BLOCK = 20_000
-_SENTENCE = range(20, 401)  # characters of a sentence that can be judged at a glance
-_DENSE = range(8, 201)  # of one in a script without spaces
+_SENTENCE_LENGTHS = range(20, 401)  # characters of a sentence that is quick to judge
+_DENSE_LENGTHS = range(8, 201)  # the same in a script without spaces
 
 MentionKind = Literal["date", "year", "number", "name"]
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Characters `start` to `end` of a sentence: a date, a year, a number, or a name, `quoted` or not."""
+    """Date, year, number or name in a sentence, at the characters `start` to `end`. A name may be `quoted`."""
 
     kind: MentionKind
     start: int
@@ -52,13 +52,13 @@ _INLINE = (
     (regex.compile(r"~~([^~]{1,300})~~"), r"\1"),
     (regex.compile(r"`+([^`]{1,300})`+"), r"\1"),
 )
-# Control characters and those that turn the direction of writing: they would hide what a cell says.
+# Control characters and those that change the writing direction: they could hide the content of a cell.
 _INVISIBLE = regex.compile(r"[\p{Cc}\p{Cs}\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+")
 _PARENTHESES = regex.compile(r"\s*(?:\([^()]{0,400}\)|（[^（）]{0,400}）)")
 
 
 def split_blocks(text: str) -> Iterator[str]:
-    """The paragraphs and list items of a text as one line each, without code, tables, headings and markup."""
+    """Yield the paragraphs and list items of a text, each on one line, without code, tables, headings and markup."""
     lines: list[str] = []
     fence = ""
     for line in [*_FRONT_MATTER.sub("", text[:LONGEST_TEXT]).split("\n"), ""]:
@@ -67,14 +67,14 @@ def split_blocks(text: str) -> Iterator[str]:
             fence = "" if fence else mark[1]
         blank = bool(fence or mark) or not line.strip() or bool(_NOT_PROSE.match(line))
         if lines and (blank or _ITEM.match(line)):
-            yield from _prose(lines)
+            yield from _strip_markup(lines)
             lines = []
         if not blank:
             lines.append(_MARKER.sub("", line, count=1))
-    yield from _prose(lines)
+    yield from _strip_markup(lines)
 
 
-def _prose(lines: Sequence[str]) -> Iterator[str]:
+def _strip_markup(lines: Sequence[str]) -> Iterator[str]:
     text = " ".join(lines)
     for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
@@ -84,13 +84,13 @@ def _prose(lines: Sequence[str]) -> Iterator[str]:
 
 
 def one_line(text: str) -> str:
-    """The text with single spaces, and without what cannot be seen."""
+    """Return the text with single spaces and without invisible characters."""
     return " ".join(_INVISIBLE.sub(" ", text).split())
 
 
 # ---------------------------------------------------------------- sentences
 
-_END = regex.compile(r"""(?<=[.!?][”"’')\]]?)\s+(?=[\p{Lu}\p{Lo}\p{N}“"‘'(\[])|(?<=[。！？])""")
+_SENTENCE_END = regex.compile(r"""(?<=[.!?][”"’')\]]?)\s+(?=[\p{Lu}\p{Lo}\p{N}“"‘'(\[])|(?<=[。！？])""")
 _ABBREVIATION = regex.compile(
     r"(?:(?<![\p{L}\p{N}])(?:\p{Lu}|c|ca|v|vs|cf|approx|no|nos|vol|pp?|fl|b|d|r|St|Dr|Mr|Mrs|Ms|Jr|Sr|Prof|Rev|Gen|Col"
     r"|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|Mt|Ft|Inc|Ltd|Co|Corp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|Fig|No)"
@@ -101,23 +101,25 @@ _BALANCED = (("(", ")"), ("“", "”"), ("«", "»"), ("《", "》"), ("「", "
 
 
 def select_sentences(block: str) -> list[str]:
-    """The sentences of a block that can stand alone on a line: whole, of a readable length, without remarks in
-    brackets, links, or code."""
+    """Return the sentences of a block that can stand alone.
+
+    They are complete, of a readable length, and without links, code or remarks in brackets.
+    """
     found: list[str] = []
     start = 0
-    for gap in [*(match.span() for match in _END.finditer(block)), (len(block), len(block))]:
+    for gap in [*(match.span() for match in _SENTENCE_END.finditer(block)), (len(block), len(block))]:
         piece = block[start : gap[0]].strip()
         if gap[0] < len(block) and _ABBREVIATION.search(piece[-12:]):
             continue
         found.append(piece)
         start = gap[1]
-    return [clean for piece in found if (clean := _clean(piece)) is not None]
+    return [clean for piece in found if (clean := _clean_sentence(piece)) is not None]
 
 
-def _clean(piece: str) -> str | None:
-    """The sentence without what stands in parentheses; None where it is none."""
+def _clean_sentence(piece: str) -> str | None:
+    """Return the sentence without parentheses; None if it is not usable."""
     bare = _PARENTHESES.sub("", piece).strip()
-    readable = len(bare) in (_DENSE if bare.endswith(("。", "！")) else _SENTENCE)
+    readable = len(bare) in (_DENSE_LENGTHS if bare.endswith(("。", "！")) else _SENTENCE_LENGTHS)
     whole = readable and bare.endswith((".", "!", "。", "！", '."', ".”"))
     if not whole or _NOT_A_SENTENCE.search(bare) or not regex.match(r"[\p{L}\p{N}“\"《「]", bare):
         return None
@@ -157,11 +159,11 @@ _SMALL_WORDS = (
     "using given unlike like an a the"
 )
 FUNCTION_WORDS = frozenset(_SMALL_WORDS.split())
-"""Words that begin no name, though they may begin a sentence."""
+"""Words that start no name, though they may start a sentence."""
 
 
 def list_mentions(sentence: str) -> list[Mention]:
-    """What the sentence mentions, from left to right, none inside another: dates, years, numbers, names, titles."""
+    """Return the mentions of a sentence from left to right, without overlap: dates, years, numbers, names, titles."""
     taken: list[Mention] = []
     patterns: tuple[tuple[MentionKind, regex.Pattern[str]], ...] = (
         ("date", _DATE),
@@ -185,6 +187,6 @@ def list_mentions(sentence: str) -> list[Mention]:
 
 
 def shouted(sentence: str) -> bool:
-    """Whether capitals say nothing about names: all, or nearly all, of the letters are capitals."""
+    """Return whether most letters are capitals, so that capitals do not indicate names."""
     capitals = sum(character.isupper() for character in sentence)
     return capitals * 2 > sum(character.isalpha() for character in sentence)

@@ -1,6 +1,7 @@
-"""Worlds: fictional encyclopaedias made from a seed, to grow on and to ask questions whose answers are known.
+"""Worlds: fictional encyclopaedias generated from a seed, with questions whose answers are known.
 
-The same size and seed give the same bytes on every machine. Sizes are not nested: a larger world is another world.
+The same size and seed give the same bytes on every machine. Sizes are not nested: a larger world is a different
+world.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,24 +32,27 @@ __all__ = [
 ]
 
 SMALLEST, LARGEST = 50, 1_000_000
-_WRITTEN = regex.compile(r"world:([0-9]+)([km]?)(?::([0-9]{1,18}))?", regex.IGNORECASE)
+_WORLD_PATTERN = regex.compile(r"world:([0-9]+)([km]?)(?::([0-9]{1,18}))?", regex.IGNORECASE)
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 def make_documents(size: int, seed: int = 0) -> Iterator[Document]:
-    """Exactly `size` passages, a region at a time. Raises UsageError for a size that cannot be."""
-    world = World(*_checked(size, seed))
+    """Yield exactly `size` passages, region by region. Raises UsageError if the size or the seed is invalid."""
+    world = World(*_check_world(size, seed))
     for region in range(world.layout.regions):
         entities = world.region(region)
-        refs, linking = [entity.ref for entity in entities], _linking(entities)
+        refs, linking = [entity.ref for entity in entities], _find_linking(entities)
         for entity in entities:
             text = write_passage(world, entity, refs, linking.get(entity.ref, ()))
             yield Document(world.layout.doc_id(entity.ref), world.names.name(entity.ref), text)
 
 
 def make_triples(size: int, seed: int = 0) -> Iterator[tuple[str, Triple]]:
-    """All that is true, each with the id of the document that states it; subjects are titles."""
-    world = World(*_checked(size, seed))
+    """Yield every fact as a triple, with the id of the document that states it; subjects are document titles.
+
+    Raises UsageError if the size or the seed is invalid.
+    """
+    world = World(*_check_world(size, seed))
     for region in range(world.layout.regions):
         for entity in world.region(region):
             id, title = world.layout.doc_id(entity.ref), world.names.name(entity.ref)
@@ -57,42 +61,45 @@ def make_triples(size: int, seed: int = 0) -> Iterator[tuple[str, Triple]]:
 
 
 def make_questions(size: int, seed: int = 0, per_kind: int = 200) -> list[DatasetQuestion]:
-    """Up to `per_kind` questions of each of QUESTION_KINDS with gold documents and all accepted forms of the answer."""
-    return draw_questions(World(*_checked(size, seed)), per_kind)
+    """Return up to `per_kind` questions of each of QUESTION_KINDS, with gold and all accepted forms of the answer.
+
+    Raises UsageError if the size or the seed is invalid.
+    """
+    return draw_questions(World(*_check_world(size, seed)), per_kind)
 
 
 def describe_shortfall(asked: Sequence[DatasetQuestion], per_kind: int = 200) -> str | None:
-    """A sentence where `asked` are fewer than `per_kind` of some kind; None where they are not."""
+    """Return a sentence if `asked` has fewer than `per_kind` questions of some kind, else None."""
     counts = {kind: sum(one.gold is not None and one.gold.kind == kind for one in asked) for kind in QUESTION_KINDS}
     fewer = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count < per_kind)
     return f"the world is too small for {per_kind} questions of each kind: it holds {fewer}" if fewer else None
 
 
 def parse_world(written: str) -> tuple[int, int]:
-    """Size and seed of `world:SIZE[:SEED]`, SIZE as 1000, 10k or 1m. Raises UsageError."""
-    found = _WRITTEN.fullmatch(written)
+    """Return size and seed of `world:SIZE[:SEED]`, with SIZE as 1000, 10k or 1m. Raises UsageError if it is invalid."""
+    found = _WORLD_PATTERN.fullmatch(written)
     if found is None:
         raise UsageError(
             "A world is written world:SIZE or world:SIZE:SEED, as world:1000, world:10k or world:1m:7. "
             f"Got {written!r} instead."
         )
     size, unit, seed = found.groups()
-    return _checked(int(size) * _UNITS[unit.lower()] if len(size) < 8 else LARGEST + 1, int(seed or 0), written)
+    return _check_world(int(size) * _UNITS[unit.lower()] if len(size) < 8 else LARGEST + 1, int(seed or 0), written)
 
 
 def world_name(size: int, seed: int) -> str:
-    """What the corpus is called, however it was written."""
+    """Return the name of a world's corpus, however its size and seed were written."""
     return f"world-{size}-seed{seed}"
 
 
 def corpus(written: str) -> Corpus:
-    """The documents of `world:SIZE[:SEED]`, by id. Raises UsageError."""
+    """Generate the corpus of `world:SIZE[:SEED]`, sorted by id. Raises UsageError if that is invalid."""
     size, seed = parse_world(written)
     found = tuple(sorted(make_documents(size, seed), key=lambda document: document.id))
     return Corpus(world_name(size, seed), "world", found, 0, (), True, root=f"world:{size}:{seed}")
 
 
-def _checked(size: int, seed: int, written: str | None = None) -> tuple[int, int]:
+def _check_world(size: int, seed: int, written: str | None = None) -> tuple[int, int]:
     got = f"{size!r}" if written is None else f"{written!r}"
     if type(size) is not int or not SMALLEST <= size <= LARGEST:
         raise UsageError(f"A world has {SMALLEST} to {LARGEST:,} passages. Got {got} instead.")
@@ -101,8 +108,8 @@ def _checked(size: int, seed: int, written: str | None = None) -> tuple[int, int
     return size, seed
 
 
-def _linking(entities: Sequence[WorldEntity]) -> dict[Ref, list[Ref]]:
-    """By entity, those of the region whose facts lead to it."""
+def _find_linking(entities: Sequence[WorldEntity]) -> dict[Ref, list[Ref]]:
+    """Return for each entity the entities of the region whose facts lead to it."""
     found: dict[Ref, list[Ref]] = {}
     for entity in entities:
         for fact in entity.facts:

@@ -1,4 +1,4 @@
-"""What is known of one entity."""
+"""Entities of a world and their facts."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -8,7 +8,7 @@ Object: TypeAlias = Ref | str
 
 
 class WorldFact(NamedTuple):
-    """What is said of an entity: each predicate at most once."""
+    """A fact of an entity: a predicate, which an entity has at most once, and its object."""
 
     predicate: str
     object: Object
@@ -21,10 +21,10 @@ class WorldEntity(NamedTuple):
     facts: tuple[WorldFact, ...]
 
     def get(self, predicate: str) -> Object | None:
-        """The object of a predicate."""
+        """Return the object of a predicate, or None."""
         return next((fact.object for fact in self.facts if fact.predicate == predicate), None)
 
     def text(self, predicate: str) -> str:
-        """The object of a predicate that leads to no entity; "" where there is none."""
+        """Return the object of a predicate if it is a text; "" if it is an entity or there is none."""
         found = self.get(predicate)
         return found if isinstance(found, str) else ""

@@ -1,7 +1,8 @@
-"""What is true in a world: the facts of each entity, each a function of the seed and the entity.
+"""Facts of the entities of a world, computed from the seed and the entity alone.
 
-Most lead to entities of the same region, some to the regions beside it, some to the capital and to the country's great
-prize, some anywhere: as links do in an encyclopaedia. A fact that would contradict a date is left out.
+As with links in an encyclopaedia, most facts lead to entities of the same region, some to neighbouring regions,
+some to the capital and the country's great prize, and some anywhere. A fact that would contradict a date is
+left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ _ENTITIES_HELD = 4096
 
 
 class World:
-    """A layout, its names, and what follows from them."""
+    """A world: its layout, its names, and the facts that follow from them."""
 
     def __init__(self, size: int, seed: int) -> None:
         self.layout = Layout(size, seed)
@@ -28,33 +29,36 @@ class World:
         self.birth = lru_cache(_ENTITIES_HELD)(self._birth)
 
     def _entity(self, ref: Ref) -> WorldEntity:
-        """The entity with its facts."""
+        """Return the entity with its facts."""
         draws = self.layout.draws("facts", *ref)
         return WorldEntity(ref, tuple(fact for fact in _FACTS[ref.kind](self, ref, draws) if fact.object != ""))
 
     def _region(self, region: int) -> list[WorldEntity]:
-        """All entities of a region; the last few are held."""
+        """Return all entities of a region; the last few regions are cached."""
         return [self._entity(ref) for ref in self.layout.refs(region)]
 
     def written(self, value: Object) -> str:
-        """An object as a triple has it."""
+        """Return the object of a fact as a triple has it."""
         return self.names.name(value) if isinstance(value, Ref) else value
 
-    # ------------------------------------------------------------ what other facts depend on, in constant time
+    # ------------------------------------------------------------ facts that others depend on, in constant time
 
     def _birth(self, person: Ref) -> int:
-        """The year of birth: two of a family belong to a generation."""
+        """Return the year of birth; every two members of a family form a generation."""
         family = self.names.family_of(person)
         member = person.slot // self.layout.counts(person.region)["family"]
         first = 1800 + self.layout.draws("generation", *family).below(60)
         return first + 26 * (member // 2) + self.layout.draws("birth", *person).below(9)
 
     def death(self, person: Ref) -> int:
-        """The year of death."""
+        """Return the year of death."""
         return self.birth(person) + 42 + self.layout.draws("death", *person).below(36)
 
     def occupation(self, person: Ref) -> str:
-        """Two people in five create works, one is an architect; nobody directs films before there are any."""
+        """Return the occupation: two people in five create works, and one in five is an architect.
+
+        There are no film directors before there are films.
+        """
         draws, place = self.layout.draws("occupation", *person), person.slot % 5
         if place == 2:
             return "architect"
@@ -62,53 +66,53 @@ class World:
         return "playwright" if chosen == "film director" and self.birth(person) < 1868 else chosen
 
     def founded(self, company: Ref) -> int:
-        """The year in which a company was founded."""
+        """Return the year in which a company was founded."""
         return self.birth(self.founder(company)) + 23 + self.layout.draws("founded", *company).below(17)
 
     def founder(self, company: Ref) -> Ref:
-        """Who founded a company: nobody who creates works."""
+        """Return the founder of a company, who is never someone who creates works."""
         return self.person(self.layout.draws("founder", *company), company.region, (2, 3, 4))
 
     def creator(self, work: Ref) -> Ref:
-        """Who made a work."""
+        """Return the person who made a work."""
         return self.person(self.layout.draws("creator", *work), work.region, (0, 1))
 
     def settled(self, town: Ref) -> int:
-        """The year in which a town was founded."""
+        """Return the year in which a town was founded."""
         return 900 + self.layout.draws("settled", *town).below(700)
 
     def established(self, award: Ref) -> int:
-        """The year in which an award was first given."""
+        """Return the year in which an award was first given."""
         return 1830 + self.layout.draws("established", *award).below(70)
 
     # ------------------------------------------------------------ where links lead
 
     def nearby(self, draws: Draws, region: int) -> int:
-        """The region itself, or one beside it."""
+        """Return the region itself, or sometimes a neighbouring one."""
         return region if draws.chance(82) else draws.pick(self.layout.neighbours(region))
 
     def anywhere(self, draws: Draws, region: int) -> int:
-        """A region of the same country, or any."""
+        """Return a region of the same country, or any region."""
         return self.in_country(draws, region) if draws.chance(60) else draws.below(self.layout.regions)
 
     def in_country(self, draws: Draws, region: int) -> int:
-        """A region of the same country."""
+        """Return a region of the same country."""
         first = self.layout.capital_region(region)
         last = min(self.layout.regions, first + self.layout.regions_in_a_country)
         return first + draws.below(last - first)
 
     def one(self, draws: Draws, kind: EntityKind, region: int) -> Ref:
-        """Any entity of a kind in a region."""
+        """Return a random entity of a kind in a region."""
         return Ref(kind, region, draws.below(self.layout.counts(region)[kind]))
 
     def town(self, draws: Draws, region: int) -> Ref:
-        """A town nearby; now and then the capital."""
+        """Return a town nearby, or sometimes the capital."""
         if draws.chance(7):
             return Ref("town", self.layout.capital_region(region), 0)
         return self.one(draws, "town", self.nearby(draws, region))
 
     def person(self, draws: Draws, region: int, places: tuple[int, ...]) -> Ref:
-        """Somebody nearby whose slot, modulo five, is one of `places`."""
+        """Return a person nearby whose slot modulo five is one of `places`."""
         region = self.nearby(draws, region)
         fives = self.layout.counts(region)["person"] // 5
         return Ref("person", region, 5 * draws.below(fives) + draws.pick(places))
@@ -156,7 +160,11 @@ def _river(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
 
 
 def _mouth(world: World, ref: Ref, draws: Draws) -> Object:
-    """Into the main river of the region, that one into the next towards the capital's, and from there to the sea."""
+    """Return where a river flows into.
+
+    Rivers flow into the region's main river, that one towards the capital's region, and the capital's main
+    river into a sea.
+    """
     if ref.slot:
         return Ref("river", ref.region, 0)
     if ref.region == world.layout.capital_region(ref.region):
@@ -190,7 +198,7 @@ def _relatives(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
 
 
 def _partner(world: World, ref: Ref) -> Ref | None:
-    """Slots are paired by an involution, so that both sides say the same."""
+    """Return the spouse of a person, or None; an involution pairs the slots, so that both sides agree."""
     count = world.layout.counts(ref.region)["person"]
     other = Ref("person", ref.region, (world.layout.draws("pairs", ref.region).below(count) - ref.slot) % count)
     related = world.names.family_of(other) == world.names.family_of(ref)
@@ -211,11 +219,11 @@ def _career(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
         fits = world.founded(company) + 1 < death - 10 and world.founder(company) != ref
         yield WorldFact("employer", company if fits else "")
     if ref.slot % 5 > 1 and draws.chance(45):
-        yield WorldFact("award", _award_given(world, draws, ref.region, 1, death - 4))
+        yield WorldFact("award", _choose_award(world, draws, ref.region, 1, death - 4))
 
 
-def _award_given(world: World, draws: Draws, region: int, field: int, year: int) -> Object:
-    """The region's award, or the country's; "" where it came too late."""
+def _choose_award(world: World, draws: Draws, region: int, field: int, year: int) -> Object:
+    """Return an award of the region or of its capital's region; "" if it was established after `year`."""
     where = world.layout.capital_region(region) if draws.chance(35) else region
     others = (world.layout.counts(where)["award"] - field + 1) // 2
     award = Ref("award", where, field + 2 * draws.below(others))
@@ -241,12 +249,12 @@ def _work(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     year = world.birth(creator) + 24 + draws.below(alive - 24)
     yield WorldFact("type", words.TYPES[occupation])
     yield WorldFact("year", str(year))
-    yield WorldFact(_MAKING[occupation], creator)
-    yield from _published(world, ref, draws, occupation)
+    yield WorldFact(_CREATOR_PREDICATES[occupation], creator)
+    yield from _publication(world, ref, draws, occupation)
     if occupation != "poet":
         yield WorldFact("scene" if occupation == "painter" else "setting", world.town(draws, ref.region))
     if draws.chance(60):
-        award = _award_given(world, draws, ref.region, 0, year)
+        award = _choose_award(world, draws, ref.region, 0, year)
         yield WorldFact("award", award)
         yield WorldFact("year of the award", str(year + draws.below(2)) if award else "")
     friend = world.one(draws, "person", ref.region)
@@ -254,12 +262,12 @@ def _work(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
         yield WorldFact("dedicated to", friend)
 
 
-_MAKING = {"film director": "director", "composer": "composer", "painter": "painter"} | dict.fromkeys(
+_CREATOR_PREDICATES = {"film director": "director", "composer": "composer", "painter": "painter"} | dict.fromkeys(
     ("novelist", "poet", "playwright"), "author"
 )
 
 
-def _published(world: World, ref: Ref, draws: Draws, occupation: str) -> Iterator[WorldFact]:
+def _publication(world: World, ref: Ref, draws: Draws, occupation: str) -> Iterator[WorldFact]:
     region = ref.region if draws.chance(50) else world.anywhere(draws, ref.region)
     if occupation == "painter":
         yield WorldFact("owner", world.one(draws, "family", world.nearby(draws, ref.region)))

@@ -1,4 +1,4 @@
-"""Questions for the one entity that meets two conditions."""
+"""Questions for the only entity that meets two conditions."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,13 +12,13 @@ from ragindex_eval.data.worlds.wording import WorldQuestion
 
 
 class Condition(NamedTuple):
-    """Predicates to follow from an entity, and how a question says so; {o} is where they lead."""
+    """Predicates to follow from an entity, and their wording in a question, in which {o} is the entity at the end."""
 
     path: tuple[str, ...]
     text: str
 
 
-_NEAR: Mapping[str, tuple[Condition, ...]] = {  # what they lead to lies in the same region or one beside it
+_NEAR_CONDITIONS: Mapping[str, tuple[Condition, ...]] = {  # their objects are in the same region or a neighbouring one
     "person": (
         Condition(("place of birth",), "born in {o}"),
         Condition(("place of death",), "who died in {o}"),
@@ -33,59 +33,66 @@ _NEAR: Mapping[str, tuple[Condition, ...]] = {  # what they lead to lies in the 
         Condition(("architect of its works",), "in a main building designed by {o}"),
     ),
 }
-_BORN, _PUPIL = ("place of birth",), ("teacher",)
-_ANY: Mapping[str, tuple[Condition, ...]] = {
+_BIRTHPLACE, _TEACHER = ("place of birth",), ("teacher",)
+_ANY_CONDITIONS: Mapping[str, tuple[Condition, ...]] = {
     "person": (
         Condition(("award",), "received {o}"),
         Condition(("employer",), "worked for {o}"),
         Condition(("teacher",), "studied under {o}"),
-        Condition(("teacher", *_BORN), "studied under somebody born in {o}"),
+        Condition(("teacher", *_BIRTHPLACE), "studied under somebody born in {o}"),
         Condition(("teacher", "employer"), "studied under somebody who worked for {o}"),
         Condition(("employer", "headquarters"), "worked for a company based in {o}"),
         Condition(("employer", "founder"), "worked for a company founded by {o}"),
-        Condition(("spouse", *_BORN), "married somebody born in {o}"),
+        Condition(("spouse", *_BIRTHPLACE), "married somebody born in {o}"),
     ),
     "work": (
         Condition(("award",), "won {o}"),
         Condition(("publisher",), "was published by {o}"),
         Condition(("publisher", "headquarters"), "was published by a company based in {o}"),
         Condition(("producer", "founder"), "was produced by a company founded by {o}"),
-        Condition(("author", *_BORN), "was written by somebody born in {o}"),
-        Condition(("author", *_PUPIL), "was written by a pupil of {o}"),
-        Condition(("director", *_BORN), "was directed by somebody born in {o}"),
-        Condition(("composer", *_BORN), "was composed by somebody born in {o}"),
-        Condition(("painter", *_BORN), "was painted by somebody born in {o}"),
-        Condition(("painter", *_PUPIL), "was painted by a pupil of {o}"),
+        Condition(("author", *_BIRTHPLACE), "was written by somebody born in {o}"),
+        Condition(("author", *_TEACHER), "was written by a pupil of {o}"),
+        Condition(("director", *_BIRTHPLACE), "was directed by somebody born in {o}"),
+        Condition(("composer", *_BIRTHPLACE), "was composed by somebody born in {o}"),
+        Condition(("painter", *_BIRTHPLACE), "was painted by somebody born in {o}"),
+        Condition(("painter", *_TEACHER), "was painted by a pupil of {o}"),
     ),
     "company": (
         Condition(("owner",), "belongs to {o}"),
         Condition(("owner", "headquarters"), "belongs to a company based in {o}"),
-        Condition(("founder", *_BORN), "was founded by somebody born in {o}"),
-        Condition(("founder", *_PUPIL), "was founded by a pupil of {o}"),
+        Condition(("founder", *_BIRTHPLACE), "was founded by somebody born in {o}"),
+        Condition(("founder", *_TEACHER), "was founded by a pupil of {o}"),
         Condition(("founder", "spouse"), "was founded by somebody married to {o}"),
     ),
 }
 
 
 def intersection(world: World, region: int, draws: Draws) -> WorldQuestion | None:
-    """Which entity meets two conditions? None where not exactly one does."""
-    entity = draws.pick([one for one in world.region(region) if one.ref.kind in _NEAR])
-    near = [one for one in _NEAR[entity.ref.kind] if _follow(world, entity, one.path)]
-    others = [one for one in _ANY[entity.ref.kind] if _follow(world, entity, one.path)]
+    """Return a question for the entity that meets two conditions; None unless exactly one entity meets both."""
+    entity = draws.pick([one for one in world.region(region) if one.ref.kind in _NEAR_CONDITIONS])
+    near = [one for one in _NEAR_CONDITIONS[entity.ref.kind] if _follow(world, entity, one.path)]
+    others = [one for one in _ANY_CONDITIONS[entity.ref.kind] if _follow(world, entity, one.path)]
     if not near or not others:
         return None
     first, second = draws.pick(near), draws.pick(others)
     trails = _follow(world, entity, first.path), _follow(world, entity, second.path)
     ends = trails[0][-1], trails[1][-1]
-    if ends[0] == ends[1] or _is_capital(world, ends[0]) or _meeting(world, entity, (first, second)) != [entity.ref]:
+    if (
+        ends[0] == ends[1]
+        or _is_capital(world, ends[0])
+        or _find_matches(world, entity, (first, second)) != [entity.ref]
+    ):
         return None
     asked = [one.text.format(o=name_in_sentence(world, end)) for one, end in zip((first, second), ends, strict=True)]
     gold = (entity.ref, *trails[1][:-1])
     return WorldQuestion(f"which {_noun(entity)} {asked[0]} {asked[1]}?", gold, entity.ref, (entity.ref, first, second))
 
 
-def _meeting(world: World, entity: WorldEntity, conditions: tuple[Condition, Condition]) -> list[Ref]:
-    """All entities of the world that the question fits: whatever meets the first condition is near its object."""
+def _find_matches(world: World, entity: WorldEntity, conditions: tuple[Condition, Condition]) -> list[Ref]:
+    """Return all entities of the world that fit the question.
+
+    Only the neighbourhood of the first condition's object is searched: whatever meets that condition is there.
+    """
     wanted = [_follow(world, entity, one.path)[-1] for one in conditions]
     return [
         one.ref
@@ -98,7 +105,7 @@ def _meeting(world: World, entity: WorldEntity, conditions: tuple[Condition, Con
 
 
 def _follow(world: World, entity: WorldEntity, path: tuple[str, ...]) -> list[Ref]:
-    """The entities on the path; empty where it breaks off."""
+    """Return the entities along a path of predicates; empty if the path breaks off."""
     found: list[Ref] = []
     for predicate in path:
         leads_to = (world.entity(found[-1]) if found else entity).get(predicate)

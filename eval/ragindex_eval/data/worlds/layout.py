@@ -1,7 +1,7 @@
-"""Where the entities of a world are: a world is cut into regions of about 64 entities, regions stand in countries.
+"""Layout of a world: regions of about 64 entities, grouped into countries.
 
-An entity is a kind, a region's number and a place among the region's entities of that kind; everything else about it
-is computed from these and the seed. So nothing about all entities is ever held.
+An entity is identified by its kind, its region and its slot among the region's entities of that kind.
+Everything else about it is computed from these and the seed, so no list of all entities is kept in memory.
 """
 
 import math
@@ -13,7 +13,7 @@ from ragindex_eval.data.worlds.draws import Draws, Permutation, permutation
 
 EntityKind: TypeAlias = Literal["country", "region", "town", "river", "company", "work", "award", "family", "person"]
 _TARGET = 64  # entities in a region
-_SHARES: tuple[tuple[EntityKind, int, int], ...] = (  # of 64, and the fewest
+_SHARES: tuple[tuple[EntityKind, int, int], ...] = (  # kind, number per 64 entities, minimum
     ("town", 8, 5),
     ("river", 3, 2),
     ("company", 9, 5),
@@ -25,7 +25,7 @@ _REGIONS_IN_A_COUNTRY = 12
 
 
 class Ref(NamedTuple):
-    """An entity: the `slot`-th of its kind in a region."""
+    """Reference to an entity: the `slot`-th of its kind in a region."""
 
     kind: EntityKind
     region: int
@@ -33,7 +33,7 @@ class Ref(NamedTuple):
 
 
 class Layout:
-    """How many entities of each kind each region of a world has, and which document is about which."""
+    """Numbers of entities of each kind per region, and the assignment of documents to entities."""
 
     def __init__(self, size: int, seed: int) -> None:
         self.size, self.seed = size, seed
@@ -53,44 +53,44 @@ class Layout:
         return permutation(self.size, self.seed, "documents")
 
     def draws(self, *key: object) -> Draws:
-        """The numbers that belong to `key` in this world."""
+        """Return the pseudo-random numbers that belong to `key` in this world."""
         return Draws(self.seed, *key)
 
     def counts(self, region: int) -> Mapping[EntityKind, int]:
-        """How many entities of each kind are in `region`."""
+        """Return the number of entities of each kind in `region`."""
         n = self._base + (region < self._larger)
         return self._counts[n, region == self.capital_region(region)]
 
     def capital_region(self, region: int) -> int:
-        """The region of the country's capital: the first one of the country."""
+        """Return the region of the country's capital, which is the first region of the country."""
         return region - region % self.regions_in_a_country
 
     def neighbours(self, region: int) -> list[int]:
-        """The regions of the same country next to `region`, itself included."""
+        """Return the regions of the same country next to `region`, including itself."""
         near = range(max(0, region - 1), min(self.regions, region + 2))
         return [other for other in near if self.capital_region(other) == self.capital_region(region)]
 
     def exists(self, ref: Ref) -> bool:
-        """Whether there is such an entity."""
+        """Return whether the entity exists."""
         return 0 <= ref.region < self.regions and ref.slot < self.counts(ref.region)[ref.kind]
 
     def number(self, ref: Ref) -> int:
-        """The entity's number among all of its kind, counted as if every region had as many as the largest."""
+        """Return the entity's number among all of its kind, as if every region had as many as the largest."""
         return ref.region * self.most[ref.kind] + ref.slot
 
     def numbered(self, kind: EntityKind, number: int) -> Ref:
-        """The entity with this number; it need not exist."""
+        """Return the reference with this number; the entity need not exist."""
         region, slot = divmod(number, self.most[kind])
         return Ref(kind, region, slot)
 
     def refs(self, region: int) -> Iterator[Ref]:
-        """The entities of a region."""
+        """Yield the entities of a region."""
         for kind, count in self.counts(region).items():
             for slot in range(count):
                 yield Ref(kind, region, slot)
 
     def doc_id(self, ref: Ref) -> str:
-        """The id of the entity's document: p and six digits that say nothing about what it is."""
+        """Return the id of the entity's document: p and six digits that reveal nothing about the entity."""
         counts = self.counts(ref.region)
         before = ref.region * self._base + min(ref.region, self._larger)
         for kind, count in counts.items():
@@ -101,7 +101,7 @@ class Layout:
 
 
 def _counts(n: int, capital: bool) -> dict[EntityKind, int]:
-    """The make-up of a region of `n` entities; whoever is left is a person."""
+    """Return the number of entities per kind in a region of `n`; the rest are persons."""
     counts: dict[EntityKind, int] = {"country": int(capital), "region": 1}
     counts |= {kind: max(fewest, (n * share + _TARGET // 2) // _TARGET) for kind, share, fewest in _SHARES}
     counts["person"] = n - sum(counts.values())

@@ -1,8 +1,8 @@
-"""Names: each entity's own, in constant time and without a list of those given out.
+"""Unique names of entities, computed in constant time without a list of the names in use.
 
-The number of an entity goes through a permutation and is then read as digits, each digit a piece of the name. Pieces
-are chosen so that a name comes apart in one way only; so no two entities of a world share a name, while surnames,
-towns' roots, products and the words of titles are shared by many.
+The number of an entity goes through a permutation and is then read as digits, each digit a piece of the name.
+The pieces are chosen so that a name can be split in one way only, so no two entities of a world share a name.
+Surnames, roots of town names, products and the words of titles are shared by many.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from ragindex_eval.data.worlds.draws import Permutation, permutation
 from ragindex_eval.data.worlds.layout import EntityKind, Layout, Ref
 
 _SURNAMES = 8_000
-_REMEMBERED = 50_000
+_CACHE_SIZE = 50_000
 _TITLES = (words.ADJECTIVES, words.NOUNS, words.FIRST_NAMES)
 
 
 class WorldNames:
-    """The names of one world."""
+    """Names of the entities of one world."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -31,16 +31,16 @@ class WorldNames:
         return permutation(self.layout.regions * self.layout.most[kind], self.layout.seed, "names", kind)
 
     def name(self, ref: Ref) -> str:
-        """The entity's name: the title of its document."""
+        """Return the entity's name, which is the title of its document."""
         held = self._held.get(ref)
         if held is None:
-            if len(self._held) >= _REMEMBERED:
+            if len(self._held) >= _CACHE_SIZE:
                 self._held.clear()
             held = self._held[ref] = str(getattr(self, f"_{ref.kind}")(ref))
         return held
 
     def aliases(self, ref: Ref) -> tuple[str, ...]:
-        """Shorter names that stand for no other entity of the world."""
+        """Return shorter names of the entity that stand for no other entity of the world."""
         if ref.kind == "person":
             initial = self._with_initial(ref)
             return (initial,) if initial else ()
@@ -55,29 +55,29 @@ class WorldNames:
     # ------------------------------------------------------------ people and families
 
     def family_of(self, person: Ref) -> Ref:
-        """Everybody belongs to a family of the region."""
+        """Return the family that a person is assigned to, in the same region."""
         return Ref("family", person.region, person.slot % self.layout.counts(person.region)["family"])
 
     def family_seat(self, family: Ref) -> Ref:
-        """A town of the region; no two families have the same."""
+        """Return the family's town in the region, with a different town for each of its families."""
         towns = self.layout.counts(family.region)["town"]
         first = self.layout.draws("seats", family.region).below(towns)
         return Ref("town", family.region, (first + family.slot) % towns)
 
     def surname(self, family: Ref) -> str:
-        """The family's name, which unrelated families elsewhere bear too."""
+        """Return the surname of a family; unrelated families elsewhere may share it."""
         return self._stem("surname", self._orders["family"](self.layout.number(family)) % self._surnames)
 
     def is_woman(self, person: Ref) -> bool:
-        """Whether a person is a she."""
+        """Return whether a person is a woman."""
         return self._first_name_number(person) % 2 == 0
 
     def first_name(self, person: Ref) -> str:
-        """A first name that nobody else with the same surname has."""
+        """Return a first name that no other person with the same surname has."""
         return words.FIRST_NAMES[self._first_name_number(person)]
 
     def namesake(self, ref: Ref) -> Ref | None:
-        """Another entity that shares a surname (people) or a root (towns) with this one, where there is one."""
+        """Return another entity that shares the surname (person) or the root (town) with this one, or None."""
         if ref.kind == "person":
             return self._other(Ref("family", *self.family_of(ref)[1:]), self._surnames, "person")
         if ref.kind == "town":
@@ -97,7 +97,10 @@ class WorldNames:
         return Ref(kind, found.region, found.slot)
 
     def _first_name_number(self, person: Ref) -> int:
-        """The people of one surname are numbered through; an affine map modulo a prime keeps them apart."""
+        """Return the number of a person's first name.
+
+        The people with one surname are numbered; an affine map modulo a prime keeps their first names distinct.
+        """
         family = self.family_of(person)
         group, surname = divmod(self._orders["family"](self.layout.number(family)), self._surnames)
         member = person.slot // self.layout.counts(person.region)["family"]
@@ -108,7 +111,7 @@ class WorldNames:
         return (number * (1 + (surname * 37 + 11) % (prime - 1)) + surname * 71) % prime
 
     def _with_initial(self, person: Ref) -> str | None:
-        """`A. Surname`, where nobody else in the world is called so."""
+        """Return `A. Surname`, or None if another person in the world may have the same."""
         family, first = self.family_of(person), self.first_name(person)
         surname = self._orders["family"](self.layout.number(family)) % self._surnames
         bearers = -(-self._orders["family"].n // self._surnames) * self.layout.members
@@ -130,7 +133,7 @@ class WorldNames:
         return self.layout.draws("shape", ref.region).pick(words.REGION_SHAPES).format(self._root("region", ref))
 
     def _town(self, ref: Ref) -> str:
-        """Up to three towns share a root: one bears it alone, the others with something added."""
+        """Return a town's name; up to three towns share a root, one plainly, the others with an addition."""
         root, place = divmod(self._orders["town"](self.layout.number(ref)), 3)
         stem = self._stem("town", root)
         shape = (root * 3 + place * 5) % len(words.TOWN_SHAPES)
@@ -142,7 +145,7 @@ class WorldNames:
     # ------------------------------------------------------------ companies, works and awards
 
     def product(self, company: Ref) -> tuple[str, str]:
-        """What its name ends in, and what it makes: other things than the other companies of the region."""
+        """Return (ending of the name, product) of a company, different from the other companies of the region."""
         if company.slot < 2:
             return words.PRODUCTS[company.slot]
         draws, rest = self.layout.draws("products", company.region), len(words.PRODUCTS) - 2
@@ -160,7 +163,7 @@ class WorldNames:
         return f"{self._brand(ref)} {ending}"
 
     def _brand(self, company: Ref) -> str:
-        """An invented word: each third company has one."""
+        """Return an invented word; every third company has one."""
         number = company.region * -(-self.layout.most["company"] // 3) + company.slot // 3
         return self._stem("company", number)
 
@@ -176,7 +179,10 @@ class WorldNames:
         return f"{words.ADJECTIVES[adjective]} {words.NOUNS[noun]} {words.PRIZES[number]}"
 
     def _pair(self, number: int, one: Sequence[str]) -> tuple[int, int, int]:
-        """How often all pairs are used up, a place in `one` and a place in NOUNS: a different triple each number."""
+        """Return (layer, place in `one`, place in NOUNS), a different triple for each number.
+
+        The layer counts how often all pairs were used up.
+        """
         layer, place = divmod(number, len(one) * len(words.NOUNS))
         return layer, *divmod(self._pairs[len(one)](place), len(words.NOUNS))
 

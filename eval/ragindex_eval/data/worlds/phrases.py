@@ -1,4 +1,4 @@
-"""The wording of passages and questions, read from phrases.txt and prose.txt."""
+"""Wording of passages and questions, read from phrases.txt and prose.txt."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -9,13 +9,16 @@ import regex
 from ragindex_eval.data.worlds.blocks import read_blocks
 
 Template: TypeAlias = tuple[str, ...]
-"""Text and names of fields in turn, text first."""
+"""Alternating texts and field names, starting with a text."""
 
 _FIELD = regex.compile(r"\{([^}]+)\}")
 
 
 class Relation(NamedTuple):
-    """How one predicate of one kind of entity is said and asked; `say` is empty where the opening says it."""
+    """Wording of one predicate of one kind of entity, in statements and questions.
+
+    `say` is empty if the opening states it.
+    """
 
     say: tuple[Template, ...]
     noun: tuple[str, ...]
@@ -24,7 +27,7 @@ class Relation(NamedTuple):
 
 @cache
 def relations() -> Mapping[tuple[str, str], Relation]:
-    """By kind and predicate."""
+    """Return the wording of relations by kind and predicate."""
     found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
     for head, lines in read_blocks("phrases.txt"):
         kind, _, predicate = head.partition(" | ")
@@ -38,7 +41,7 @@ def relations() -> Mapping[tuple[str, str], Relation]:
 
 @cache
 def prose() -> Mapping[tuple[str, str], tuple[Template, ...]]:
-    """By use (define, call, colour, aside, unlike) and kind."""
+    """Return templates by use (define, call, colour, aside, unlike) and kind."""
     found: dict[tuple[str, str], tuple[Template, ...]] = {}
     for head, lines in read_blocks("prose.txt"):
         use, _, kind = head.partition(" ")
@@ -48,5 +51,5 @@ def prose() -> Mapping[tuple[str, str], tuple[Template, ...]]:
 
 
 def template(text: str) -> Template:
-    """`text` taken apart at its fields."""
+    """Split a text at its fields."""
     return tuple(str(piece) for piece in _FIELD.split(text))

@@ -1,8 +1,9 @@
 """Passages: the facts of an entity as varied prose of 40 to 120 words.
 
-The entity is named in the opening and then called by a pronoun, a surname or a description; other entities by their
-names or, where no other entity is called so, by shorter ones. Besides facts, a passage has sentences that name other
-entities and state nothing about them: what shares words with a question is not always its answer.
+The opening names the entity; later sentences refer to it by a pronoun, surname or description. Other entities
+are mentioned by name, or by a shorter name if that is unambiguous. A passage also has sentences that mention
+other entities without stating facts about them, so that words shared with a question do not always indicate its
+answer.
 """
 
 from collections.abc import Sequence
@@ -13,31 +14,34 @@ from ragindex_eval.data.worlds.facts import World
 from ragindex_eval.data.worlds.layout import Ref
 from ragindex_eval.data.worlds.phrases import Template, prose, relations
 
-_ENOUGH, _MANY, _MOST = 46, 64, 120  # words: below the first more is told, above the second no colour is added
+_ENOUGH, _MANY, _MOST = 46, 64, 120  # words: colour is added below the first, never above the second; the maximum
 _ROOM, _WORDS_OF_A_FACT, _WORDS_OF_AN_ASIDE = 112, 11, 15
 _AFTER_AWARD = "year of the award"
 _PRONOUNS = {True: ("she", "her", "her"), False: ("he", "his", "him")}
-_JOINED = ("he ", "she ", "it ", "his ", "her ", "its ")
+_JOINING_PRONOUNS = ("he ", "she ", "it ", "his ", "her ", "its ")
 _WITH_ARTICLE = ("river", "region", "award", "family")
 
 
 def name_in_sentence(world: World, ref: Ref) -> str:
-    """The entity's full name within a sentence."""
+    """Return the entity's full name for use within a sentence, with an article if it needs one."""
     name = world.names.name(ref)
     return f"the {name}" if ref.kind in _WITH_ARTICLE else name
 
 
 def write_passage(world: World, entity: WorldEntity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
-    """The text about `entity`. `others` are entities of the region, `linking` those of them whose facts lead here."""
-    text = _passage(world, entity, others, linking)
-    return text if len(text.split()) <= _MOST else _passage(world, entity, (), ())
+    """Write the text about `entity`.
+
+    `others` are entities of the region; `linking` are those of them whose facts lead to this entity.
+    """
+    text = _compose_passage(world, entity, others, linking)
+    return text if len(text.split()) <= _MOST else _compose_passage(world, entity, (), ())
 
 
-def _passage(world: World, entity: WorldEntity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
-    """Without `others`, the facts alone."""
+def _compose_passage(world: World, entity: WorldEntity, others: Sequence[Ref], linking: Sequence[Ref]) -> str:
+    """Write a passage; without `others` it states the facts alone."""
     voice = _Voice(world, entity)
     sentences = [voice.opening()]
-    parts: list[WorldFact | _Aside] = [*_said(entity), *(voice.asides(others, linking) if others else ())]
+    parts: list[WorldFact | _Aside] = [*_select_facts(entity), *(voice.asides(others, linking) if others else ())]
     for part in voice.draws.shuffled(parts):
         sentences += voice.tell(part)
     words = sum(len(sentence.split()) for sentence in sentences)
@@ -47,22 +51,22 @@ def _passage(world: World, entity: WorldEntity, others: Sequence[Ref], linking: 
         sentence = voice.fill(colour)
         sentences.insert(1 + voice.draws.below(len(sentences)), sentence)
         words += len(sentence.split())
-    return _text(sentences, voice)
+    return _join_sentences(sentences, voice)
 
 
-def _said(entity: WorldEntity) -> list[WorldFact]:
-    """The facts that have a sentence of their own; the year of an award goes with the award."""
+def _select_facts(entity: WorldEntity) -> list[WorldFact]:
+    """Return the facts that have a sentence of their own; the year of an award goes with the award."""
     table, kind = relations(), entity.ref.kind
     return [f for f in entity.facts if table[kind, f.predicate].say and f.predicate != _AFTER_AWARD]
 
 
-def _text(sentences: list[str], voice: "_Voice") -> str:
-    """The sentences with capitals and full stops; now and then two made one, where both are about the entity."""
+def _join_sentences(sentences: list[str], voice: "_Voice") -> str:
+    """Join the sentences with capitals and full stops; sometimes two that are both about the entity become one."""
     whole: list[str] = []
     joined = True
     for sentence in sentences:
         about = not joined and whole[-1].startswith(voice.subjects) and " and " not in whole[-1]
-        joined = about and sentence.startswith(_JOINED) and voice.draws.chance(40)
+        joined = about and sentence.startswith(_JOINING_PRONOUNS) and voice.draws.chance(40)
         if joined:
             whole[-1] += f", and {sentence}"
         else:
@@ -77,7 +81,7 @@ class _Aside(NamedTuple):
 
 
 class _Voice:
-    """What one passage calls whom."""
+    """Wording of one passage: how it refers to its entity and to others."""
 
     def __init__(self, world: World, entity: WorldEntity) -> None:
         self.world, self.entity = world, entity
@@ -97,7 +101,7 @@ class _Voice:
         self.subjects = (*self.pronouns[:2], *self.descriptions, name_in_sentence(world, entity.ref))
 
     def opening(self) -> str:
-        """Who or what the passage is about."""
+        """Return the sentence that says what the passage is about."""
         names = {"n": name_in_sentence(self.world, self.entity.ref), "p": self.pronouns[1]}
         if self.entity.ref.kind == "company":
             names["n"] += f" ({_acronym(names['n'])})"
@@ -112,7 +116,7 @@ class _Voice:
         return "".join(pieces)
 
     def tell(self, part: "WorldFact | _Aside") -> list[str]:
-        """A fact or an aside: a sentence, or two where a year belongs to an award."""
+        """Return the sentence of a fact or an aside; two sentences if an award has a year."""
         if isinstance(part, _Aside):
             name = self.mention(part.other) if part.shorten else name_in_sentence(self.world, part.other)
             return [self.fill(part.template, name)]
@@ -120,7 +124,7 @@ class _Voice:
         return [self.say(part), *([self.say(WorldFact(_AFTER_AWARD, later))] if later else [])]
 
     def say(self, fact: WorldFact) -> str:
-        """A fact in one sentence."""
+        """State a fact in one sentence."""
         ways = relations()[self.entity.ref.kind, fact.predicate].say
         if not isinstance(fact.object, Ref):
             return self.fill(self.draws.pick(ways), fact.object)
@@ -129,7 +133,10 @@ class _Voice:
         return self.fill(self.draws.pick(ways), self.mention(fact.object))
 
     def fill(self, pieces: Template, value: str = "") -> str:
-        """A sentence about the entity: it is called something the first time, then by a pronoun."""
+        """Fill a template with a sentence about the entity.
+
+        Its first reference is a description or pronoun, later ones are pronouns.
+        """
         it = self.pronouns[0] if self.draws.chance(50) else self.draws.pick(self.descriptions)
         forms = (it, self.pronouns[1], self.pronouns[2]) if it == self.pronouns[0] else (it, f"{it}'s", it)
         made = list(pieces)
@@ -143,21 +150,21 @@ class _Voice:
         return "".join(made)
 
     def asides(self, others: Sequence[Ref], linking: Sequence[Ref]) -> "list[_Aside]":
-        """Sentences that name other entities and say nothing of them: above all those whose facts lead here."""
+        """Return sentences that mention other entities without facts, mainly those whose facts lead here."""
         count = 2 + self.draws.below(2)
         chosen = self.draws.shuffled(linking)[: count - self.draws.chance(40)]
         chosen += [self.draws.pick(others) for _ in range(count - len(chosen))]
         templates = prose()
         found = [_Aside(one, self.draws.pick(templates["aside", one.kind]), True) for one in dict.fromkeys(chosen)]
-        found = list({aside.template: aside for aside in found}.values())  # nothing is said twice in the same words
+        found = list({aside.template: aside for aside in found}.values())  # use each template once
         namesake = self.world.names.namesake(self.entity.ref) if self.draws.chance(30) else None
         if namesake:
             found.append(_Aside(namesake, self.draws.pick(templates["unlike", self.entity.ref.kind]), False))
-        room = max(1, (_ROOM - _WORDS_OF_A_FACT * len(_said(self.entity))) // _WORDS_OF_AN_ASIDE)
+        room = max(1, (_ROOM - _WORDS_OF_A_FACT * len(_select_facts(self.entity))) // _WORDS_OF_AN_ASIDE)
         return [aside for aside in found if aside.other != self.entity.ref][:room]
 
     def mention(self, ref: Ref) -> str:
-        """Another entity: in full, or by a shorter name that stands for no other."""
+        """Refer to another entity by its full name, or by a shorter name that stands for no other."""
         name = name_in_sentence(self.world, ref)
         if ref.kind == "person":
             return self._somebody(ref, name)
@@ -168,7 +175,7 @@ class _Voice:
         return f"the {shorter[0]}" if ref.kind == "river" else shorter[0]
 
     def _somebody(self, ref: Ref, name: str) -> str:
-        """Relatives by their first names; the others by the surname alone once they were named in full."""
+        """Refer to a person by full name at first, then by the surname alone unless that is ambiguous."""
         names = self.world.names
         surname = names.surname(names.family_of(ref))
         if name in self.mentioned:

@@ -1,9 +1,9 @@
-"""Questions over a world, each with exactly one right answer, and the documents that lead to it.
+"""Questions over a world, each with exactly one right answer and the documents that lead to it.
 
-Chains follow two to four facts, each stated in another document, and name only where they start. Every predicate has
-one object, so a chain has one end. Comparisons set two numbers against each other, half of them of entities that must
-first be found. Intersections ask for the one entity that meets two conditions: everything that could meet the first
-one lies in regions that can be named, and is looked at.
+Chains follow two to four facts, each stated in a different document, and name only their start. Every predicate
+has one object, so a chain has one end. Comparisons compare two numbers; in half of them the two entities must
+be found first. Intersections ask for the only entity that meets two conditions: everything that could meet the
+first one is in known regions, which are searched.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,32 +21,36 @@ from ragindex_eval.data.worlds.prose import name_in_sentence
 from ragindex_eval.data.worlds.wording import WorldQuestion, accepted_answers
 
 QUESTION_KINDS = ("2hop", "3hop", "4hop", "comparison", "intersection")
-_TRIES, _TRIES_IN_SMALL_WORLDS = 30, 40  # for each question wanted; for each entity there is
-_SAME_START = 3  # questions of a kind
-_GUESSED = ("type", "field", "occupation")  # "What is the occupation of the architect of …?" needs no document
+_TRIES, _TRIES_IN_SMALL_WORLDS = 30, 40  # tries per question wanted; tries per entity of the world
+_MAX_PER_START = 3  # questions of a kind per start at most
+_GUESSABLE = ("type", "field", "occupation")  # "What is the occupation of the architect of …?" needs no document
 
 
 def draw_questions(world: World, per_kind: int) -> list[DatasetQuestion]:
-    """Up to `per_kind` questions of each kind, in an order that says nothing."""
-    found = [_asked(world, kind, one) for kind in QUESTION_KINDS for one in _some(world, kind, per_kind)]
+    """Return up to `per_kind` questions of each kind, in an order that reveals nothing."""
+    found = [
+        _write_question(world, kind, one)
+        for kind in QUESTION_KINDS
+        for one in _generate_questions(world, kind, per_kind)
+    ]
     return world.layout.draws("order").shuffled(found)
 
 
-def _asked(world: World, kind: str, one: WorldQuestion) -> DatasetQuestion:
+def _write_question(world: World, kind: str, one: WorldQuestion) -> DatasetQuestion:
     documents = frozenset(world.layout.doc_id(ref) for ref in one.gold)
     text = one.text[0].upper() + one.text[1:]
     return DatasetQuestion(text, Gold(documents, accepted_answers(world, one.answer), kind))
 
 
-def _some(world: World, kind: str, wanted: int) -> Iterator[WorldQuestion]:
-    """Questions from all over the world: each try in the next region, in an order of the seed's."""
+def _generate_questions(world: World, kind: str, wanted: int) -> Iterator[WorldQuestion]:
+    """Yield questions from all over the world: each try uses the next region of a permutation."""
     regions = permutation(world.layout.regions, world.layout.seed, "question", kind)
     starts: dict[Ref, int] = {}
     seen: set[object] = set()
     for number in range(min(_TRIES * wanted, _TRIES_IN_SMALL_WORLDS * world.layout.size)):
         region = regions(number % regions.n)
         one = _MAKERS[kind](world, region, world.layout.draws("question", kind, region, number))
-        if one is None or one.identity in seen or starts.get(one.gold[0], 0) == _SAME_START:
+        if one is None or one.identity in seen or starts.get(one.gold[0], 0) == _MAX_PER_START:
             continue
         starts[one.gold[0]] = starts.get(one.gold[0], 0) + 1
         seen.add(one.identity)
@@ -58,26 +62,26 @@ def _some(world: World, kind: str, wanted: int) -> Iterator[WorldQuestion]:
 # ---------------------------------------------------------------- chains
 
 
-def _chain(hops: int) -> Callable[[World, int, Draws], WorldQuestion | None]:
+def _make_chain(hops: int) -> Callable[[World, int, Draws], WorldQuestion | None]:
     def make(world: World, region: int, draws: Draws) -> WorldQuestion | None:
-        """A walk of `hops` facts; None where it comes to an end early or its answer is known before."""
+        """Walk `hops` facts; return None if the walk ends early or an earlier fact has the same answer."""
         path, facts = _walk(world, draws.pick(world.region(region)), hops, draws)
         if len(facts) < hops or any(fact.object == facts[-1].object for one in path[:-1] for fact in one.facts):
             return None
-        thing = first = _start(world, path[0], draws)
+        thing = first = _name_start(world, path[0], draws)
         for entity, fact in zip(path[:-1], facts, strict=False):
-            thing = draws.pick(_nouns(entity, fact, nested=thing != first)).format(x=thing)
+            thing = draws.pick(_list_nouns(entity, fact, nested=thing != first)).format(x=thing)
         text = draws.pick(relations()[path[-1].ref.kind, facts[-1].predicate].ask).format(x=thing)
         if world.written(facts[-1].object) in text:
-            return None  # a family is called after its seat, a company after a town
+            return None  # a family is named after its seat, a company after a town
         gold = tuple(entity.ref for entity in path)
         return WorldQuestion(text, gold, facts[-1].object, (gold, facts[-1].predicate))
 
     return make
 
 
-def _nouns(entity: WorldEntity, fact: WorldFact, nested: bool) -> Sequence[str]:
-    """Ways to name what a fact leads to; nothing may follow what is long already."""
+def _list_nouns(entity: WorldEntity, fact: WorldFact, nested: bool) -> Sequence[str]:
+    """Return the ways to name the object of a fact; a nested name must come last."""
     ways = relations()[entity.ref.kind, fact.predicate].noun
     return [way for way in ways if way.endswith("{x}")] if nested else ways
 
@@ -88,7 +92,7 @@ def _walk(world: World, start: WorldEntity, hops: int, draws: Draws) -> tuple[li
         last = len(facts) == hops - 1
         seen = {entity.ref for entity in path}
         links = [fact for fact in path[-1].facts if isinstance(fact.object, Ref) and fact.object not in seen]
-        plain = [f for f in path[-1].facts if not isinstance(f.object, Ref) and f.predicate not in _GUESSED]
+        plain = [f for f in path[-1].facts if not isinstance(f.object, Ref) and f.predicate not in _GUESSABLE]
         choice = plain if last and (draws.chance(25) or not links) else links
         if not choice:
             break
@@ -99,13 +103,16 @@ def _walk(world: World, start: WorldEntity, hops: int, draws: Draws) -> tuple[li
     return path, facts
 
 
-def _start(world: World, entity: WorldEntity, draws: Draws) -> str:
-    """The entity's name, or, for some works, the prize and the year where no other work of the region has both."""
+def _name_start(world: World, entity: WorldEntity, draws: Draws) -> str:
+    """Return the entity's name, or for some works the award and its year.
+
+    The award is used only if no other work of the region has the same award and year.
+    """
     award, year = entity.get("award"), entity.text("year of the award")
     if not year or not isinstance(award, Ref) or not draws.chance(40):
         return name_in_sentence(world, entity.ref)
     if award.region == world.layout.capital_region(award.region) or award.region != entity.ref.region:
-        return name_in_sentence(world, entity.ref)  # others from the whole country may have it
+        return name_in_sentence(world, entity.ref)  # works of the whole country may have it
     rivals = [one for one in world.region(award.region) if one.get("award") == award]
     if sum(one.text("year of the award") == year for one in rivals) > 1:
         return name_in_sentence(world, entity.ref)
@@ -140,23 +147,23 @@ _MEASURES = (
 )
 
 
-def _comparison(world: World, region: int, draws: Draws) -> WorldQuestion | None:
-    """Two of a kind, named or, in half the cases, to be found by the same predicate of two others."""
+def _make_comparison(world: World, region: int, draws: Draws) -> WorldQuestion | None:
+    """Compare two entities of a kind, named directly or, in half the cases, by the same predicate of two others."""
     elsewhere = world.anywhere(draws, region) if draws.chance(50) else region
     one = draws.pick(world.region(region))
     other = draws.pick([entity for entity in world.region(elsewhere) if entity.ref.kind == one.ref.kind] or [one])
     if draws.chance(50):
-        return _compared(world, draws, (one, other), ((), ()), "")
+        return _compare(world, draws, (one, other), ((), ()), "")
     shared = {fact.predicate for fact in one.facts if isinstance(fact.object, Ref)}
     both = sorted(shared & {fact.predicate for fact in other.facts if isinstance(fact.object, Ref)})
     if not both:
         return None
     predicate = draws.pick(both)
     found = tuple(world.entity(ref) for entity in (one, other) if isinstance(ref := entity.get(predicate), Ref))
-    return _compared(world, draws, (found[0], found[1]), ((one.ref,), (other.ref,)), predicate)
+    return _compare(world, draws, (found[0], found[1]), ((one.ref,), (other.ref,)), predicate)
 
 
-def _compared(
+def _compare(
     world: World,
     draws: Draws,
     pair: tuple[WorldEntity, WorldEntity],
@@ -181,9 +188,9 @@ def _compared(
 
 
 _MAKERS: Mapping[str, Callable[[World, int, Draws], WorldQuestion | None]] = {
-    "2hop": _chain(2),
-    "3hop": _chain(3),
-    "4hop": _chain(4),
-    "comparison": _comparison,
+    "2hop": _make_chain(2),
+    "3hop": _make_chain(3),
+    "4hop": _make_chain(4),
+    "comparison": _make_comparison,
     "intersection": intersection,
 }

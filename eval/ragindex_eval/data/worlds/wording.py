@@ -1,4 +1,4 @@
-"""A question before it is written down, and the forms in which its answer is accepted."""
+"""Questions of a world before they are written to a dataset, and the accepted forms of their answers."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,11 @@ from ragindex_eval.data.worlds.prose import name_in_sentence
 
 
 class WorldQuestion(NamedTuple):
-    """`gold` are the entities whose documents lead to the answer, the start first; equal `identity`, same question."""
+    """A question of a world.
+
+    `gold` are the entities whose documents lead to the answer, the start first. Questions with equal `identity`
+    are the same.
+    """
 
     text: str
     gold: tuple[Ref, ...]
@@ -18,7 +22,7 @@ class WorldQuestion(NamedTuple):
 
 
 def accepted_answers(world: World, value: Object) -> tuple[str, ...]:
-    """All accepted forms, the one of the triples first."""
+    """Return all accepted forms of an answer; the first is the form used in triples."""
     if isinstance(value, Ref):
         aliases = world.names.aliases(value)
         articles = [f"the {alias}" for alias in aliases if value.kind == "river"]

@@ -1,4 +1,4 @@
-"""The words that names and facts are made of, read from words.txt."""
+"""Words that names and facts are made of, read from words.txt."""
 
 from ragindex_eval.data.worlds.blocks import read_blocks
 
@@ -10,18 +10,18 @@ _LISTS = {
 
 WOMEN, MEN = _LISTS["women"], _LISTS["men"]
 FIRST_NAMES = tuple(name for pair in zip(WOMEN, (*MEN, ""), strict=True) for name in pair if name)
-"""Women's names at even places, men's at odd ones; a prime number of them, for the arithmetic of naming."""
+"""Women's names at even places, men's at odd ones. Their number is a prime, which naming relies on."""
 
 ONSETS, VOWELS, MIDDLES = _LISTS["onsets"], _LISTS["vowels"], _LISTS["middles"]
 ENDINGS = {head.removesuffix(" endings"): words for head, words in _LISTS.items() if head.endswith(" endings")}
-"""By kind; each begins with a vowel, so that an invented name comes apart in one way only."""
+"""Endings by kind; each begins with a vowel, so that an invented name can be split in one way only."""
 
 TOWN_SHAPES, REGION_SHAPES = _LISTS["town shapes"], _LISTS["region shapes"]
 ADJECTIVES, NOUNS, PRIZES = _LISTS["adjectives"], _LISTS["nouns"], _LISTS["prizes"]
 TITLE_ENDS = ("", *(f" {end}" for end in _LISTS["title ends"]))
 
 PRODUCTS = tuple((ending, product) for ending, _, product in (one.partition(": ") for one in _LISTS["products"]))
-"""What a company's name ends in, and what it makes. The first two have their own places; the others are 23, a prime."""
+"""Ending of a company's name, and its product. The first two are assigned by slot; the others are 23, a prime."""
 
 TYPES = {creator: made for creator, _, made in (one.partition(": ") for one in _LISTS["creators"])}
 CREATORS, PROFESSIONS = tuple(TYPES), _LISTS["professions"]

@@ -1,7 +1,7 @@
-"""The plots of a report: pure functions from plain values to inline SVG text.
+"""Plots of a report: pure functions from plain values to inline SVG text.
 
-No plotting library and no script, for the reasons that eval/ragindex_eval/report/plots/svg.py gives. Every figure is
-drawn with its 95 % interval where it has one, and says its numbers on pointing at it. What cannot be drawn is named
+They use no plotting library and no script; eval/ragindex_eval/report/plots/svg.py gives the reasons. Every figure is
+drawn with its 95 % interval if it has one, and shows its numbers in a tooltip. Methods without a figure are listed
 under the plot.
 """
 

@@ -1,4 +1,4 @@
-"""Scales and ticks of plots: pure functions of numbers, safe for equal values, none at all, zero and the very large."""
+"""Scales and ticks of plots: pure functions that also handle equal, missing, zero and very large values."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from ragindex_eval.results.model import Interval
 
-_LARGEST, _SMALLEST = 1e15, 1e-12  # beyond these a figure is no measurement, and differences overflow
+_LARGEST, _SMALLEST = 1e15, 1e-12  # figures beyond these are no measurements, and their differences overflow
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MOST_LOG_TICKS = 6
-_ZERO_GAP = 26.0  # units of the drawing between the place of zero and a logarithmic axis
+_ZERO_GAP = 26.0  # units of the drawing between zero and the start of a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows. Values outside `low` and `high`, where given, do not exist (shares, counts)."""
+    """Title and type of an axis; `low` and `high` limit the possible values, for example of shares."""
 
     title: str
     log: bool = False
@@ -24,19 +24,19 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number and its 95 % interval; None where it was not measured."""
+    """Number with its 95 % interval; None if it was not measured."""
 
     value: float | None
     ci95: Interval | None = None
 
     @property
     def known(self) -> bool:
-        """Whether it can be drawn."""
+        """Whether the number can be drawn."""
         return self.value is not None and math.isfinite(self.value) and abs(self.value) <= _LARGEST
 
     @property
     def bounds(self) -> Interval | None:
-        """The interval, where it can be drawn."""
+        """The interval; None if it is missing or cannot be drawn."""
         if self.ci95 is None or not self.known:
             return None
         low, high = self.ci95
@@ -44,13 +44,16 @@ class Figure:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The number and the ends of the interval, as far as there are any."""
+        """The number and the ends of its interval, as far as they can be drawn."""
         return (self.value, *(self.bounds or ())) if self.value is not None and self.known else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values from `low` to `high` are drawn from `start` to `end`. On a logarithmic one, `zero` is the place of 0."""
+    """Mapping of values from `low` to `high` to positions from `start` to `end`.
+
+    `zero` is the position of 0 on a logarithmic scale.
+    """
 
     low: float
     high: float
@@ -61,7 +64,7 @@ class Scale:
     zero: float | None = None
 
     def at(self, value: float) -> float:
-        """The place of a value; what lies beyond the ends is drawn at them."""
+        """Return the position of a value; values beyond the ends are drawn at the ends."""
         if self.log and value < _SMALLEST:
             return self.start if self.zero is None else self.zero
         low, high, value = (math.log(one) if self.log else one for one in (self.low, self.high, value))
@@ -70,13 +73,13 @@ class Scale:
 
 
 def scale(axis: Axis, figures: Iterable[Figure], start: float, end: float, ticks: int = 5) -> Scale:
-    """The scale that holds all figures with their intervals, its ends at round numbers, with about `ticks` of these."""
+    """Make a scale for all figures and their intervals, from one round number to another, with about `ticks` ticks."""
     values = [value for figure in figures for value in figure.values]
-    return _logarithmic(values, start, end) if axis.log else _linear(axis, values, start, end, ticks)
+    return _log_scale(values, start, end) if axis.log else _linear_scale(axis, values, start, end, ticks)
 
 
 def at_values(values: Sequence[int], start: float, end: float, room: float) -> Scale:
-    """A scale whose ticks are the values themselves, as many as stand `room` apart; logarithmic over a wide range."""
+    """Make a scale with ticks at the values, at least `room` apart; it is logarithmic if the range is wide."""
     low, high = min(values), max(values)
     if low == high:
         return Scale(low - 1, high + 1, start, end, ((low, str(low)),))
@@ -91,38 +94,38 @@ def at_values(values: Sequence[int], start: float, end: float, room: float) -> S
 # ---------------------------------------------------------------- linear
 
 
-def _linear(axis: Axis, values: Sequence[float], start: float, end: float, count: int) -> Scale:
-    existing = [_limited(axis, value) for value in values]
-    low, high = _widened(axis, min(existing, default=0.0), max(existing, default=1.0))
-    step = _nice((high - low) / count)
+def _linear_scale(axis: Axis, values: Sequence[float], start: float, end: float, count: int) -> Scale:
+    existing = [_limit(axis, value) for value in values]
+    low, high = _widen(axis, min(existing, default=0.0), max(existing, default=1.0))
+    step = _round_up((high - low) / count)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    ticks = [(number * step, _written(number * step, step)) for number in range(first, last + 1)]
-    inside = tuple(tick for tick in ticks if abs(_limited(axis, tick[0]) - tick[0]) <= step * 1e-6)
-    return Scale(_limited(axis, ticks[0][0]), _limited(axis, ticks[-1][0]), start, end, inside)
+    ticks = [(number * step, _format_tick(number * step, step)) for number in range(first, last + 1)]
+    inside = tuple(tick for tick in ticks if abs(_limit(axis, tick[0]) - tick[0]) <= step * 1e-6)
+    return Scale(_limit(axis, ticks[0][0]), _limit(axis, ticks[-1][0]), start, end, inside)
 
 
-def _limited(axis: Axis, value: float) -> float:
+def _limit(axis: Axis, value: float) -> float:
     value = value if axis.low is None else max(value, axis.low)
     return value if axis.high is None else min(value, axis.high)
 
 
-def _widened(axis: Axis, low: float, high: float) -> Interval:
-    """Room around the values where they (nearly) coincide, as far as the axis goes."""
+def _widen(axis: Axis, low: float, high: float) -> Interval:
+    """Widen the range if the values (nearly) coincide, within the limits of the axis."""
     size = max(abs(low), abs(high))
     least = 0.05 * size if size >= _SMALLEST else 1.0
     if high - low < least:
         middle = (low + high) / 2
         low, high = middle - least / 2, middle + least / 2
-    return _limited(axis, low), _limited(axis, high)
+    return _limit(axis, low), _limit(axis, high)
 
 
-def _nice(step: float) -> float:
-    """The round number (1, 2, 2.5 or 5 times a power of ten) that is nearest from above."""
+def _round_up(step: float) -> float:
+    """Round up to 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(power * factor for factor in _STEPS if power * factor >= step * (1 - 1e-9))
 
 
-def _written(value: float, step: float) -> str:
+def _format_tick(value: float, step: float) -> str:
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     digits += not math.isclose(step * 10**digits, round(step * 10**digits))
     text = f"{value:,.{min(digits, 12)}f}"
@@ -132,8 +135,8 @@ def _written(value: float, step: float) -> str:
 # ---------------------------------------------------------------- logarithmic
 
 
-def _logarithmic(values: Sequence[float], start: float, end: float) -> Scale:
-    """From a round number below to one above; zeros stand apart, beside the axis."""
+def _log_scale(values: Sequence[float], start: float, end: float) -> Scale:
+    """Make a logarithmic scale between round numbers, with a separate position for zeros beside it."""
     positive = [value for value in values if value >= _SMALLEST]
     zero = None
     if len(positive) < len(values):
@@ -146,18 +149,18 @@ def _logarithmic(values: Sequence[float], start: float, end: float) -> Scale:
     return Scale(low, high, start, end, (*zeros, *_log_ticks(low, high)), log=True, zero=zero)
 
 
-def _rounds(value: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten around a value."""
+def _round_numbers(value: float) -> list[float]:
+    """Return 1, 2 and 5 times the powers of ten around a value."""
     power = math.floor(math.log10(value))
     return [float(f"{factor}e{power + offset}") for offset in (-1, 0, 1) for factor in (1, 2, 5)]
 
 
 def _round_below(value: float) -> float:
-    return max(one for one in _rounds(value) if one <= value * (1 + 1e-9))
+    return max(one for one in _round_numbers(value) if one <= value * (1 + 1e-9))
 
 
 def _round_above(value: float) -> float:
-    return min(one for one in _rounds(value) if one >= value * (1 - 1e-9))
+    return min(one for one in _round_numbers(value) if one >= value * (1 - 1e-9))
 
 
 def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:

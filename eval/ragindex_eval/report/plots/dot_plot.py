@@ -1,4 +1,4 @@
-"""Methods down, figures across."""
+"""Dot plot with one row per method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from ragindex_eval.report.plots import frame, svg
 from ragindex_eval.report.plots.axes import Axis, Figure, Scale, scale
 from ragindex_eval.report.plots.svg import WIDTH
 
-_LABELS = 142.0  # units for labels beside a plot; longer ones lose their middle
+_LABELS = 142.0  # units for labels beside a plot; longer labels lose their middle
 _ROW, _LOW_ROW, _TALL_ROW, _HEADING = 21.0, 16.0, 34.0, 26.0
-_MANY_ROWS = 24  # with more, rows stand closer
-_TALL = 420.0  # a plot higher than this has its axis at the top too
+_MANY_ROWS = 24  # with more rows, they are set closer together
+_TALL_PLOT = 420.0  # a higher plot also has its ticks at the top
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One method's figure. `style` is the method's number: its mark and colour are the same in every plot."""
+    """Figure of one method. `style` is the number of the method, which sets its mark and colour in every plot."""
 
     label: str
     style: int
@@ -25,16 +25,16 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class DotGroup:
-    """Dots under one heading, such as the questions of two hops; "" where there is but one group."""
+    """Dots under one heading, for example for questions of two hops; the heading is "" for a single group."""
 
     heading: str
     dots: tuple[Dot, ...]
 
 
 def draw_dots(title: str, groups: Sequence[DotGroup], axis: Axis) -> str:
-    """A row a method, with intervals; one group below the other on the same axis.
+    """Draw one row per method with its interval, and the groups below each other on the same axis.
 
-    Labels stand beside their rows; above them, where more than a third would have to lose their middle.
+    Labels stand beside their rows, or above them if more than a third would have to be shortened.
     """
     every = [dot for group in groups for dot in group.dots]
     widths = [svg.width(shown(dot.label)) for dot in every]
@@ -42,22 +42,22 @@ def draw_dots(title: str, groups: Sequence[DotGroup], axis: Axis) -> str:
     row = _TALL_ROW if above else _ROW if len(every) <= _MANY_ROWS else _LOW_ROW
     left = 12.0 if above else min(_LABELS, max(widths, default=0.0)) + 32.0
     rows = sum(bool(group.heading) for group in groups) * _HEADING + len(every) * row
-    y = top = 26.0 if rows > _TALL else 4.0
+    y = top = 26.0 if rows > _TALL_PLOT else 4.0
     across = scale(axis, (dot.figure for dot in every), left, WIDTH - 16)
     parts = [frame.down(across, top - 4, top + rows), frame.axis_below(across, axis, top + rows)]
-    parts += [frame.ticks(across, 16)] if rows > _TALL else []
+    parts += [frame.ticks(across, 16)] if rows > _TALL_PLOT else []
     for group in groups:
         if group.heading:
             parts.append(svg.words(0, y + 18, svg.fitted(group.heading, WIDTH), kind="heading", full=group.heading))
             y += _HEADING
         for dot in group.dots:
-            parts.append(_row(dot, across, y, row, above))
+            parts.append(_draw_row(dot, across, y, row, above))
             y += row
     said = "; ".join(f"{dot.label}: {frame.said(dot.figure)}" for dot in every)
     return svg.drawing(title, said, top + rows + 40, parts)
 
 
-def _row(dot: Dot, across: Scale, top: float, height: float, above: bool) -> str:
+def _draw_row(dot: Dot, across: Scale, top: float, height: float, above: bool) -> str:
     middle = top + (height - 10 if above else height / 2)
     x, y = (18.0, top + 14) if above else (20.0, middle + 4)
     label = svg.words(x, y, svg.fitted(dot.label, WIDTH - 24 if above else _LABELS), full=dot.label)

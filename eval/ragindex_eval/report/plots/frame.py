@@ -1,4 +1,4 @@
-"""What the plots share: grids, axes, the lines below a plot, and figures in words."""
+"""Shared elements of the plots: grids, axes, the lines below a plot, and figures as text."""
 
 from collections.abc import Sequence
 
@@ -15,30 +15,33 @@ BELOW = 52.0
 
 
 def down(across: Scale, top: float, bottom: float) -> str:
-    """Lines at the ticks of a horizontal axis."""
+    """Draw vertical grid lines at the ticks of a horizontal axis."""
     return "".join(svg.line(across.at(value), top, across.at(value), bottom, "grid") for value, _ in across.ticks)
 
 
 def sideways(up: Scale, left: float, right: float, *, named: bool = True) -> str:
-    """Lines at the ticks of a vertical axis, and what the ticks are."""
+    """Draw horizontal grid lines at the ticks of a vertical axis, with tick labels if `named`."""
     lines = [svg.line(left, up.at(value), right, up.at(value), "grid") for value, _ in up.ticks]
     texts = [svg.words(left - 5, up.at(value) + 4, text, "end", "tick") for value, text in up.ticks if named]
     return "".join([*lines, *texts])
 
 
 def ticks(across: Scale, y: float) -> str:
-    """What the ticks of a horizontal axis are, written at `y`."""
+    """Draw the tick labels of a horizontal axis at height `y`."""
     return "".join(svg.words(across.at(value), y, text, "middle", "tick") for value, text in across.ticks)
 
 
 def axis_below(across: Scale, axis: Axis, bottom: float) -> str:
-    """A horizontal axis, its title at its right end."""
+    """Draw tick labels and title of a horizontal axis; the title ends at the right end."""
     title = svg.words(across.end, bottom + 32, svg.fitted(axis.title, WIDTH - 20), "end", "title")
     return ticks(across, bottom + 15) + title
 
 
 def lines_below(named: Sequence[tuple[int, str]], missing: Sequence[str], top: float) -> tuple[list[str], float]:
-    """A line for each method (style, label) without a label in the plot, and each that is not in it; where they end."""
+    """Draw lines below a plot for methods (style, label) without a label in it, and for methods missing from it.
+
+    Returns the elements and the y coordinate at which they end.
+    """
     parts, y = [], top
     for style, label in named:
         entry = svg.words(20, y, svg.fitted(label, WIDTH - 24), full=label)
@@ -51,7 +54,7 @@ def lines_below(named: Sequence[tuple[int, str]], missing: Sequence[str], top: f
 
 
 def said(figure: Figure) -> str:
-    """The number with its interval."""
+    """Format a figure with its interval."""
     if figure.value is None or not figure.known:
         return "not measured"
     value, bounds = short(figure.value), figure.bounds

@@ -1,4 +1,4 @@
-"""Where labels stand in a plot, so that none hides another."""
+"""Placement of labels in a plot without overlaps."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from ragindex_eval.report.plots import svg
 from ragindex_eval.report.plots.svg import SIZE, Box
 
-_MARK = 7.0  # half the side of the square that a mark keeps free
+_MARK = 7.0  # half the side of the square around a mark that stays free
 _RINGS = (9.0, 16.0, 26.0, 38.0, 52.0)  # distances from the middle of the mark to the near side of the label
-_DIRECTIONS = (0, 180, 270, 90, 315, 45, 225, 135)  # degrees, clockwise from the right; the better places first
-_WITHOUT_LEADER = 16.0
+_DIRECTIONS = (0, 180, 270, 90, 315, 45, 225, 135)  # degrees, clockwise from the right; the preferred ones first
+_LEADERLESS_DISTANCE = 16.0
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The left end of a label's baseline, and the line that leads there where it is not beside its mark."""
+    """Left end of the baseline of a label, and the leader line to it if the label is not beside its mark."""
 
     x: float
     y: float
@@ -25,12 +25,15 @@ class Place:
 def beside(
     labels: Sequence[str], marks: Sequence[tuple[float, float]], lines: Sequence[Box], frame: Box
 ) -> list[Place | None]:
-    """A place for each label near its mark, on no mark and no other label, on few `lines`; None where there is none."""
-    taken = [_around(mark) for mark in marks]
+    """Find a place for each label near its mark; None if there is none.
+
+    A label covers no mark and no other label, and few of the `lines`.
+    """
+    taken = [_mark_box(mark) for mark in marks]
     found: list[Place | None] = [None] * len(labels)
     for number in sorted(range(len(labels)), key=lambda at: (marks[at][1], marks[at][0])):
         choices = [
-            (ring + 12 * sum(box.meets(_thick(line)) for line in lines), box)
+            (ring + 12 * sum(box.meets(_widen(line)) for line in lines), box)
             for ring, box in _candidates(labels[number], marks[number])
             if box.inside(frame) and not any(box.meets(other) for other in taken)
         ]
@@ -38,12 +41,12 @@ def beside(
             continue
         _, box = min(choices, key=lambda choice: choice[0])
         taken.append(box)
-        found[number] = Place(box.left, box.bottom - 3.5, _leader(marks[number], box))
+        found[number] = Place(box.left, box.bottom - 3.5, _leader_line(marks[number], box))
     return found
 
 
 def apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Places near the wanted ones that are `least` apart, within `low` and `high` where there is room for all."""
+    """Move the wanted positions at least `least` apart, and keep them between `low` and `high` if there is room."""
     order = sorted(range(len(wanted)), key=lambda at: wanted[at])
     places = [wanted[at] for at in order]
     for number in range(len(places)):
@@ -59,7 +62,7 @@ def apart(wanted: Sequence[float], least: float, low: float, high: float) -> lis
 
 
 def _candidates(label: str, mark: tuple[float, float]) -> Iterator[tuple[float, Box]]:
-    """Boxes around the mark with their distances, near ones first."""
+    """Yield boxes around the mark with their distances, near ones first."""
     wide, high = svg.width(label), SIZE + 2
     for ring in _RINGS:
         for rank, direction in enumerate(_DIRECTIONS):
@@ -73,20 +76,20 @@ def _sign(value: float) -> int:
     return (value > 0.1) - (value < -0.1)
 
 
-def _around(mark: tuple[float, float]) -> Box:
+def _mark_box(mark: tuple[float, float]) -> Box:
     return Box(mark[0] - _MARK, mark[1] - _MARK, mark[0] + _MARK, mark[1] + _MARK)
 
 
-def _thick(line: Box) -> Box:
-    """A line with the breadth of its caps."""
+def _widen(line: Box) -> Box:
+    """Widen a line to the width of its caps."""
     return Box(line.left - 1, line.top - 1, line.right + 1, line.bottom + 1)
 
 
-def _leader(mark: tuple[float, float], box: Box) -> tuple[float, float, float, float] | None:
-    """From the edge of the mark to the nearest point of the label, where these are apart."""
+def _leader_line(mark: tuple[float, float], box: Box) -> tuple[float, float, float, float] | None:
+    """Return a line from the edge of the mark to the nearest point of the label; None if they are close."""
     x, y = min(max(mark[0], box.left), box.right), min(max(mark[1], box.top), box.bottom)
     away = math.hypot(x - mark[0], y - mark[1])
-    if away <= _WITHOUT_LEADER:
+    if away <= _LEADERLESS_DISTANCE:
         return None
     start = _MARK / away
     return mark[0] + (x - mark[0]) * start, mark[1] + (y - mark[1]) * start, x, y

@@ -1,4 +1,4 @@
-"""One figure against another, such as quality against latency or money."""
+"""Scatter plot of one figure against another, such as quality against latency or money."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _LABELS = 150.0
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One method's two figures. `style` is the method's number."""
+    """Two figures of one method. `style` is the number of the method."""
 
     label: str
     style: int
@@ -22,7 +22,7 @@ class Point:
 
 
 def draw_scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
-    """One mark a method, with both intervals and its label beside it; the labels that find no room stand below."""
+    """Draw a mark per method with both intervals and a label; labels that find no room are listed below."""
     drawn = [point for point in points if point.x.known and point.y.known]
     missing = [point.label for point in points if not (point.x.known and point.y.known)]
     across = scale(x, (point.x for point in drawn), _LEFT + 8, _RIGHT - 8)
@@ -34,8 +34,8 @@ def draw_scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
     places = placing.beside(labels, marks, lines, Box(_LEFT, _TOP - 8, WIDTH, _BOTTOM))
     parts = [frame.down(across, _TOP, _BOTTOM), frame.sideways(up, _LEFT, _RIGHT), frame.axis_below(across, x, _BOTTOM)]
     parts += [svg.words(0, 12, y.title, kind="title")]
-    parts += [_point(point, mark, boxes) for point, mark, boxes in zip(drawn, marks, whiskers, strict=True)]
-    parts += [_label(one.label, text, at) for one, text, at in zip(drawn, labels, places, strict=True) if at]
+    parts += [_draw_point(point, mark, boxes) for point, mark, boxes in zip(drawn, marks, whiskers, strict=True)]
+    parts += [_draw_label(one.label, text, at) for one, text, at in zip(drawn, labels, places, strict=True) if at]
     unplaced = [(point.style, point.label) for point, at in zip(drawn, places, strict=True) if at is None]
     below, height = frame.lines_below(unplaced, missing, _BOTTOM + frame.BELOW)
     said = "; ".join(f"{point.label}: {frame.said(point.y)} at {frame.said(point.x)}" for point in drawn)
@@ -43,7 +43,7 @@ def draw_scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
 
 
 def _whiskers(point: Point, mark: tuple[float, float], across: Scale, up: Scale) -> list[Box]:
-    """The whiskers of a point as boxes without breadth."""
+    """Return the whiskers of a point as boxes without width or height."""
     x, y = mark
     found = []
     if point.x.bounds is not None:
@@ -55,13 +55,13 @@ def _whiskers(point: Point, mark: tuple[float, float], across: Scale, up: Scale)
     return found
 
 
-def _point(point: Point, mark: tuple[float, float], boxes: Sequence[Box]) -> str:
+def _draw_point(point: Point, mark: tuple[float, float], boxes: Sequence[Box]) -> str:
     lines = [svg.whisker(box.left, box.top, box.right, box.bottom) for box in boxes]
     said = f"{point.label}: {frame.said(point.y)}; {frame.said(point.x)}"
     return svg.coloured(point.style, [*lines, svg.mark(point.style, *mark)], said)
 
 
-def _label(full: str, text: str, place: placing.Place) -> str:
-    """A label, and the line that leads to it where it stands apart."""
+def _draw_label(full: str, text: str, place: placing.Place) -> str:
+    """Draw a label, with a leader line if it stands away from its mark."""
     leader = "" if place.leader is None else svg.line(*place.leader, "leader")
     return leader + svg.words(place.x, place.y, text, kind="label halo", full=full)

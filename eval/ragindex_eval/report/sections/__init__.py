@@ -1,5 +1,5 @@
-"""The sections of a report, a module and a template each.
+"""Sections of a report, with one module and one template each.
 
-`section(comparison)` gives plain values for the template of the module's name, or None where there is nothing to say.
-The templates escape everything; the only markup that comes from values is that of ragindex_eval.report.plots.
+`render_NAME(comparison)` returns plain values for the template `NAME.html`, or None if the section has nothing to say.
+The templates escape everything; the only markup in the values comes from ragindex_eval.report.plots.
 """

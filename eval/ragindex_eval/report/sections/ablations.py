@@ -1,4 +1,4 @@
-"""One parameter changed: methods of one name beside the first of that name."""
+"""Report section on ablations: methods that differ in one parameter from the first method of their name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from ragindex_eval.results.model import LATENCY, Comparison, MethodResult
 
 @dataclass(frozen=True, slots=True)
 class AblationCell:
-    """A figure with its interval, and how it differs from that of the first row; "" where there is nothing to say."""
+    """Figure with its interval and its difference from the first row; texts without content are ""."""
 
     text: str
     interval: str = ""
@@ -27,7 +27,7 @@ class AblationCell:
 
 @dataclass(frozen=True, slots=True)
 class AblationRow:
-    """A method, by its value of the parameter."""
+    """Method with its value of the parameter."""
 
     value: str
     label: str
@@ -37,7 +37,7 @@ class AblationRow:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """One parameter of the methods of one registered name; the first row is what the others are compared with."""
+    """Table of one parameter of the methods of one registered name; rows are compared with the first one."""
 
     name: str
     parameter: str
@@ -46,7 +46,7 @@ class Ablation:
 
 @dataclass(frozen=True, slots=True)
 class Ablations:
-    """`others` is a sentence about methods that are in no table, "" where there are none."""
+    """All ablation tables; `others` is a sentence about methods in no table, "" if there are none."""
 
     columns: tuple[Column, ...]
     tables: tuple[Ablation, ...]
@@ -54,7 +54,7 @@ class Ablations:
 
 
 def render_ablations(comparison: Comparison) -> Ablations | None:
-    """None where no method differs from the first of its name in exactly one parameter."""
+    """Make the ablation tables; None if no method differs from the first of its name in exactly one parameter."""
     metrics = [f"R@{k}" for k in comparison.ks if any(f"R@{k}" in method.metrics for method in comparison.methods)]
     tokens = any(_tokens(method) for method in comparison.methods)
     tables, several = list[Ablation](), 0
@@ -66,13 +66,13 @@ def render_ablations(comparison: Comparison) -> Ablations | None:
             if len(found) == 1:
                 varied.setdefault(found[0][0], []).append((at, *found[0][1:]))
         tables += [_table(comparison, first, path, rows, metrics, tokens) for path, rows in varied.items()]
-    return Ablations(_columns(metrics, tokens), tuple(tables), _about(several)) if tables else None
+    return Ablations(_columns(metrics, tokens), tuple(tables), _describe_others(several)) if tables else None
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, Any]]:
-    """The parameters in which two values of JSON differ: path (`base.depth`), the one's value, the other's.
+    """Return the parameters in which two JSON values differ: path (such as `base.depth`), and both values.
 
-    A plugin that is another by name is one difference, whatever its parameters.
+    Plugins with different names are one difference, whatever their parameters.
     """
     if _is_plugin(one) and _is_plugin(other) and one["name"] == other["name"]:
         return differences(one["params"], other["params"], path)
@@ -89,7 +89,7 @@ def _is_plugin(value: Any) -> bool:
 
 
 def _families(comparison: Comparison) -> Iterator[tuple[int, list[int]]]:
-    """The first method of each name, in the order in which they were named, and the others of it."""
+    """Yield the numbers of the first method of each name, in the order given, and of the others of that name."""
     by_name: dict[str, list[int]] = {}
     places = {method.label: number for number, method in enumerate(comparison.methods)}
     for label in comparison.asked or places:
@@ -98,7 +98,7 @@ def _families(comparison: Comparison) -> Iterator[tuple[int, list[int]]]:
     return ((numbers[0], numbers[1:]) for numbers in by_name.values())
 
 
-def _about(several: int) -> str:
+def _describe_others(several: int) -> str:
     what = f"{many(several, 'method')} more {'differs' if several == 1 else 'differ'} from the first of the name"
     return f"{what} in several parameters at once." if several else ""
 
@@ -120,20 +120,20 @@ def _table(
     metrics: Sequence[str],
     tokens: bool,
 ) -> Ablation:
-    """`varied` are a method's number, the first's value, and its own."""
+    """Make a table; each item of `varied` holds the number of a method, the first method's value, and its own."""
     values = [(first, varied[0][1]), *((at, value) for at, _, value in varied)]
     reference = comparison.methods[first]
     rows = []
     for at, value in values:
         method = comparison.methods[at]
-        quality = [_quality(comparison, method, reference, name) for name in metrics]
+        quality = [_quality_cell(comparison, method, reference, name) for name in metrics]
         paid = [AblationCell(f"{_tokens(method):,.0f}")] if tokens else []
         key = Markup(svg.key(at))  # noqa: S704  # drawn by us, holds no text
-        rows.append(AblationRow(written(value), method.label, key, (*quality, *paid, _p50(method))))
+        rows.append(AblationRow(written(value), method.label, key, (*quality, *paid, _latency_cell(method))))
     return Ablation(reference.name, path, tuple(rows))
 
 
-def _quality(comparison: Comparison, method: MethodResult, first: MethodResult, name: str) -> AblationCell:
+def _quality_cell(comparison: Comparison, method: MethodResult, first: MethodResult, name: str) -> AblationCell:
     if name not in method.metrics:
         return AblationCell("–")
     bounds = method.ci95.get(name)
@@ -142,14 +142,14 @@ def _quality(comparison: Comparison, method: MethodResult, first: MethodResult, 
         return AblationCell(text, interval)
     try:
         pair = comparison.pair(method.label, first.label, name)
-    except KeyError:  # the first of the name was not measured by it
+    except KeyError:  # this metric was not measured for the first method of the name
         return AblationCell(text, interval, "–")
     reach = "" if pair.ci95 is None else f" ({points(pair.ci95[0])} to {points(pair.ci95[1])})"
     return AblationCell(text, interval, points(pair.value) + reach, probability(pair.p_holm))
 
 
-def _p50(method: MethodResult) -> AblationCell:
-    value, bounds = method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50")
+def _latency_cell(method: MethodResult) -> AblationCell:
+    value, bounds = method.latency.total.p50, method.ci95.get(f"{LATENCY}_latency_cell")
     if value is None:
         return AblationCell("–")
     return AblationCell(short(value), "" if bounds is None else " – ".join(map(short, bounds)))
@@ -164,16 +164,20 @@ def _tokens(method: MethodResult) -> float:
 
 
 def written(value: Any) -> str:
-    """A parameter's value as a person writes it: a plugin by the shortest text that makes it again."""
+    """Format a parameter value; a plugin becomes the shortest spec that creates it."""
     if _is_plugin(value):
-        return _plugin(value)
+        return _format_plugin(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(written, value))}]"
     return render_spec(Spec("", {"": value})).removeprefix("(=").removesuffix(")")
 
 
-def _plugin(value: Mapping[str, Any]) -> str:
-    """With all parameters where it cannot be made here: results may come from where other plugins are installed."""
+def _format_plugin(value: Mapping[str, Any]) -> str:
+    """Format a plugin as a spec.
+
+    All parameters are shown if the plugin cannot be created here, because results may come from a machine with other
+    plugins.
+    """
     for group in ("schemes", "parts"):
         if value["name"] in registry.plugin_names(group):
             try:

@@ -1,4 +1,4 @@
-"""How far methods agree: the overlap of their first k documents, which needs no gold."""
+"""Report section on the agreement of methods: the overlap of their first k documents, which needs no gold."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from ragindex_eval.stats import conclusions
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """`rows` are percent of overlap as text, "" on the diagonal and where nothing is known; `shades` are 0 to 10."""
+    """Matrix of overlaps: `rows` in percent, "" on the diagonal and if unknown; `shades` from 0 to 10."""
 
     k: int
     labels: tuple[str, ...]
@@ -17,7 +17,7 @@ class Agreement:
 
 
 def render_agreement(comparison: Comparison) -> Agreement | None:
-    """None where there is but one method."""
+    """Make the matrix of overlaps; None if no two methods can be compared."""
     k = comparison.ks[0]
     known = conclusions.agreement(comparison, k)
     both = {**known, **{(b, a): value for (a, b), value in known.items()}}

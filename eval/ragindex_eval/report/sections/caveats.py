@@ -1,4 +1,4 @@
-"""What did not go as planned, and what weakens the figures."""
+"""Report section with warnings about failures and about weak figures."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,33 +7,37 @@ from ragindex_eval.format import many, shown, without_folders
 from ragindex_eval.results.model import Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW
 
-_MOST = 20
-_REASONS = 5
+_MAX_SENTENCES = 20
+_MAX_REASONS = 5
 
 
 def render_caveats(comparison: Comparison) -> tuple[str, ...] | None:
-    """One sentence each, the gravest first; None where there is nothing to warn of."""
+    """Return one sentence per warning, the most serious first; None if there are no warnings."""
     sentences = [
         *(shown(without_folders(describe_failed([method])), 500) for method in comparison.failed),
-        *(_unanswered(method, comparison.dataset.questions) for method in comparison.methods if method.failures),
-        *_about_gold(comparison),
-        *_bounded(f"left out: {reason}" for reason in comparison.left_out),
-        *_bounded(comparison.notes),
-        *_untimed(comparison),
+        *(
+            _describe_unanswered(method, comparison.dataset.questions)
+            for method in comparison.methods
+            if method.failures
+        ),
+        *_describe_gold(comparison),
+        *_limit_number(f"left out: {reason}" for reason in comparison.left_out),
+        *_limit_number(comparison.notes),
+        *_describe_untimed(comparison),
     ]
     return tuple(sentences) or None
 
 
-def _unanswered(method: MethodResult, questions: int) -> str:
+def _describe_unanswered(method: MethodResult, questions: int) -> str:
     failed = len(method.failures)
     many_of = f"{questions - failed:,} of {many(questions, 'question')}"
     counts = Counter(without_folders(reason) for reason in method.failures.values()).most_common()
-    said = "; ".join(f"{shown(reason, 300)} ({many(count, 'time')})" for reason, count in counts[:_REASONS])
-    more = f"; and {len(counts) - _REASONS} other reasons" if len(counts) > _REASONS else ""
+    said = "; ".join(f"{shown(reason, 300)} ({many(count, 'time')})" for reason, count in counts[:_MAX_REASONS])
+    more = f"; and {len(counts) - _MAX_REASONS} other reasons" if len(counts) > _MAX_REASONS else ""
     return f"{shown(method.label, 120)} answered {many_of}; the others score 0: {said}{more}"
 
 
-def _about_gold(comparison: Comparison) -> list[str]:
+def _describe_gold(comparison: Comparison) -> list[str]:
     judged, questions = comparison.dataset.judged, comparison.dataset.questions
     if not judged:
         return ["No question has gold documents: no quality was measured."]
@@ -48,12 +52,12 @@ def _about_gold(comparison: Comparison) -> list[str]:
     return found
 
 
-def _bounded(texts: Iterable[str]) -> list[str]:
+def _limit_number(texts: Iterable[str]) -> list[str]:
     every = [without_folders(text) for text in texts]
-    more = [f"… and {len(every) - _MOST:,} more of this kind"] if len(every) > _MOST else []
-    return [*every[:_MOST], *more]
+    more = [f"… and {len(every) - _MAX_SENTENCES:,} more of this kind"] if len(every) > _MAX_SENTENCES else []
+    return [*every[:_MAX_SENTENCES], *more]
 
 
-def _untimed(comparison: Comparison) -> list[str]:
+def _describe_untimed(comparison: Comparison) -> list[str]:
     labels = [shown(method.label, 120) for method in comparison.methods if method.latency.total.p50 is None]
     return [f"no latency was measured of {', '.join(labels)}"] if labels else []

@@ -1,4 +1,4 @@
-"""What trees group together of what questions need together, how large their pools are, and what that costs in time."""
+"""Report section on trees: their coverage of gold document pairs, the sizes of their pools, and query times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +20,11 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """A grouping: counts, what share of the gold pairs it covers, what share it would cover by chance at most, and of
-    the pairs covered the share that each other covers too."""
+    """Coverage of one grouping.
+
+    `share` is the share of gold pairs that it covers, `chance` the most that it would cover by chance, and `also` the
+    shares of its covered pairs that the other groupings cover too.
+    """
 
     name: str
     clusters: str
@@ -33,7 +36,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A method's pool, seconds a question with reading (TPQ), and their growth against that of the pool (TPER)."""
+    """Pool size of a method, seconds per question with reading (TPQ), and their growth relative to the pool (TPER)."""
 
     label: str
     nodes: str
@@ -43,7 +46,7 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class CoverageTables:
-    """`smallest` is the method that TPER compares with."""
+    """Tables of coverage and pools; TPER compares with the method `smallest`, which has the smallest pool."""
 
     questions: int
     pairs: int
@@ -54,7 +57,7 @@ class CoverageTables:
 
 
 def render_coverage(comparison: Comparison) -> CoverageTables | None:
-    """None where no method searches a tree."""
+    """Make the tables; None if no method searches a tree."""
     found = comparison.coverage
     if found is None:
         return None
@@ -64,15 +67,15 @@ def render_coverage(comparison: Comparison) -> CoverageTables | None:
             one.name,
             f"{one.clusters:,}",
             f"{one.documents:.1f}",
-            _share(one.pairs, found.pairs),
+            _format_share(one.pairs, found.pairs),
             f"{100 * one.chance:.1f}",
-            tuple("" if name == one.name else _share(one.also[name], one.pairs) for name in names),
+            tuple("" if name == one.name else _format_share(one.also[name], one.pairs) for name in names),
         )
         for one in found.groupings
         if found.pairs
     )
     smallest = min(found.pools, key=lambda label: found.pools[label])
-    pools = tuple(_pool(comparison, found, label, smallest) for label in found.pools)
+    pools = tuple(_pool_row(comparison, found, label, smallest) for label in found.pools)
     columns = (
         *_COLUMNS,
         *(Column(f"also by {n}, %", f"of these, {name} covers too") for n, name in enumerate(names, 1)),
@@ -80,11 +83,11 @@ def render_coverage(comparison: Comparison) -> CoverageTables | None:
     return CoverageTables(found.questions, found.pairs, columns, rows, pools, smallest)
 
 
-def _share(part: int, whole: int) -> str:
+def _format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "–"
 
 
-def _pool(comparison: Comparison, found: Coverage, label: str, smallest: str) -> PoolRow:
+def _pool_row(comparison: Comparison, found: Coverage, label: str, smallest: str) -> PoolRow:
     seconds = {name: _seconds(comparison.method(name)) for name in (label, smallest)}
     ratio = "–"
     if label != smallest and seconds[label] is not None and seconds[smallest]:
@@ -94,13 +97,13 @@ def _pool(comparison: Comparison, found: Coverage, label: str, smallest: str) ->
 
 
 def efficiency(seconds: Mapping[str, float | None], pools: Mapping[str, int], one: str, other: str) -> float:
-    """TPER: how much longer a question takes, by how much larger the pool is. Both times must be known, not 0."""
+    """Compute TPER, the ratio of query times divided by the ratio of pool sizes. Both times must be known and not 0."""
     times = [seconds[name] or 0.0 for name in (one, other)]
     return (times[0] / times[1]) / (pools[one] / pools[other])
 
 
 def _seconds(method: MethodResult) -> float | None:
-    """TPQ: the mean of finding, over the questions that were timed, and of reading, where there was a reader."""
+    """Compute TPQ: mean seconds of retrieval over the timed questions, plus mean seconds of reading, if any."""
     if not method.latency.per_query:
         return None
     readings = [one.reading for one in method.final if one.reading is not None and one.reading.error is None]

@@ -1,4 +1,4 @@
-"""What each figure means, in a sentence."""
+"""Report section that explains the figures."""
 
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import Study
@@ -73,7 +73,7 @@ _AGREEMENT = (
 
 
 def render_glossary(study: Study) -> tuple[tuple[str, str], ...]:
-    """Terms with their meanings: those that the page uses."""
+    """Return the terms that the page uses, with their meanings."""
     names = {name.partition("@")[0] for one in study.comparisons for name in metrics_shown(one)}
     quality = [entry for name, entry in _QUALITY.items() if name in names]
     bare = any(not one.dataset.judged for one in study.comparisons)

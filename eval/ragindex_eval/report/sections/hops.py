@@ -1,4 +1,4 @@
-"""By kind of question: how recall is spread within each kind, and after how many iterations questions stopped."""
+"""Report section by kind of question: the spread of recall, and the iterations after which questions stopped."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ _COLUMNS = (
     Column("median", ""),
     Column("upper quartile", "a quarter of the questions have at least this recall"),
 )
-_FEW = 10  # questions: drawn again with replacement, fewer hardly vary, and look surer than they are
+_MIN_FOR_INTERVAL = 10  # questions; resamples of fewer hardly vary, so the interval would look too narrow
 
 
 @dataclass(frozen=True, slots=True)
 class RecallCell:
-    """One method's recall on the questions of one kind, in percent; "–" where it was not measured."""
+    """Recall of one method on the questions of one kind, in percent; "–" if it was not measured."""
 
     label: str
     key: Markup
@@ -38,7 +38,7 @@ class RecallCell:
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """The questions of one kind."""
+    """Recall of all methods on the questions of one kind."""
 
     name: str
     spreads: tuple[RecallCell, ...]
@@ -46,7 +46,7 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """When one method's questions of one kind stopped: `counts` are of those that did so after iteration 1, 2, …"""
+    """Iterations of one method on the questions of one kind; `counts` are the questions that stopped after 1, 2, …"""
 
     label: str
     key: Markup
@@ -59,7 +59,7 @@ class Stops:
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """`few` are the questions with fewer of which a kind has no intervals."""
+    """Tables and plot by kind of question; kinds with fewer than `few` questions have no intervals."""
 
     metric: str
     columns: tuple[Column, ...]
@@ -71,15 +71,22 @@ class Hops:
 
 
 def render_hops(comparison: Comparison) -> Hops | None:
-    """None where the data tell no kinds; nor where they tell but the number of hops and no method goes by iterations:
-    the plots show these."""
-    metric, groups = _metric(comparison), _groups(comparison)
+    """Make the tables and the plot.
+
+    Returns None if the data have no kinds of questions. Also returns None if they have only numbers of hops and no
+    method is iterative, because the plots of the figures section show these.
+    """
+    metric, groups = _largest_recall(comparison), _groups(comparison)
     courses = by_iteration.courses(comparison)
-    if metric is None or not groups or not (courses or _by(comparison) == "kind"):
+    if metric is None or not groups or not (courses or _finest_breakdown(comparison) == "kind"):
         return None
-    kinds = tuple(KindRow(_named(comparison, *group), _spreads(comparison, *group, metric)) for group in groups)
-    stops = tuple(one for course in courses for one in _stops(comparison, course, _longest(courses)))
-    return Hops(metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, _FEW)
+    kinds = tuple(
+        KindRow(_group_name(comparison, *group), _recall_cells(comparison, *group, metric)) for group in groups
+    )
+    stops = tuple(one for course in courses for one in _count_stops(comparison, course, _most_iterations(courses)))
+    return Hops(
+        metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, _MIN_FOR_INTERVAL
+    )
 
 
 def _stop_columns(stops: Sequence[Stops]) -> tuple[Column, ...]:
@@ -87,48 +94,48 @@ def _stop_columns(stops: Sequence[Stops]) -> tuple[Column, ...]:
     return tuple(Column(title, "") for title in ("questions", "median", "mean", *(f"after {n}" for n in counted)))
 
 
-def _metric(comparison: Comparison) -> str | None:
-    """Recall at the largest k at which it was measured."""
+def _largest_recall(comparison: Comparison) -> str | None:
+    """Return recall at the largest k at which it was measured; None if it was not."""
     measured = [f"R@{k}" for k in comparison.ks if any(f"R@{k}" in method.metrics for method in comparison.methods)]
     return measured[-1] if measured else None
 
 
-def _by(comparison: Comparison) -> str:
-    """The finest that the breakdowns have."""
+def _finest_breakdown(comparison: Comparison) -> str:
+    """Return the finest breakdown that there is, "kind" or "hops"."""
     return "kind" if any(one.by == "kind" for method in comparison.methods for one in method.breakdown) else "hops"
 
 
 def _groups(comparison: Comparison) -> list[tuple[str, list[str]]]:
-    """The values with the ids of their questions, in the order of the breakdowns."""
-    by, gold = _by(comparison), comparison.gold or {}
+    """Return the values of the breakdowns, in their order, with the ids of their questions."""
+    by, gold = _finest_breakdown(comparison), comparison.gold or {}
     every = [one.value for method in comparison.methods for one in method.breakdown if one.by == by]
     judged = comparison.methods[0].per_query if comparison.methods else {}
-    values = {id: _value(by, gold[id].kind) for id in judged if id in gold}
+    values = {id: _find_group(by, gold[id].kind) for id in judged if id in gold}
     return [(value, [id for id, found in values.items() if found == value]) for value in dict.fromkeys(every)]
 
 
-def _value(by: str, kind: str) -> str:
-    """The group of a kind of question."""
+def _find_group(by: str, kind: str) -> str:
+    """Return the group of a kind of question."""
     if by == "kind":
         return kind or "other"
     return "other" if (hops := tests.hops(kind)) is None else str(hops)
 
 
-def _named(comparison: Comparison, value: str, ids: Sequence[str]) -> str:
-    called = _hops(value) if _by(comparison) == "hops" else value
+def _group_name(comparison: Comparison, value: str, ids: Sequence[str]) -> str:
+    called = _format_hops(value) if _finest_breakdown(comparison) == "hops" else value
     return f"{called} · {many(len(ids), 'question')}"
 
 
-def _hops(value: str) -> str:
+def _format_hops(value: str) -> str:
     return many(int(value), "hop") if value.isdecimal() else value
 
 
 # ---------------------------------------------------------------- recall
 
 
-def _spreads(comparison: Comparison, value: str, ids: Sequence[str], metric: str) -> tuple[RecallCell, ...]:
+def _recall_cells(comparison: Comparison, value: str, ids: Sequence[str], metric: str) -> tuple[RecallCell, ...]:
     return tuple(
-        _spread(number, method, value, _by(comparison), _values(method, ids, metric), metric)
+        _recall_cell(number, method, value, _finest_breakdown(comparison), _values(method, ids, metric), metric)
         for number, method in enumerate(comparison.methods)
     )
 
@@ -137,12 +144,14 @@ def _values(method: MethodResult, ids: Sequence[str], metric: str) -> list[float
     return [method.per_query[id][metric] for id in ids if metric in method.per_query.get(id, {})]
 
 
-def _spread(number: int, method: MethodResult, value: str, by: str, values: Sequence[float], metric: str) -> RecallCell:
+def _recall_cell(
+    number: int, method: MethodResult, value: str, by: str, values: Sequence[float], metric: str
+) -> RecallCell:
     key = Markup(svg.key(number))  # noqa: S704  # drawn by us, holds no text
     if not values:
         return RecallCell(method.label, key, "–", "", ("–", "–", "–"))
     part = next((one for one in method.breakdown if (one.by, one.value) == (by, value)), None)
-    bounds = part.ci95.get(metric) if part and len(values) >= _FEW else None
+    bounds = part.ci95.get(metric) if part and len(values) >= _MIN_FOR_INTERVAL else None
     interval = "" if bounds is None else " – ".join(map(percent, bounds))
     low, middle, high = map(percent, np.quantile(values, (0.25, 0.5, 0.75)).tolist())
     return RecallCell(method.label, key, percent(fmean(values)), interval, (low, middle, high))
@@ -152,9 +161,9 @@ def _plot(comparison: Comparison, metric: str, groups: Sequence[tuple[str, list[
     title = f"{metric} by kind of question"
     drawn = [
         DotGroup(
-            _named(comparison, value, ids),
+            _group_name(comparison, value, ids),
             tuple(
-                Dot(method.label, number, _box(_values(method, ids, metric)))
+                Dot(method.label, number, _quartile_figure(_values(method, ids, metric)))
                 for number, method in enumerate(comparison.methods)
             ),
         )
@@ -168,8 +177,8 @@ def _plot(comparison: Comparison, metric: str, groups: Sequence[tuple[str, list[
     return Plot(title, caption, Markup(drawing))  # noqa: S704  # ragindex_eval.report.plots.svg escapes every text that it draws
 
 
-def _box(values: Sequence[float]) -> Figure:
-    """The mean with the quartiles, in percent."""
+def _quartile_figure(values: Sequence[float]) -> Figure:
+    """Return the mean with the quartiles as its bounds, in percent."""
     if not values:
         return Figure(None)
     low, high = (100 * np.quantile(values, (0.25, 0.75))).tolist()
@@ -179,23 +188,23 @@ def _box(values: Sequence[float]) -> Figure:
 # ---------------------------------------------------------------- iterations
 
 
-def _longest(courses: Sequence[Course]) -> int:
+def _most_iterations(courses: Sequence[Course]) -> int:
     return max((course.iterations for course in courses), default=0)
 
 
-def _stops(comparison: Comparison, course: Course, longest: int) -> Iterator[Stops]:
-    """By hops where the data tell them, else by kind."""
+def _count_stops(comparison: Comparison, course: Course, longest: int) -> Iterator[Stops]:
+    """Yield the stops of one method, by hops if the data have them, else by kind."""
     gold = comparison.gold or {}
     kinds = {id: gold[id].kind for id in course.rankings if id in gold}
     by = "hops" if any(tests.hops(kind) is not None for kind in kinds.values()) else "kind"
     grouped: dict[str, list[int]] = {}
     for id, kind in kinds.items():
-        grouped.setdefault(_value(by, kind), []).append(len(course.rankings[id]))
+        grouped.setdefault(_find_group(by, kind), []).append(len(course.rankings[id]))
     for value, stopped in sorted(grouped.items()):
         yield Stops(
             course.method.label,
             Markup(svg.key(course.number)),  # noqa: S704  # drawn by us, holds no text
-            _hops(value) if by == "hops" else value,
+            _format_hops(value) if by == "hops" else value,
             len(stopped),
             f"{median(stopped):g}",
             f"{fmean(stopped):.2f}",

@@ -1,4 +1,4 @@
-"""Methods that go by iterations: recall and costs after each of them, beside methods without."""
+"""Report section on iterative methods: recall and costs after each iteration, compared with other methods."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,18 @@ from ragindex_eval.stats import by_iteration, resampling
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, Course
 from ragindex_eval.stats.resampling import SampleArray
 
-_MOST_CURVES = 7  # what one plot holds
-_THOUSANDS = 10_000  # from here on a tick of a plot is too wide
+_MOST_CURVES = 7  # the most that one plot holds
+_WIDE_TICK = 10_000  # from this value on, tick labels are too wide
 _AXIS = Axis("iteration")
-_NAMES = ("input_tokens", "output_tokens")
+_TOKEN_NAMES = ("input_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class IterationRow:
-    """A method after one iteration, or one without. The first line of a method names it, over `span` lines."""
+    """Row of a method after one iteration, or of a method without iterations.
+
+    The first row of a method shows its name over `span` rows; `span` is 0 in the others.
+    """
 
     label: str
     key: Markup
@@ -36,7 +39,7 @@ class IterationRow:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """`notes` say what the figures do not hold."""
+    """Table and plots by iteration; `notes` say what the figures leave out."""
 
     columns: tuple[Column, ...]
     lines: tuple[IterationRow, ...]
@@ -45,10 +48,12 @@ class Iterations:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
-    """By iteration: recall by k, and what was spent, as `iterations.spent` has it, but for the milliseconds: medians.
+class _Measurements:
+    """Figures of one method by iteration.
 
-    `too_short` is, by k, the number of questions of which too few ids were kept.
+    `recall` is by k, `spent` are means of the costs of `by_iteration.spent` except milliseconds, and `ms` are median
+    milliseconds. `too_short` counts by k the questions whose traces keep too few ids. `total` are the input and output
+    tokens of all questions.
     """
 
     course: Course
@@ -60,45 +65,46 @@ class _Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A column: its cell after iteration n of a method, and of a method without iterations."""
+class _ColumnKind:
+    """Column with functions for its cells: after iteration n of a method, and for a method without iterations."""
 
     column: Column
-    after: Callable[[_Measured, int], MetricCell]
+    after: Callable[[_Measurements, int], MetricCell]
     without: Callable[[MethodResult], MetricCell]
 
 
 def render_iterations(comparison: Comparison) -> Iterations | None:
-    """None where no method goes by iterations."""
+    """Make the table and plots; None if no method is iterative."""
     ks = [k for k in comparison.ks if k <= KEPT_IDS] if comparison.dataset.judged else []
-    found = [_measured(course, comparison, ks) for course in by_iteration.courses(comparison)]
+    found = [_measure(course, comparison, ks) for course in by_iteration.courses(comparison)]
     if not found:
         return None
-    others = _others(comparison, [one.course for one in found], ks)
-    columns = [*map(_recall, ks), *(_TOKENS if _paid(found) else ()), _TIME]
-    lines = [line for one in found for line in _lines(one, columns)]
+    others = _choose_others(comparison, [one.course for one in found], ks)
+    columns = [*map(_recall_column, ks), *(_TOKEN_COLUMNS if _any_tokens(found) else ()), _TIME_COLUMN]
+    lines = [line for one in found for line in _method_rows(one, columns)]
     for number, method in others:
-        lines.append(_line(number, method, 1, "–", [MetricCell("–"), *(each.without(method) for each in columns)]))
+        lines.append(_make_row(number, method, 1, "–", [MetricCell("–"), *(each.without(method) for each in columns)]))
     told = (Column("questions", "those that took this iteration"), *(each.column for each in columns))
     drawn = (_recall_plot(found, others, ks), _token_plot(found, others))
-    notes = (*_about_ks(comparison, ks), *(note for one in found for note in _notes(one)))
+    notes = (*_describe_ks(comparison, ks), *(note for one in found for note in _notes(one)))
     return Iterations(told, tuple(lines), notes, tuple(one for one in drawn if one is not None))
 
 
-def _measured(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Measured:
+def _measure(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Measurements:
     values, too_short = by_iteration.recalls(course, comparison, ks)
-    recall, paid = _figures(values, comparison.seed), by_iteration.spent(course)
+    recall, paid = _mean_figures(values, comparison.seed), by_iteration.spent(course)
     by_k = {k: tuple(row[at] for row in recall) for at, k in enumerate(ks)} if recall else {}
-    costs = _figures(paid[:, :, :MS], comparison.seed)
+    costs = _mean_figures(paid[:, :, :MS], comparison.seed)
     read, written = paid[:, -1, TOKENS_READ].sum(), paid[:, -1, TOKENS_WRITTEN].sum()
     ms = np.median(paid[:, :, MS], axis=0).tolist()
-    return _Measured(course, by_k, too_short, tuple(costs), tuple(ms), (float(read), float(written)))
+    return _Measurements(course, by_k, too_short, tuple(costs), tuple(ms), (float(read), float(written)))
 
 
-def _figures(values: SampleArray, seed: int) -> list[tuple[Figure, ...]]:
-    """Means over the questions with 95 % intervals, a row an iteration, for `values` of (questions, iterations, …).
+def _mean_figures(values: SampleArray, seed: int) -> list[tuple[Figure, ...]]:
+    """Return means over questions with 95 % intervals, one row per iteration.
 
-    [] where there are no questions; no intervals where there is but one.
+    `values` has the shape (questions, iterations, columns). Returns [] if there are no questions or columns, and no
+    intervals if there is only one question.
     """
     questions, iterations, columns = values.shape
     if not questions or not columns:
@@ -111,8 +117,13 @@ def _figures(values: SampleArray, seed: int) -> list[tuple[Figure, ...]]:
     return [tuple(found[n * columns : (n + 1) * columns]) for n in range(iterations)]
 
 
-def _others(comparison: Comparison, found: Sequence[Course], ks: Sequence[int]) -> list[tuple[int, MethodResult]]:
-    """Methods without iterations to compare with, as many as a plot holds: of the same family first, then the best."""
+def _choose_others(
+    comparison: Comparison, found: Sequence[Course], ks: Sequence[int]
+) -> list[tuple[int, MethodResult]]:
+    """Choose methods without iterations to compare with, as many as a plot holds.
+
+    Methods of the same family come first, then the best ones.
+    """
     families = {one.method.name.partition(".")[0] for one in found}
     by_number = {one.number for one in found}
     left = [(number, method) for number, method in enumerate(comparison.methods) if number not in by_number]
@@ -127,21 +138,23 @@ def _others(comparison: Comparison, found: Sequence[Course], ks: Sequence[int]) 
 # ---------------------------------------------------------------- the table
 
 
-def _lines(one: _Measured, columns: Sequence[_Kind]) -> Iterator[IterationRow]:
+def _method_rows(one: _Measurements, columns: Sequence[_ColumnKind]) -> Iterator[IterationRow]:
     course, last = one.course, one.course.iterations
     for n in range(1, last + 1):
         cells = [MetricCell(f"{course.took(n):,}"), *(each.after(one, n) for each in columns)]
-        yield _line(course.number, course.method, last if n == 1 else 0, str(n), cells)
+        yield _make_row(course.number, course.method, last if n == 1 else 0, str(n), cells)
 
 
-def _line(number: int, method: MethodResult, span: int, iteration: str, cells: Sequence[MetricCell]) -> IterationRow:
+def _make_row(
+    number: int, method: MethodResult, span: int, iteration: str, cells: Sequence[MetricCell]
+) -> IterationRow:
     return IterationRow(method.label, Markup(svg.key(number)), span, iteration, tuple(cells))  # noqa: S704  # drawn by us
 
 
-def _recall(k: int) -> _Kind:
+def _recall_column(k: int) -> _ColumnKind:
     name = f"R@{k}"
 
-    def after(one: _Measured, n: int) -> MetricCell:
+    def after(one: _Measurements, n: int) -> MetricCell:
         if k not in one.recall:
             return MetricCell("–")
         figure, lower = one.recall[k][n - 1], one.too_short[k] > 0
@@ -150,11 +163,11 @@ def _recall(k: int) -> _Kind:
     def without(method: MethodResult) -> MetricCell:
         return _cell(Figure(method.metrics.get(name), method.ci95.get(name)), percent)
 
-    return _Kind(Column(name, f"{meaning(name)}, had it stopped after this iteration"), after, without)
+    return _ColumnKind(Column(name, f"{meaning(name)}, had it stopped after this iteration"), after, without)
 
 
-def _spent(title: str, said: str, at: int, without: Callable[[MethodResult], MetricCell]) -> _Kind:
-    return _Kind(Column(title, said), lambda one, n: _cell(one.spent[n - 1][at], _count), without)
+def _cost_column(title: str, said: str, at: int, without: Callable[[MethodResult], MetricCell]) -> _ColumnKind:
+    return _ColumnKind(Column(title, said), lambda one, n: _cell(one.spent[n - 1][at], _format_count), without)
 
 
 def _cell(figure: Figure, form: Callable[[float], str]) -> MetricCell:
@@ -163,50 +176,50 @@ def _cell(figure: Figure, form: Callable[[float], str]) -> MetricCell:
     return MetricCell(form(figure.value), "" if figure.ci95 is None else " – ".join(map(form, figure.ci95)))
 
 
-def _count(value: float) -> str:
+def _format_count(value: float) -> str:
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _tokens(method: MethodResult, name: str) -> Figure:
-    """Of a method without iterations."""
+    """Return the mean tokens per question of a method without iterations."""
     return Figure(getattr(method.query_usage, name), method.ci95.get(name))
 
 
-_TOKENS = (
-    _spent(
+_TOKEN_COLUMNS = (
+    _cost_column(
         "tokens in",
         "tokens read by language models and paid encoders up to this iteration, a question: the mean",
         TOKENS_READ,
-        lambda method: _cell(_tokens(method, "input_tokens"), _count),
+        lambda method: _cell(_tokens(method, "input_tokens"), _format_count),
     ),
-    _spent(
+    _cost_column(
         "tokens out",
         "tokens written by language models up to this iteration, a question: the mean",
         TOKENS_WRITTEN,
-        lambda method: _cell(_tokens(method, "output_tokens"), _count),
+        lambda method: _cell(_tokens(method, "output_tokens"), _format_count),
     ),
-    _spent(
+    _cost_column(
         "asked",
         "steps up to this iteration in which a language model wrote, a question: the mean",
         ASKED,
         lambda method: MetricCell("–"),
     ),
 )
-_TIME = _Kind(
+_TIME_COLUMN = _ColumnKind(
     Column("steps ms", "milliseconds of the steps up to this iteration: the median"),
     lambda one, n: MetricCell(short(one.ms[n - 1])),
     lambda method: MetricCell("–"),
 )
 
 
-def _paid(found: Sequence[_Measured]) -> bool:
+def _any_tokens(found: Sequence[_Measurements]) -> bool:
     return any(any(one.total) for one in found)
 
 
-# ---------------------------------------------------------------- what is not in it
+# ---------------------------------------------------------------- notes
 
 
-def _about_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
+def _describe_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
     if not comparison.dataset.judged:
         return ["No question has gold documents: what each iteration found was not measured."]
     beyond = ", ".join(f"R@{k}" for k in comparison.ks if k not in ks)
@@ -214,7 +227,7 @@ def _about_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
     return [f"{beyond} {'is' if len(comparison.ks) - len(ks) == 1 else 'are'} not told: {kept}."] if beyond else []
 
 
-def _notes(one: _Measured) -> Iterator[str]:
+def _notes(one: _Measurements) -> Iterator[str]:
     label = shown(one.course.method.label, 120)
     for k, count in one.too_short.items():
         if count:
@@ -233,32 +246,35 @@ def _notes(one: _Measured) -> Iterator[str]:
 
 
 def _recall_plot(
-    found: Sequence[_Measured], others: Sequence[tuple[int, MethodResult]], ks: Sequence[int]
+    found: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], ks: Sequence[int]
 ) -> Plot | None:
-    """At the largest k of which every figure is whole; None where there is none, or but one iteration."""
+    """Plot recall at the largest k for which no trace is too short; None without such a k or with one iteration."""
     whole = [k for k in ks if all(k in one.recall and not one.too_short[k] for one in found)]
-    if not whole or _longest(found) < 2:
+    if not whole or _most_iterations(found) < 2:
         return None
     metric, title = f"R@{whole[-1]}", f"R@{whole[-1]} by iteration"
-    series = [_curve(one.course.method.label, one.course.number, one.recall[whole[-1]], 100) for one in found]
+    series = [_make_curve(one.course.method.label, one.course.number, one.recall[whole[-1]], 100) for one in found]
     levels = (
         (number, method, Figure(method.metrics.get(metric), method.ci95.get(metric))) for number, method in others
     )
-    series += [_level(method.label, number, figure, _longest(found), 100) for number, method, figure in levels]
+    series += [
+        _make_level_line(method.label, number, figure, _most_iterations(found), 100)
+        for number, method, figure in levels
+    ]
     caption = (
         "What each method would have found had it stopped there, with 95 % intervals; a question that had stopped "
         "keeps its value. Level lines are methods that tell no ranking of each iteration, the best few of them."
     )
-    return _plot(title, caption, series, Axis(f"{metric}, percent", low=0.0, high=100.0))
+    return _make_plot(title, caption, series, Axis(f"{metric}, percent", low=0.0, high=100.0))
 
 
-def _token_plot(found: Sequence[_Measured], others: Sequence[tuple[int, MethodResult]]) -> Plot | None:
-    """None where no tokens were paid, or there is but one iteration."""
-    if not _paid(found) or _longest(found) < 2:
+def _token_plot(found: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]]) -> Plot | None:
+    """Plot cumulative tokens; None if no tokens were used or there is only one iteration."""
+    if not _any_tokens(found) or _most_iterations(found) < 2:
         return None
     rows = [figure for one in found for row in one.spent for figure in row[:ASKED]]
-    rows += [_tokens(method, name) for _, method in others for name in _NAMES]
-    many_tokens = max(value for figure in rows for value in figure.values) >= _THOUSANDS
+    rows += [_tokens(method, name) for _, method in others for name in _TOKEN_NAMES]
+    many_tokens = max(value for figure in rows for value in figure.values) >= _WIDE_TICK
     times, unit = (0.001, "thousand tokens") if many_tokens else (1, "tokens")
     series = [
         curve
@@ -269,41 +285,41 @@ def _token_plot(found: Sequence[_Measured], others: Sequence[tuple[int, MethodRe
         "Read (in) and written (out) up to each iteration, the mean a question with 95 % intervals. Level lines are "
         "methods that tell no ranking of each iteration."
     )
-    return _plot("Tokens by iteration", caption, series, Axis(f"{unit} a question, cumulative", low=0.0))
+    return _make_plot("Tokens by iteration", caption, series, Axis(f"{unit} a question, cumulative", low=0.0))
 
 
 def _token_curves(
-    found: Sequence[_Measured], others: Sequence[tuple[int, MethodResult]], at: int, said: str, times: float
+    found: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], at: int, said: str, times: float
 ) -> Iterator[Curve]:
-    """Of tokens read, or of tokens written; for these the marks are hollow."""
+    """Yield the curves of input or output tokens; those of output tokens have hollow marks."""
     hollow = at * svg.COLOURS
     for one in found:
         label = f"{one.course.method.label}, {said}"
-        yield _curve(label, one.course.number + hollow, [row[at] for row in one.spent], times)
+        yield _make_curve(label, one.course.number + hollow, [row[at] for row in one.spent], times)
     for number, method in others:
-        figure = _tokens(method, _NAMES[at])
+        figure = _tokens(method, _TOKEN_NAMES[at])
         if figure.value:
-            yield _level(f"{method.label}, {said}", number + hollow, figure, _longest(found), times)
+            yield _make_level_line(f"{method.label}, {said}", number + hollow, figure, _most_iterations(found), times)
 
 
-def _longest(found: Sequence[_Measured]) -> int:
+def _most_iterations(found: Sequence[_Measurements]) -> int:
     return max(one.course.iterations for one in found)
 
 
-def _curve(label: str, style: int, row: Sequence[Figure], times: float) -> Curve:
-    return Curve(label, style, {n: _scaled(figure, times) for n, figure in enumerate(row, start=1)})
+def _make_curve(label: str, style: int, row: Sequence[Figure], times: float) -> Curve:
+    return Curve(label, style, {n: _scale(figure, times) for n, figure in enumerate(row, start=1)})
 
 
-def _level(label: str, style: int, figure: Figure, last: int, times: float) -> Curve:
-    """A level line; its interval stands at its end."""
-    return Curve(label, style, {1: _scaled(Figure(figure.value), times), last: _scaled(figure, times)})
+def _make_level_line(label: str, style: int, figure: Figure, last: int, times: float) -> Curve:
+    """Make a horizontal line with its interval at the end."""
+    return Curve(label, style, {1: _scale(Figure(figure.value), times), last: _scale(figure, times)})
 
 
-def _scaled(figure: Figure, times: float) -> Figure:
+def _scale(figure: Figure, times: float) -> Figure:
     bounds = None if figure.ci95 is None else (times * figure.ci95[0], times * figure.ci95[1])
     return Figure(None if figure.value is None else times * figure.value, bounds)
 
 
-def _plot(title: str, caption: str, series: Sequence[Curve], y: Axis) -> Plot:
+def _make_plot(title: str, caption: str, series: Sequence[Curve], y: Axis) -> Plot:
     drawing = plots.draw_curves(title, series, _AXIS, y)
     return Plot(title, caption, Markup(drawing))  # noqa: S704  # ragindex_eval.report.plots.svg escapes every text that it draws

@@ -1,4 +1,4 @@
-"""One table over all comparisons of a study."""
+"""Report section with one table of all comparisons of a study."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,10 @@ from ragindex_eval.results.model import Comparison, Study
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
-    """One method in one comparison; the first of each comparison names it, over `span` lines."""
+    """Row of one method in one comparison.
+
+    The first row of a comparison shows its name over `span` rows; `span` is 0 in the others.
+    """
 
     anchor: str
     corpus: str
@@ -24,14 +27,14 @@ class OverviewRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The figures that all comparisons have, but latency: each comparison was timed at another moment."""
+    """Table of the figures that all comparisons have, without latency, which was measured at different times."""
 
     columns: tuple[Column, ...]
     lines: tuple[OverviewRow, ...]
 
 
 def render_overview(study: Study) -> Overview | None:
-    """None where the study is a single comparison."""
+    """Make the table; None if the study has only one comparison."""
     if len(study.comparisons) < 2:
         return None
     tables = [table.render_table(one) for one in study.comparisons]
@@ -40,12 +43,12 @@ def render_overview(study: Study) -> Overview | None:
     lines = [
         line
         for number, (one, made) in enumerate(zip(study.comparisons, tables, strict=True), start=1)
-        for line in _lines(one, made, shared, f"c{number}")
+        for line in _make_rows(one, made, shared, f"c{number}")
     ]
     return Overview(tuple(shared), tuple(lines))
 
 
-def _lines(comparison: Comparison, made: table.Table, shared: Sequence[Column], anchor: str) -> list[OverviewRow]:
+def _make_rows(comparison: Comparison, made: table.Table, shared: Sequence[Column], anchor: str) -> list[OverviewRow]:
     kept = [made.columns.index(column) for column in shared]
     return [
         OverviewRow(

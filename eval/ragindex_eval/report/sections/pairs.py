@@ -1,4 +1,4 @@
-"""Which methods differ: every pair, by quality and by costs."""
+"""Report section on the differences between all pairs of methods, by quality and by costs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ _COSTS = {
 
 @dataclass(frozen=True, slots=True)
 class PairCell:
-    """The method of the row less that of the column, or how many times as long it takes.
+    """Difference of the method of the row and that of the column, or the ratio of their latencies.
 
-    `tone` is good, bad or even; "" on the diagonal.
+    `tone` is "good", "bad" or "even", and "" on the diagonal.
     """
 
     tone: str
@@ -32,7 +32,7 @@ class PairCell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """All pairs by one metric, and how many of them differ significantly."""
+    """All pairs by one metric; `told` counts the pairs that differ significantly."""
 
     title: str
     metric: str
@@ -44,7 +44,7 @@ class Matrix:
 
 
 def render_pairs(comparison: Comparison) -> tuple[Matrix, ...] | None:
-    """A matrix for the metric of the head line and for latency, and closed ones for the others."""
+    """Make a matrix for each metric, opened for the first metric and latency; None if there are no pairs."""
     quality = metrics_shown(comparison)
     order = [*quality[:1], LATENCY, *COSTS, *quality[1:]]
     found = [_matrix(comparison, metric, number < 2) for number, metric in enumerate(order)]
@@ -65,12 +65,14 @@ def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
 def _cell(comparison: Comparison, pair: MethodPair | None, *, same: bool) -> PairCell:
     if pair is None:
         return PairCell("") if same else PairCell("even", "not measured")
-    form = _times if pair.statistic == RATIO else signed if pair.metric in _COSTS else points
-    return PairCell(*_words(comparison, pair), form(pair.value), _interval(pair, form), probability(pair.p_holm))
+    form = _format_ratio if pair.statistic == RATIO else signed if pair.metric in _COSTS else points
+    return PairCell(
+        *_choose_words(comparison, pair), form(pair.value), _format_interval(pair, form), probability(pair.p_holm)
+    )
 
 
-def _words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
-    """The tone and the word: a difference is stated only if `conclusions` finds one of the two significantly better."""
+def _choose_words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
+    """Return tone and word; a difference is stated only if one of the two methods is significantly better."""
     less = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
     good, bad = less if pair.metric in _COSTS else ("better", "worse")
     if better(comparison, pair.a, pair.b, pair.metric):
@@ -78,9 +80,9 @@ def _words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
     return ("bad", bad) if better(comparison, pair.b, pair.a, pair.metric) else ("even", "no difference told")
 
 
-def _times(ratio: float) -> str:
+def _format_ratio(ratio: float) -> str:
     return f"× {short(ratio)}"
 
 
-def _interval(pair: MethodPair, form: Callable[[float], str]) -> str:
+def _format_interval(pair: MethodPair, form: Callable[[float], str]) -> str:
     return "" if pair.ci95 is None else f"{form(pair.ci95[0])} to {form(pair.ci95[1])}"

@@ -1,4 +1,4 @@
-"""Single questions, with what each method found: those on which methods disagree, or side by side without gold."""
+"""Report section on single questions with the hits of each method; with gold, those on which methods disagree."""
 
 import statistics
 from collections import Counter
@@ -15,7 +15,7 @@ from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
 
-_MOST, _MOST_WITHOUT_GOLD = 20, 50
+_MAX_QUESTIONS, _MAX_WITHOUT_GOLD = 20, 50
 _HITS = 5
 _GOLD, _ANSWERS = 10, 5
 _STEPS, _IDS, _TRIPLES = 20, 8, 6
@@ -24,7 +24,7 @@ _TEXT, _TITLE, _QUERY, _ID = 180, 140, 240, 60  # characters
 
 @dataclass(frozen=True, slots=True)
 class HitRow:
-    """One hit. `mark` is "gold", "only here" (no other method has its documents among its first hits) or ""."""
+    """Hit. `mark` is "gold", "only here" (no other method has its documents among its first hits) or ""."""
 
     rank: int
     title: str
@@ -35,7 +35,7 @@ class HitRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step of a retrieval."""
+    """Step of a retrieval."""
 
     iteration: int
     index: str
@@ -49,8 +49,10 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class MethodFindings:
-    """What one method found. `ranks` are those of the gold documents, `figure` the recall
-    at the smallest k, `answer` what a reader made of it, "" where none was asked.
+    """Hits and steps of one method for one question.
+
+    `ranks` are the ranks of the gold documents, `figure` is the recall at the smallest k, and `answer` is that of the
+    reader, "" if there is none.
     """
 
     label: str
@@ -67,7 +69,7 @@ class MethodFindings:
 
 @dataclass(frozen=True, slots=True)
 class GoldDocument:
-    """A gold document."""
+    """Gold document."""
 
     title: str
     id: str
@@ -75,7 +77,7 @@ class GoldDocument:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDetail:
-    """A question, what is right, and what each method found."""
+    """Question with its gold documents and answers, and the findings of each method."""
 
     text: str
     id: str
@@ -89,7 +91,7 @@ class QuestionDetail:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Those that are shown, of how many; `judged` where there is gold, and `metric` is what they are chosen by."""
+    """The questions shown, out of `of`; if they are `judged`, they are chosen by `metric`."""
 
     judged: bool
     metric: str
@@ -99,20 +101,23 @@ class Questions:
 
 
 def render_questions(comparison: Comparison) -> Questions | None:
-    """With gold, the questions on which the methods' recall lies furthest apart; else the first fifty."""
+    """Choose the questions to show: with gold, those on which recall differs most; else the first fifty."""
     judged, metric = bool(comparison.dataset.judged), f"R@{comparison.ks[0]}"
     single = len(comparison.methods) == 1
     if judged:
         spreads = _spreads(comparison)
         order = sorted(spreads, key=lambda at: (-spreads[at][0], -spreads[at][1], at))
-        chosen, of = order[:_MOST], len(spreads)
+        chosen, of = order[:_MAX_QUESTIONS], len(spreads)
     else:
-        chosen, of = list(range(len(comparison.queries)))[:_MOST_WITHOUT_GOLD], len(comparison.queries)
-    return Questions(judged, metric, tuple(_question(comparison, at) for at in chosen), of, single)
+        chosen, of = list(range(len(comparison.queries)))[:_MAX_WITHOUT_GOLD], len(comparison.queries)
+    return Questions(judged, metric, tuple(_question_detail(comparison, at) for at in chosen), of, single)
 
 
 def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
-    """For every question on which recall differs at some k: how far apart it lies at the first k, and at all."""
+    """Return the spread of recall for every question on which it differs at some k.
+
+    The spread is the range at the first k, and the sum of the standard deviations over all k.
+    """
     names, found = [f"R@{k}" for k in comparison.ks], {}
     for at, query in enumerate(comparison.queries):
         scores = [method.per_query[query.id] for method in comparison.methods if query.id in method.per_query]
@@ -123,19 +128,19 @@ def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
     return found
 
 
-def _question(comparison: Comparison, at: int) -> QuestionDetail:
+def _question_detail(comparison: Comparison, at: int) -> QuestionDetail:
     query, methods = comparison.queries[at], comparison.methods
     gold = None if comparison.gold is None else comparison.gold.get(query.id)
     grades, equal = judgements(comparison.gold, query.id), twins(comparison.gold, query.id)
     answers = [method.final[at] for method in methods]
     counts = Counter(id for answer in answers for id in _first_documents(answer))
     found = tuple(
-        _found(comparison, number, method, answer, (grades, equal), counts)
+        _method_findings(comparison, number, method, answer, (grades, equal), counts)
         for number, (method, answer) in enumerate(zip(methods, answers, strict=True))
     )
-    wanted = tuple(_wanted(comparison, id, equal) for id in sorted(grades)[:_GOLD])
+    wanted = tuple(_gold_document(comparison, id, equal) for id in sorted(grades)[:_GOLD])
     kind, said = (gold.kind, gold.answers) if gold else ("", ())
-    spread = _spread(methods, query, f"R@{comparison.ks[0]}") if grades else ""
+    spread = _format_spread(methods, query, f"R@{comparison.ks[0]}") if grades else ""
     id = shown(f"{query.id} · {gold.source_id}" if gold and gold.source_id else query.id, 2 * _ID)
     answers_shown = tuple(shown(answer, _TITLE) for answer in said[:_ANSWERS])
     return QuestionDetail(
@@ -143,7 +148,7 @@ def _question(comparison: Comparison, at: int) -> QuestionDetail:
     )
 
 
-def _wanted(comparison: Comparison, id: str, equal: Mapping[str, str]) -> GoldDocument:
+def _gold_document(comparison: Comparison, id: str, equal: Mapping[str, str]) -> GoldDocument:
     title = shown(comparison.titles.get(id, ""), _TITLE)
     copies = sum(stands == id for stands in equal.values())
     name = [shown(id, _ID)] if title else []
@@ -151,7 +156,7 @@ def _wanted(comparison: Comparison, id: str, equal: Mapping[str, str]) -> GoldDo
     return GoldDocument(title or shown(id, _TITLE), ", ".join([*name, *also]))
 
 
-def _spread(methods: Sequence[MethodResult], query: Query, metric: str) -> str:
+def _format_spread(methods: Sequence[MethodResult], query: Query, metric: str) -> str:
     every = [method.per_query.get(query.id, {}) for method in methods]
     values = [scores[metric] for scores in every if metric in scores]
     return f"{percent(min(values))} to {percent(max(values))}" if values else ""
@@ -161,7 +166,7 @@ def _first_documents(answer: MethodAnswer) -> set[str]:
     return {id for hit in answer.hits[:_HITS] for id in hit.doc_ids}
 
 
-def _found(
+def _method_findings(
     comparison: Comparison,
     number: int,
     method: MethodResult,
@@ -176,67 +181,67 @@ def _found(
         label=method.label,
         key=Markup(svg.key(number)),  # noqa: S704  # drawn by us, holds no text
         figure=figure,
-        ranks=_ranks(answer, *gold, comparison.ks[-1]),
-        hits=tuple(_hit(rank, hit, held, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
-        steps=tuple(_line(step) for step in answer.trace[:_STEPS]),
+        ranks=_format_ranks(answer, *gold, comparison.ks[-1]),
+        hits=tuple(_hit_row(rank, hit, held, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
+        steps=tuple(_step_row(step) for step in answer.trace[:_STEPS]),
         more_steps=max(0, len(answer.trace) - _STEPS),
         notes=tuple(shown(note, _QUERY) for note in answer.notes[:_ANSWERS]),
         error=shown(without_folders(method.failures.get(answer.query_id, ""))),
-        answer=_answered(answer, metrics),
+        answer=_format_answer(answer, metrics),
     )
 
 
-def _answered(answer: MethodAnswer, metrics: Mapping[str, float]) -> str:
-    """What was read out of the hits, whether they were thought to hold it, and its F1."""
+def _format_answer(answer: MethodAnswer, metrics: Mapping[str, float]) -> str:
+    """Format the answer of the reader, whether it was found in the hits, and its F1."""
     read = answer.reading
     if read is None:
         return ""
     if read.error is not None:
         return shown(f"not read: {without_folders(read.error)}", _QUERY)
     said = shown(read.answer, _TITLE) or "no answer"
-    about = [*([] if read.found else ["not held by what was found"]), *_f1(metrics)]
+    about = [*([] if read.found else ["not held by what was found"]), *_format_f1(metrics)]
     return f"{said} ({'; '.join(about)})" if about else said
 
 
-def _f1(metrics: Mapping[str, float]) -> list[str]:
+def _format_f1(metrics: Mapping[str, float]) -> list[str]:
     return [f"F1 {percent(metrics['F1'])}"] if "F1" in metrics else []
 
 
-def _ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:
-    """Where the gold documents are in the ranking, and how many are not; "" where there are none."""
+def _format_ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:
+    """Format the ranks of the gold documents, and how many are missing; "" if there is no gold."""
     ranked = standing(ranking(hit.doc_ids for hit in answer.hits), equal)
     places = {id: rank for rank, id in enumerate(ranked, start=1)}
     found = sorted(places[id] for id in grades if id in places)
     missing = len(grades) - len(found)
-    there = [f"gold at rank {_joined(map(str, found), _GOLD)}"] if found else []
+    there = [f"gold at rank {_join(map(str, found), _GOLD)}"] if found else []
     absent = [f"{missing} of {len(grades)} gold not in the first {k}"] if missing else []
     return "; ".join([*there, *absent])
 
 
-def _hit(rank: int, hit: SavedHit, gold: Set[str], counts: Mapping[str, int]) -> HitRow:
+def _hit_row(rank: int, hit: SavedHit, gold: Set[str], counts: Mapping[str, int]) -> HitRow:
     only = bool(counts) and bool(hit.doc_ids) and all(counts.get(id) == 1 for id in hit.doc_ids)
     mark = "gold" if any(id in gold for id in hit.doc_ids) else "only here" if only else ""
-    title = shown(hit.title, _TITLE) or _joined(hit.doc_ids or (hit.id,), 3)
+    title = shown(hit.title, _TITLE) or _join(hit.doc_ids or (hit.id,), 3)
     return HitRow(rank, title, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
 
 
-def _line(step: Step) -> StepRow:
+def _step_row(step: Step) -> StepRow:
     paths = [(triple,) for triple in step.triples] + list(step.paths)
     tokens = step.input_tokens + step.output_tokens
     return StepRow(
         step.iteration,
         shown(step.index, _ID),
         shown(step.query, _QUERY),
-        _joined(step.ids, _IDS),
-        _joined(map(format_path, dict.fromkeys(paths)), _TRIPLES, longest=_QUERY),
+        _join(step.ids, _IDS),
+        _join(map(format_path, dict.fromkeys(paths)), _TRIPLES, longest=_QUERY),
         short(step.ms),
         f"{tokens:,}" if tokens else "",
         shown(step.note, _QUERY),
     )
 
 
-def _joined(texts: Iterable[str], most: int, longest: int = _ID) -> str:
-    """The first few, and how many more there are."""
+def _join(texts: Iterable[str], most: int, longest: int = _ID) -> str:
+    """Join the first `most` texts, and say how many more there are."""
     every = list(texts)
     more = [f"and {len(every) - most} more"] if len(every) > most else []
     return ", ".join([*(shown(text, longest) for text in every[:most]), *more])

@@ -1,4 +1,4 @@
-"""What the figures depend on, and how to make them again. Neither the machine's name nor its folders are in it."""
+"""Report section with everything that the figures depend on, except the name and the folders of the machine."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _PARAMETERS = 400  # characters
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A method as it was made."""
+    """Method with its parameters, parts and fingerprint."""
 
     label: str
     name: str
@@ -23,14 +23,14 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """Names and values of what the figures depend on, and the methods."""
+    """Names and values of all facts that the figures depend on, and the methods."""
 
     facts: tuple[tuple[str, str], ...]
     methods: tuple[Made, ...]
 
 
 def render_reproduction(comparison: Comparison) -> Reproduction:
-    """Everything that is known."""
+    """Collect the facts of a comparison and its methods."""
     data = comparison.dataset
     judged = "" if data.judged == data.questions else f", {data.judged:,} with gold"
     timed = max((method.latency.questions for method in comparison.methods), default=0)
@@ -41,26 +41,26 @@ def render_reproduction(comparison: Comparison) -> Reproduction:
         "encoder": comparison.encoder,
         "encoder identity": comparison.encoder_id or "none was used",
         "language model": display_name(comparison.llm),
-        **_reader(comparison),
+        **_describe_reader(comparison),
         "store": comparison.store,
         "language of the texts": comparison.language,
         "seed": str(comparison.seed),
         "latency": f"at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one, after a warm-up"
-        + _taken(comparison),
+        + _timing_note(comparison),
         "made with": ", ".join(f"{name} {value}" for name, value in comparison.environment.items()),
         "fingerprint of the data": data.fingerprint,
         "fingerprint of all": comparison.fingerprint,
     }
     named = tuple((name, shown(without_folders(value), _PARAMETERS)) for name, value in facts.items())
-    return Reproduction(named, tuple(_made(comparison, at) for at in range(len(comparison.methods))))
+    return Reproduction(named, tuple(_describe_method(comparison, at) for at in range(len(comparison.methods))))
 
 
-def _taken(comparison: Comparison) -> str:
+def _timing_note(comparison: Comparison) -> str:
     moment = next((method.latency.taken for method in comparison.methods if method.latency.taken), "")
     return f", taken {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
-def _reader(comparison: Comparison) -> dict[str, str]:
+def _describe_reader(comparison: Comparison) -> dict[str, str]:
     if comparison.reader is None:
         return {}
     how = "estimated" if comparison.reader.estimated else "by the model's own vocabulary"
@@ -68,7 +68,7 @@ def _reader(comparison: Comparison) -> dict[str, str]:
     return {"reader": f"{display_name(comparison.reader.llm)}, from {read}"}
 
 
-def _made(comparison: Comparison, at: int) -> Made:
+def _describe_method(comparison: Comparison, at: int) -> Made:
     method = comparison.methods[at]
     params = json.dumps(dict(method.params), ensure_ascii=False, sort_keys=True, default=str)
     searches = {name: f" ({figures.search})" if figures.search else "" for name, figures in method.parts.items()}

@@ -1,4 +1,4 @@
-"""Show the spread of each metric over seeds."""
+"""Report section on the spread of each metric over seeds."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from ragindex_eval.stats import seeds as spread
 
 @dataclass(frozen=True, slots=True)
 class SpreadCell:
-    """A figure over the seeds, in percent: its mean, its standard deviation and how far it reaches."""
+    """Mean, standard deviation and range of a metric over the seeds, in percent."""
 
     mean: str
     deviation: str
@@ -19,7 +19,7 @@ class SpreadCell:
 
 @dataclass(frozen=True, slots=True)
 class SeedTable:
-    """One corpus and encoder: a row a method, a column a metric."""
+    """Table of one corpus and encoder, with a row per method and a column per metric."""
 
     title: str
     seeds: tuple[int, ...]
@@ -28,22 +28,22 @@ class SeedTable:
 
 
 def render_seeds(study: Study) -> tuple[SeedTable, ...] | None:
-    """None where nothing was done twice, or nothing judged."""
+    """Make the tables; None if no comparison was repeated with another seed, or nothing is judged."""
     shown = list(dict.fromkeys(name for one in study.comparisons for name in metrics_shown(one)))
     metrics = [name for name in shown if not name.startswith("one_doc")]
-    found = tuple(_repeated(group, metrics) for group in spread.group_by_seed(study) if group.spreads)
+    found = tuple(_seed_table(group, metrics) for group in spread.group_by_seed(study) if group.spreads)
     return found or None
 
 
-def _repeated(group: spread.SeedGroup, metrics: list[str]) -> SeedTable:
+def _seed_table(group: spread.SeedGroup, metrics: list[str]) -> SeedTable:
     by_figure = {(one.label, one.metric): one for one in group.spreads}
     labels = list(dict.fromkeys(one.label for one in group.spreads))
-    rows = tuple((label, tuple(_shown(by_figure.get((label, name))) for name in metrics)) for label in labels)
+    rows = tuple((label, tuple(_spread_cell(by_figure.get((label, name))) for name in metrics)) for label in labels)
     columns = tuple(Column(name.replace("_", " "), meaning(name)) for name in metrics)
     return SeedTable(without_folders(f"{group.dataset}, encoder {group.encoder}"), group.seeds, columns, rows)
 
 
-def _shown(one: spread.SeedSpread | None) -> SpreadCell:
+def _spread_cell(one: spread.SeedSpread | None) -> SpreadCell:
     if one is None:
         return SpreadCell("–", "", "")
     return SpreadCell(percent(one.mean), percent(one.deviation), f"{percent(one.least)} – {percent(one.most)}")

@@ -1,4 +1,4 @@
-"""The table: every method's figures with their intervals."""
+"""Report section with the table of all methods, their figures and intervals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import LATENCY, Comparison, Interval, MethodResult
 from ragindex_eval.stats.conclusions import leaders
 
-_MEANING = {
+_MEANINGS = {
     "R": "recall: the share of a question's gold documents among the first k",
     "full_R": "the share of questions with every gold document among the first k",
     "Success": "the share of questions with any gold document among the first k",
@@ -25,7 +25,7 @@ _MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column is called, and what it means in a sentence; "" where the title says it."""
+    """Title of a column and a sentence that explains it, "" if the title says enough."""
 
     title: str
     meaning: str
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class MetricCell:
-    """A figure, its interval ("" where there is none), and whether it is among the best."""
+    """Figure, its interval ("" if there is none), and whether it is among the best."""
 
     text: str
     interval: str = ""
@@ -42,7 +42,7 @@ class MetricCell:
 
 @dataclass(frozen=True, slots=True)
 class MethodRow:
-    """One method."""
+    """Row of one method."""
 
     label: str
     key: Markup
@@ -51,9 +51,9 @@ class MethodRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`quality` says whether any metric is in it, `bold` whether any figure is set in bold.
+    """Table of a comparison; `quality` says whether it has metrics, and `bold` whether any figure is bold.
 
-    `bounds` are what a reader answers from nothing and from the gold documents, where answers were read.
+    `bounds` are the rows of the reader's bounds, if answers were read.
     """
 
     columns: tuple[Column, ...]
@@ -64,29 +64,34 @@ class Table:
 
 
 def render_table(comparison: Comparison) -> Table:
-    """A row a method, in the order of the comparison."""
+    """Make the table, with a row per method in the order of the comparison."""
     metrics = metrics_shown(comparison)
     best = {name: methods_ahead(comparison, name) for name in (*metrics, LATENCY)}
-    costs = [cost for cost in _COSTS if cost.always or any(cost.told(method) != 0 for method in comparison.methods)]
+    costs = [
+        cost for cost in _COST_COLUMNS if cost.always or any(cost.told(method) != 0 for method in comparison.methods)
+    ]
     columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *(cost.column for cost in costs)]
     rows = []
     for number, method in enumerate(comparison.methods):
-        quality = [_quality(method, name, method.label in best[name]) for name in metrics]
+        quality = [_quality_cell(method, name, method.label in best[name]) for name in metrics]
         cells = (*quality, *(cost.cell(method, method.label in best[LATENCY]) for cost in costs))
         rows.append(MethodRow(method.label, Markup(svg.key(number)), cells))  # noqa: S704  # drawn by us, holds no text
     bold = any(cell.best for row in rows for cell in row.cells)
-    return Table(tuple(columns), tuple(rows), _bounds(comparison, metrics, len(costs)), bool(metrics), bold)
+    return Table(tuple(columns), tuple(rows), _bound_rows(comparison, metrics, len(costs)), bool(metrics), bold)
 
 
-def _bounds(comparison: Comparison, metrics: list[str], costs: int) -> tuple[MethodRow, ...]:
-    """Of a bound, only what its answers are worth."""
+def _bound_rows(comparison: Comparison, metrics: list[str], costs: int) -> tuple[MethodRow, ...]:
+    """Return the rows of the reader's bounds, which have only answer metrics."""
     blank = (MetricCell(""),) * costs
     return tuple(
         MethodRow(
             bound.label,
             Markup(""),
             (
-                *(_quality(bound, name, False) if name in ANSWER_METRICS_SHOWN else MetricCell("") for name in metrics),
+                *(
+                    _quality_cell(bound, name, False) if name in ANSWER_METRICS_SHOWN else MetricCell("")
+                    for name in metrics
+                ),
                 *blank,
             ),
         )
@@ -95,9 +100,9 @@ def _bounds(comparison: Comparison, metrics: list[str], costs: int) -> tuple[Met
 
 
 def metrics_shown(comparison: Comparison) -> list[str]:
-    """Recall at every k, full recall and nDCG at one; recall of one-document hits alone where it differs; EM and F1.
+    """Return the metrics of the table, as far as they were measured for any method.
 
-    Of these, the ones that were measured of any method.
+    These are recall at every k, full recall and nDCG at one k, one_doc_R where it differs from recall, EM and F1.
     """
     ks, every = comparison.ks, [method.metrics for method in comparison.methods]
     of_answers = [name for name in ANSWER_METRICS_SHOWN if any(name in found for found in every)]
@@ -110,46 +115,46 @@ def metrics_shown(comparison: Comparison) -> list[str]:
 
 
 def meaning(metric: str) -> str:
-    """A metric in a few words."""
-    return _MEANING.get(metric.partition("@")[0], "")
+    """Return a short explanation of a metric; "" if there is none."""
+    return _MEANINGS.get(metric.partition("@")[0], "")
 
 
 def methods_ahead(comparison: Comparison, metric: str) -> frozenset[str]:
-    """The best methods by a metric, unless no method differs significantly from the best."""
+    """Return the best methods by a metric; none if no method differs significantly from the best."""
     ahead = frozenset(leaders(comparison, metric))
     return ahead if len(ahead) < len(comparison.methods) else frozenset()
 
 
-def _quality(method: MethodResult, name: str, best: bool) -> MetricCell:
+def _quality_cell(method: MethodResult, name: str, best: bool) -> MetricCell:
     if name not in method.metrics:
         return MetricCell("–")
     bounds = method.ci95.get(name)
-    return MetricCell(percent(method.metrics[name]), _between(bounds, percent), best)
+    return MetricCell(percent(method.metrics[name]), _format_interval(bounds, percent), best)
 
 
-def _milliseconds(value: float | None, bounds: Interval | None, best: bool) -> MetricCell:
-    return MetricCell("–") if value is None else MetricCell(short(value), _between(bounds, short), best)
+def _latency_cell(value: float | None, bounds: Interval | None, best: bool) -> MetricCell:
+    return MetricCell("–") if value is None else MetricCell(short(value), _format_interval(bounds, short), best)
 
 
-def _between(bounds: Interval | None, form: Callable[[float], str]) -> str:
+def _format_interval(bounds: Interval | None, form: Callable[[float], str]) -> str:
     return "" if bounds is None else f"{form(bounds[0])} – {form(bounds[1])}"
 
 
-def _told(
+def _optional_cost(
     title: str, meaning: str, value: Callable[[MethodResult], float | None], form: Callable[[float], str]
-) -> "_Cost":
-    """A column that is there where any method has a figure other than 0, or one that is not known."""
+) -> "_CostColumn":
+    """Make a column that is shown only if a method has a figure other than 0, or an unknown one."""
 
     def cell(method: MethodResult, fastest: bool) -> MetricCell:
         found = value(method)
         return MetricCell("–" if found is None else form(found))
 
-    return _Cost(Column(title, meaning), cell, False, value)
+    return _CostColumn(Column(title, meaning), cell, False, value)
 
 
 @dataclass(frozen=True, slots=True)
-class _Cost:
-    """A column of costs: its cell for a method, which may be told to be among the fastest."""
+class _CostColumn:
+    """Column of costs; the second argument of `cell` says whether the method is among the fastest."""
 
     column: Column
     cell: Callable[[MethodResult, bool], MetricCell]
@@ -157,40 +162,48 @@ class _Cost:
     told: Callable[[MethodResult], float | None] = lambda method: 1.0
 
 
-_COSTS = (
-    _Cost(
+_COST_COLUMNS = (
+    _CostColumn(
         Column("p50 ms", "half of the questions were answered within this time, asked one by one"),
-        lambda method, fastest: _milliseconds(method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50"), fastest),
+        lambda method, fastest: _latency_cell(method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50"), fastest),
     ),
-    _Cost(
+    _CostColumn(
         Column("p95 ms", "95 % of the questions were answered within this time, asked one by one"),
-        lambda method, fastest: _milliseconds(method.latency.total.p95, method.ci95.get(f"{LATENCY}_p95"), False),
+        lambda method, fastest: _latency_cell(method.latency.total.p95, method.ci95.get(f"{LATENCY}_p95"), False),
     ),
-    _Cost(
+    _CostColumn(
         Column("index s", "seconds of building the index, as if this method were built alone"),
         lambda method, fastest: MetricCell(short(method.index_seconds)),
     ),
-    _Cost(
+    _CostColumn(
         Column("index MB", "megabytes of the index on disk"),
         lambda method, fastest: MetricCell(short(method.index_bytes / 1e6)),
     ),
-    _told(
+    _optional_cost(
         "index tokens",
         "tokens of building the index, in and out, as if this method were built alone",
         lambda method: method.index_usage.input_tokens + method.index_usage.output_tokens,
         "{:,.0f}".format,
     ),
-    _told("index $", "dollars of building the index", lambda method: method.index_usage.money, "{:.4f}".format),
-    _told("spent $", "dollars that this run paid, for building and asking", lambda m: m.spent.money, "{:.4f}".format),
-    _told(
+    _optional_cost(
+        "index $", "dollars of building the index", lambda method: method.index_usage.money, "{:.4f}".format
+    ),
+    _optional_cost(
+        "spent $", "dollars that this run paid, for building and asking", lambda m: m.spent.money, "{:.4f}".format
+    ),
+    _optional_cost(
         "tokens a question",
         "tokens of finding, in and out: the mean",
         lambda method: method.query_usage.input_tokens + method.query_usage.output_tokens,
         "{:,.0f}".format,
     ),
-    _told("$ a question", "dollars of finding: the mean", lambda method: method.query_usage.money, "{:.5f}".format),
-    _told("calls a question", "calls of language models: the mean", lambda method: method.calls, "{:.1f}".format),
-    _told(
+    _optional_cost(
+        "$ a question", "dollars of finding: the mean", lambda method: method.query_usage.money, "{:.5f}".format
+    ),
+    _optional_cost(
+        "calls a question", "calls of language models: the mean", lambda method: method.calls, "{:.1f}".format
+    ),
+    _optional_cost(
         "not answered",
         "questions on which the method failed; each scores 0",
         lambda method: len(method.failures),
@@ -198,5 +211,5 @@ _COSTS = (
     ),
 )
 
-LATENCY_COLUMNS = tuple(cost.column for cost in _COSTS[:2])
+LATENCY_COLUMNS = tuple(cost.column for cost in _COST_COLUMNS[:2])
 """Those that hold times of questions."""

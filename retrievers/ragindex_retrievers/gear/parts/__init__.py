@@ -1,1 +1,1 @@
-"""The part of GeAR: the graph of triples."""
+"""The index part of GeAR: the graph of triples."""

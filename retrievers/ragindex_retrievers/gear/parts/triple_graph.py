@@ -1,4 +1,4 @@
-"""The graph of triples: two are neighbours when they share an entity."""
+"""The graph of triples, in which two triples that share an entity are neighbours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,40 +16,41 @@ from ragindex.plugins.registry import PartField
 from ragindex.workspace import versioned_files
 
 _GIB = 1 << 30
-_BUILDING = 5
-"""What building takes for each byte of ids and keys (measured, rounded up)."""
+_BUILD_FACTOR = 5
+"""Bytes of memory that building takes per byte of ids and keys (measured, rounded up)."""
 _STORE = "store"
 
 
 class NeighbourGraph(Protocol):
-    """What TripleGraph opens to. Thread-safe."""
+    """Protocol of an opened TripleGraph. Thread-safe."""
 
     def neighbours(self, triple_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
-        """For each triple the ids of those that share its subject or object in either role, itself left out.
+        """Return for each triple the ids of the other triples that share its subject or object, in either role.
 
-        Sorted by id, the first `limit`. A triple that is not there has none.
+        Ids are sorted and cut to the first `limit`. An unknown triple has no neighbours.
         """
         ...
 
     def of_entities(self, keys: Sequence[str], limit: int | None = None) -> list[list[str]]:
-        """For each key, as `Triples.key` makes it, the ids of the triples with it: sorted, the first `limit`."""
+        """Return for each entity key (`Triples.key`) the ids of the triples with it, sorted, the first `limit`."""
         ...
 
     def of_passages(self, passage_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
-        """For each passage the ids of its triples: sorted, the first `limit`."""
+        """Return for each passage the ids of its triples, sorted, the first `limit`."""
         ...
 
     def joining(self, triple_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """By id, the keys of the entities that join a triple with others; only of triples that are there."""
+        """Return by triple id the keys of the entities that join it with others; unknown triples are left out."""
         ...
 
 
 class TripleGraph(Part[NeighbourGraph]):
-    """Neighbours of triples, and the triples of entities and passages (GeAR), over Triples or a part with its fields.
+    """Graph of neighbouring triples (GeAR), over Triples or a part with the same fields.
 
-    Sparse rows in files, mapped into memory. Where building them would take more than `memory_gib`, the store is asked
-    for each triple instead: the same answers, slower. Without `numbers`, a date, a year, a number or a measure joins no
-    triples: two statements that both name 1871 have little to do with each other.
+    It also finds the triples of entities and passages. It is stored as sparse rows in memory-mapped files. If
+    building it would take more than `memory_gib`, the store is queried for each triple instead: the results are
+    the same, but slower. Without `numbers`, dates, years, numbers and measures join no triples: two statements
+    that both mention 1871 have little to do with each other.
     """
 
     version: ClassVar[int] = 2
@@ -63,19 +64,19 @@ class TripleGraph(Part[NeighbourGraph]):
     numbers: bool = Field(default=True, description="Let dates, years, numbers and measures join triples.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The triples."""
+        """Return the triples."""
         return (self.over,)
 
     def finish(self, context: BuildContext) -> None:
-        """Make the graph anew; the files of the one before stay while somebody reads them."""
-        triples = _read(context.inputs[0], self.memory_gib * _GIB)
+        """Build the graph anew. The files of the previous version stay while a reader uses them."""
+        triples = _read_triples(context.inputs[0], self.memory_gib * _GIB)
         if triples is None:
             context.note(f"Neighbours are asked from the store: the graph would not fit in {self.memory_gib:g} GiB.")
         name = _STORE if triples is None else sparse_graph.save_graph(self._graph(triples), context.folder)
         versioned_files.record_versions([name], context, "graphs")
 
     def open(self, context: ReadContext) -> NeighbourGraph:
-        """The graph of the sync that the reader is pinned to."""
+        """Return the graph of the sync that the reader is pinned to."""
         name = versioned_files.current_version(context.collection("graphs"))
         return (
             StoreGraph(context.inputs[0], self.numbers)
@@ -93,33 +94,33 @@ class TripleGraph(Part[NeighbourGraph]):
 
 @dataclass(frozen=True, slots=True)
 class StoreGraph:
-    """The same answers from the collection of triples, one search for each triple or entity."""
+    """NeighbourGraph that queries the collection of triples, with one search per triple or entity."""
 
     triples: Collection
     numbers: bool = True
 
     def neighbours(self, triple_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
-        """See Graph."""
+        """Return the ids of the neighbours of each triple; see `NeighbourGraph.neighbours`."""
         joining = self.joining(triple_ids)
         wanted = [Terms("entity_keys", joining.get(id, ())) for id in triple_ids]
         found = self._search(wanted, None if limit is None else limit + 1)
         return [[other for other in ids if other != id][:limit] for id, ids in zip(triple_ids, found, strict=True)]
 
     def joining(self, triple_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """See Graph."""
+        """Return the joining entity keys by triple id; see `NeighbourGraph.joining`."""
         rows = self.triples.get(list(dict.fromkeys(triple_ids)), ("entity_keys",)).to_pylist()
         return {row["id"]: self.joined(row["entity_keys"]) for row in rows}
 
     def joined(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Of a triple's keys those by which it is joined with others."""
+        """Return those entity keys of a triple that may join it with others."""
         return tuple(key for key in keys if self.numbers or not is_number(key))
 
     def of_entities(self, keys: Sequence[str], limit: int | None = None) -> list[list[str]]:
-        """See Graph."""
+        """Return the ids of the triples with each entity key; see `NeighbourGraph.of_entities`."""
         return self._search([Terms("entity_keys", self.joined((key,))) for key in keys], limit)
 
     def of_passages(self, passage_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
-        """See Graph."""
+        """Return the ids of the triples of each passage; see `NeighbourGraph.of_passages`."""
         return self._search([Terms("passage_ids", (id,)) for id in passage_ids], limit)
 
     def _search(self, wanted: Sequence[Terms], limit: int | None) -> list[list[str]]:
@@ -127,14 +128,14 @@ class StoreGraph:
         return [found.ids for found in self.triples.search([FilterQuery(terms, longest) for terms in wanted])]
 
 
-def _read(triples: Collection, budget: float) -> pa.Table | None:
-    """Ids, keys and passages of all triples; None where a graph of them would take more than `budget` bytes to make."""
+def _read_triples(triples: Collection, budget: float) -> pa.Table | None:
+    """Return ids, keys and passages of all triples; None if building their graph would exceed `budget` bytes."""
     batches, taken = [], 0
     for batch in triples.scan(("subject_key", "object_key", "passage_ids")):
         keys = [batch.column(name).flatten() for name in ("subject_key", "object_key", "passage_ids")]
         batches.append(pa.RecordBatch.from_arrays([batch.column("id"), *keys], names=_COLUMNS.names))
         taken += batches[-1].nbytes
-        if taken * _BUILDING > budget:
+        if taken * _BUILD_FACTOR > budget:
             return None
     return pa.Table.from_batches(batches, _COLUMNS)
 

@@ -1,1 +1,1 @@
-"""The parts of GRIEVER: partial triples, vectors of names, aliases, passages with their triples."""
+"""The index parts of GRIEVER: partial triples, name vectors, aliases, and passages with their triples."""

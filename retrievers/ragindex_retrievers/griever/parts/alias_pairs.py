@@ -1,4 +1,4 @@
-"""Which pairs of names are worth a look, and why: through shared keys, statements and near vectors, never all pairs."""
+"""Candidate pairs of aliases with their evidence, from shared keys, statements and near vectors, never all pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate
 from ragindex_retrievers.griever.parts.alias_senses import NameMentions
 from ragindex_retrievers.griever.parts.aliases import LAST_NAME, Evidence, alike, likeness, more_beside
 
-_CROWDED = 50
-"""A key of more names than this says too little by itself: they are compared within passages only."""
-_STATED = 0.9
+_CROWD_SIZE = 50
+"""A key shared by more names than this is weak evidence: its names are compared within passages only."""
+_STATED_SCORE = 0.9
 NEIGHBOUR = "neighbour"
 
 
 class AliasCandidate(NamedTuple):
-    """Two entities by their places, `first` < `second`; `passages`: where the evidence holds whatever else does."""
+    """Two entities by place, `first` < `second`. `passages` are those where the evidence holds in any case."""
 
     first: int
     second: int
@@ -31,22 +31,25 @@ class AliasCandidate(NamedTuple):
 
 
 def find_stated(mentions: NameMentions) -> Iterator[AliasCandidate]:
-    """What triples state with alias-like predicates, in the passages that state it."""
+    """Yield the pairs that triples with alias-like predicates state, with the passages that state them."""
     found: dict[tuple[int, int, str], set[int]] = defaultdict(set)
-    says = _alias_like(mentions)
-    fit = {int(side): _fit(mentions, side) for side in np.unique(mentions.sides[says])}
+    says = _find_alias_like(mentions)
+    fit = {int(side): _can_have_alias(mentions, side) for side in np.unique(mentions.sides[says])}
     for row in np.flatnonzero(says).tolist():
         first, second = sorted(mentions.sides[row].tolist())
         if first != second and fit[first] and fit[second]:
             found[first, second, mentions.spoken[mentions.predicates[row]]].add(int(mentions.owners[row]))
     for (first, second, predicate), passages in sorted(found.items()):
-        yield AliasCandidate(first, second, Evidence("predicate", _STATED, predicate, "given"), tuple(sorted(passages)))
+        yield AliasCandidate(
+            first, second, Evidence("predicate", _STATED_SCORE, predicate, "given"), tuple(sorted(passages))
+        )
 
 
 def find_alike(mentions: NameMentions) -> Iterator[AliasCandidate]:
-    """Names that share a key and are alike, wherever they stand; those of within keys, and of crowded ones, by passage.
+    """Yield pairs of names that share a key and are written alike.
 
-    At most _CROWDED times as many comparisons as there are keys.
+    Pairs of WITHIN keys and of crowded keys are looked for within single passages only. The number of
+    comparisons is at most _CROWD_SIZE times the number of keys.
     """
     names = parse_names(mentions.names)
     groups: dict[str, list[int]] = defaultdict(list)
@@ -56,16 +59,19 @@ def find_alike(mentions: NameMentions) -> Iterator[AliasCandidate]:
     within: dict[int, list[str]] = defaultdict(list)
     written = {name.casefold(): place for place, name in enumerate(mentions.names)}
     for key, places in groups.items():
-        if len(places) > 1 and (key.startswith(WITHIN) or len(places) > _CROWDED):
+        if len(places) > 1 and (key.startswith(WITHIN) or len(places) > _CROWD_SIZE):
             for place in places:
                 within[place].append(key)
         else:
-            yield from (_with_qualifier(candidate, names, written, mentions) for candidate in _compared(names, places))
-    yield from _within_passages(mentions, names, within)
+            yield from (
+                _add_qualifier_passages(candidate, names, written, mentions)
+                for candidate in _compare_names(names, places)
+            )
+    yield from _find_within_passages(mentions, names, within)
 
 
 def parse_names(names: Sequence[str]) -> list[Name]:
-    """Names taken apart; no word that one of them writes without a capital is taken for a person's name."""
+    """Return the parsed names. A word that some name writes without a capital is not part of a person's name."""
     common = frozenset(word for name in names for word in name.split() if word.islower())
     return [taken_apart(name, common) for name in names]
 
@@ -73,8 +79,11 @@ def parse_names(names: Sequence[str]) -> list[Name]:
 def find_neighbours(
     mentions: NameMentions, vectors: Floats, least: float, most: int, seed: int, spelt: bool
 ) -> Iterator[AliasCandidate]:
-    """Names with near vectors; `spelt`: only those that are written alike too. Dates and numbers have none."""
-    named = [place for place in range(len(mentions.names)) if _fit(mentions, place)]
+    """Yield pairs of names with near vectors; with `spelt` only those that are also written alike.
+
+    Dates and numbers have none.
+    """
+    named = [place for place in range(len(mentions.names)) if _can_have_alias(mentions, place)]
     pairs = near_pairs(vectors[named], least, most, seed)
     for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist(), strict=True):
         first, second = named[one], named[other]
@@ -82,32 +91,39 @@ def find_neighbours(
             yield AliasCandidate(first, second, Evidence(NEIGHBOUR, round(min(cosine, 1.0), 4), f"{cosine:.2f}"))
 
 
-def _fit(mentions: NameMentions, place: int) -> bool:
+def _can_have_alias(mentions: NameMentions, place: int) -> bool:
     return bool(mentions.named[place]) and may_be_a_name(mentions.names[place])
 
 
 def find_different(mentions: NameMentions) -> frozenset[tuple[int, int]]:
-    """Pairs that a triple joins with a predicate that is not alias-like: what has a relation to it is not the same."""
-    sides = np.unique(np.sort(mentions.sides[~_alias_like(mentions)], axis=1), axis=0)
+    """Return the pairs that a triple joins with a predicate that is not alias-like.
+
+    An entity that has a relation to another is not the same entity.
+    """
+    sides = np.unique(np.sort(mentions.sides[~_find_alias_like(mentions)], axis=1), axis=0)
     return frozenset((first, second) for first, second in sides.tolist())
 
 
-def _alias_like(mentions: NameMentions) -> Flags:
-    """(triples,): whether the predicate is alias-like."""
+def _find_alias_like(mentions: NameMentions) -> Flags:
+    """Return for each triple whether its predicate is alias-like, (triples,)."""
     return np.array([alias_predicate(predicate) for predicate in mentions.spoken], np.bool_)[mentions.predicates]
 
 
-def _compared(names: Sequence[Name], places: Sequence[int]) -> Iterator[AliasCandidate]:
+def _compare_names(names: Sequence[Name], places: Sequence[int]) -> Iterator[AliasCandidate]:
     for first, second in combinations(places, 2):
         evidence = likeness(names[first], names[second])
         if evidence is not None:
             yield AliasCandidate(first, second, evidence)
 
 
-def _with_qualifier(
+def _add_qualifier_passages(
     candidate: AliasCandidate, names: Sequence[Name], written: Mapping[str, int], mentions: NameMentions
 ) -> AliasCandidate:
-    """A passage with Windhoek and Namibia agrees with Windhoek, Namibia, however many others name Namibia."""
+    """Add to a candidate with a qualifier the passages that name the bare name and the qualifier.
+
+    A passage with Windhoek and Namibia agrees with "Windhoek, Namibia", however many other passages name
+    Namibia.
+    """
     bare, full = sorted((candidate.first, candidate.second), key=lambda place: len(names[place].beside))
     more = more_beside(names[bare], names[full])
     beside = written.get(more[0].casefold()) if more and candidate.evidence.where == "agreeing" else None
@@ -121,35 +137,43 @@ def _with_qualifier(
     )
 
 
-def _within_passages(
+def _find_within_passages(
     mentions: NameMentions, names: Sequence[Name], within: Mapping[int, Sequence[str]]
 ) -> Iterator[AliasCandidate]:
     found: dict[AliasCandidate, set[int]] = defaultdict(set)
     for passage in range(len(mentions.passages)):
-        for candidate in _in_passage(names, mentions.entities_of.of(passage).tolist(), within):
+        for candidate in _find_in_passage(names, mentions.entities_of.of(passage).tolist(), within):
             found[candidate].add(passage)
     for candidate, passages in found.items():
-        if candidate.evidence.kind != LAST_NAME or _mostly(candidate, names, mentions, len(passages)):
+        if candidate.evidence.kind != LAST_NAME or _is_mostly_full_name(candidate, names, mentions, len(passages)):
             yield candidate._replace(passages=tuple(sorted(passages)))
 
 
-def _in_passage(
+def _find_in_passage(
     names: Sequence[Name], places: Sequence[int], within: Mapping[int, Sequence[str]]
 ) -> Iterator[AliasCandidate]:
-    """Of a last name only where all persons of the passage with it are one; nothing that the passage tells apart."""
+    """Yield the candidates within one passage, without those that the passage tells apart.
+
+    A last name is a candidate only if all persons of the passage with that last name are the same person.
+    """
     groups: dict[str, list[int]] = defaultdict(list)
     for place in places:
         for key in within.get(place, ()):
             groups[key].append(place)
     for group in groups.values():
-        persons = [place for place in group if names[place].person][:_CROWDED]
+        persons = [place for place in group if names[place].person][:_CROWD_SIZE]
         one = all(likeness(names[first], names[second]) for first, second in combinations(persons, 2))
-        for candidate in _compared(names, group[:_CROWDED]):
+        for candidate in _compare_names(names, group[:_CROWD_SIZE]):
             if candidate.evidence.where != "apart" and (one or candidate.evidence.kind != LAST_NAME):
                 yield candidate
 
 
-def _mostly(candidate: AliasCandidate, names: Sequence[Name], mentions: NameMentions, together: int) -> bool:
-    """Whether half the passages with a last name have the whole one: Nevada mostly stands without Sierra Nevada."""
+def _is_mostly_full_name(
+    candidate: AliasCandidate, names: Sequence[Name], mentions: NameMentions, together: int
+) -> bool:
+    """Return whether at least half of the passages with a last name also have the full name.
+
+    Nevada, for example, mostly occurs without Sierra Nevada.
+    """
     short = candidate.second if names[candidate.first].person else candidate.first
     return 2 * together >= len(mentions.passages_of.of(short))

@@ -1,4 +1,4 @@
-"""Which predicates say that their two sides are names of one thing: a rule on the predicate's words, for English."""
+"""Alias-like predicates, which state that subject and object are names of one thing: a rule on English words."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from ragindex.text_analysis import analyse
 from ragindex_retrievers.griever.parts.alias_names import name_words
 
 
-def _phrases(text: str) -> frozenset[str]:
+def _split_phrases(text: str) -> frozenset[str]:
     return frozenset(" ".join(phrase.split()) for phrase in text.split(","))
 
 
@@ -19,7 +19,7 @@ _ADVERBS = name_words("""
 """)
 _FILLERS = name_words("has had have having a an became becomes become came come will")
 
-SAY_SO = _phrases("""
+SAY_SO = _split_phrases("""
     known as, known by the name, known under the name, known by the nickname, known by the stage name, referred to as,
     nicknamed, nicknamed as, nickname, nickname of, nickname for, dubbed, alias, alias of, alias for, aka,
     born as, same as, same person as, same thing as, one and same as,
@@ -35,31 +35,34 @@ SAY_SO = _phrases("""
     translates as, transliterated as, romanized as, styled as, stylized as, branded as, trades as, trading as,
     doing business as, codenamed, codenamed as, code named, code named as
 """)
-"""What says so by itself, without copulas, adverbs and other small words: "was formerly known as" is "known as"."""
+"""Alias-like phrases without copulas, adverbs and fillers: "was formerly known as" becomes "known as"."""
 
-_NAMED_BY_ADVERB = _phrases("named, called, titled, entitled, designated, name, title")
-"""What says so beside an adverb ("originally named"): "named" alone tells who gave a name, or of what."""
+_NAMED_BY_ADVERB = _split_phrases("named, called, titled, entitled, designated, name, title")
+"""Phrases that are alias-like only with an adverb ("originally named"): "named" alone says who gave a name."""
 
-_NAMED_BY_COPULA = _phrases("called")
-"""What says so as a passive too ("is called"): who called for what is something else."""
+_NAMED_BY_COPULA = _split_phrases("called")
+"""Phrases that are alias-like also as a passive ("is called"), but not as an active verb (who called for what)."""
 
 _KINDS_OF_NAME = name_words("""
     full real birth maiden stage pen brand official original former short long alternative other another common
     scientific legal public old new previous current native
 """)
-_OF_NAME = _phrases("name, name of, name for, name as, title, title of")
+_OF_NAME = _split_phrases("name, name of, name for, name as, title, title of")
 
 
 def alias_predicate(predicate: str) -> bool:
-    """Whether it says that subject and object are one: "is also known as", "stands for", "has official name"."""
+    """Return whether a predicate states that subject and object are the same.
+
+    Examples: "is also known as", "stands for", "has official name".
+    """
     words = analyse(predicate.replace("a.k.a", "aka"), "none")
     held = [word for word in words if word not in _COPULAS and word not in _FILLERS]
     held = held[held[:1] == ["the"] :]
     core = [word for word in held if word not in _ADVERBS]
-    return " ".join(core) in SAY_SO or " ".join(held) in SAY_SO or any(_named(words, held, core))
+    return " ".join(core) in SAY_SO or " ".join(held) in SAY_SO or any(_check_naming(words, held, core))
 
 
-def _named(words: list[str], held: list[str], core: list[str]) -> Iterator[bool]:
+def _check_naming(words: list[str], held: list[str], core: list[str]) -> Iterator[bool]:
     phrase = " ".join(core)
     yield phrase in _NAMED_BY_ADVERB and len(held) > len(core)
     yield phrase in _NAMED_BY_COPULA and not _COPULAS.isdisjoint(words)

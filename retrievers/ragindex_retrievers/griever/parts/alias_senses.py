@@ -1,4 +1,4 @@
-"""In which passages two names may mean the same: where they stand, and what stands beside them."""
+"""Passages in which two names may mean the same, judged by where the names occur and by the entities beside them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,26 +16,26 @@ from ragindex_retrievers.griever.parts.aliases import EvidenceScope
 
 _FIELDS = ("subject", "predicate", "object", "subject_key", "object_key", "passage_ids")
 _FEW = 3
-"""Passages that an entity may always have and still tell something, however small the corpus."""
+"""Passages that may name an entity in any corpus, however small, without making it too common."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLists:
-    """`members[starts[i] : starts[i + 1]]` are those of place i, ascending, each once."""
+    """Lists of members in one array: `members[starts[i] : starts[i + 1]]` are those of place i, sorted and distinct."""
 
     starts: Integers
     members: Integers
 
     def of(self, place: int) -> Integers:
-        """The members of one place."""
+        """Return the members of one place."""
         return self.members[self.starts[place] : self.starts[place + 1]]
 
     def counts(self) -> Integers:
-        """(places,): how many members each has."""
+        """Return the number of members of each place, (places,)."""
         return np.diff(self.starts)
 
     def of_many(self, places: Integers) -> tuple[Integers, Integers]:
-        """The members of several places one after the other, and for each the number (from 0) of its place."""
+        """Return the concatenated members of several places, and for each member the index of its place in `places`."""
         counts = self.starts[places + 1] - self.starts[places]
         numbers = np.repeat(np.arange(len(places)), counts)
         before = np.cumsum(counts) - counts
@@ -44,10 +44,11 @@ class MemberLists:
 
 @dataclass(frozen=True, slots=True)
 class NameMentions:
-    """What the triples say of names. Entities go by their place among sorted `keys`, passages among sorted `passages`.
+    """Names in the triples of a corpus, as arrays of places.
 
-    `names` is how each entity is written most often, `named` (entities,) whether that is no number. Of each triple:
-    `sides` (n, 2) its entities, `owners` (n,) its passage, `predicates` (n,) its predicate among `spoken`.
+    Entities go by their place in the sorted `keys`, passages by their place in the sorted `passages`. `names`
+    is the most frequent spelling of each entity; `named` (entities,) is false for numbers. Per triple: `sides`
+    (n, 2) are its entities, `owners` (n,) its passage, `predicates` (n,) its predicate by place in `spoken`.
     """
 
     keys: list[str]
@@ -63,15 +64,15 @@ class NameMentions:
 
 
 def read_mentions(triples: Collection) -> NameMentions:
-    """All triples; n log n in their number. The order they come in changes nothing."""
-    batches = [_flat(batch) for batch in triples.scan(_FIELDS)]
+    """Read all triples, in O(n log n); the result does not depend on their order."""
+    batches = [_flatten_batch(batch) for batch in triples.scan(_FIELDS)]
     table = pa.Table.from_batches(batches, pa.schema([(name, pa.large_string()) for name in ("id", *_FIELDS)]))
     table = table.take(pc.sort_indices(table.column("id")))
-    ends = pa.concat_arrays([_column(table, name) for name in ("subject_key", "object_key")])
-    written = pa.concat_arrays([_column(table, name) for name in ("subject", "object")])
-    (keys, codes), (passages, owners) = _coded(ends), _coded(_column(table, "passage_ids"))
-    spoken, predicates = _coded(_column(table, "predicate"))
-    twice, names = np.tile(owners, 2), _most_frequent(codes, written)
+    ends = pa.concat_arrays([_read_column(table, name) for name in ("subject_key", "object_key")])
+    written = pa.concat_arrays([_read_column(table, name) for name in ("subject", "object")])
+    (keys, codes), (passages, owners) = _encode_texts(ends), _encode_texts(_read_column(table, "passage_ids"))
+    spoken, predicates = _encode_texts(_read_column(table, "predicate"))
+    twice, names = np.tile(owners, 2), _find_most_frequent(codes, written)
     return NameMentions(
         keys.to_pylist(),
         names,
@@ -81,31 +82,31 @@ def read_mentions(triples: Collection) -> NameMentions:
         owners,
         predicates,
         spoken.to_pylist(),
-        _rows(codes, twice, len(keys)),
-        _rows(twice, codes, len(passages)),
+        _group_members(codes, twice, len(keys)),
+        _group_members(twice, codes, len(passages)),
     )
 
 
-def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = [batch.column(name) for name in ("id", *_FIELDS)]
     flat = [column.flatten() if pa.types.is_list(column.type) else column for column in columns]
     return pa.RecordBatch.from_arrays([each.cast(pa.large_string()) for each in flat], names=["id", *_FIELDS])
 
 
-def _column(table: pa.Table, name: str) -> pa.Array:
+def _read_column(table: pa.Table, name: str) -> pa.Array:
     return large_text(table.column(name).chunks)
 
 
-def _coded(texts: pa.Array) -> tuple[pa.Array, Integers]:
-    """The distinct texts, sorted, and the place of each text among them."""
+def _encode_texts(texts: pa.Array) -> tuple[pa.Array, Integers]:
+    """Return the sorted distinct texts, and the place of each text among them."""
     distinct = texts.unique()
     distinct = distinct.take(pc.sort_indices(distinct))
     places = pc.index_in(texts, value_set=distinct)
     return distinct, np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _most_frequent(codes: Integers, written: pa.Array) -> list[str]:
-    """How each entity is written most often; of equally frequent ways, the first."""
+def _find_most_frequent(codes: Integers, written: pa.Array) -> list[str]:
+    """Return the most frequent spelling of each entity; of equally frequent ones the first."""
     counts = (
         pa.table({"code": pa.array(codes), "name": written}).group_by(["code", "name"]).aggregate([([], "count_all")])
     )
@@ -114,23 +115,23 @@ def _most_frequent(codes: Integers, written: pa.Array) -> list[str]:
     return [str(name) for name in ordered.column("name").take(pa.array(first)).to_pylist()]
 
 
-def _rows(places: Integers, members: Integers, count: int) -> MemberLists:
+def _group_members(places: Integers, members: Integers, count: int) -> MemberLists:
     width = int(members.max(initial=0)) + 1
     pairs = np.unique(places * width + members)
     starts = np.concatenate([[0], np.cumsum(np.bincount(pairs // width, minlength=count))])
     return MemberLists(starts.astype(np.int64), pairs % width)
 
 
-# ---------------------------------------------------------------- what passages have in common
+# ---------------------------------------------------------------- contexts of passages
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What passages are compared by.
+    """Context by which passages are compared.
 
-    `telling` (entities,): whether sharing it means something: it is no number, and few passages name it. `vectors`
-    (passages, dimensions), of length one; zero for a passage without. `near`: the cosine from which on passages agree.
-    Of a name that more than `most` passages hold, so many are looked at.
+    `telling` (entities,): sharing the entity is meaningful, since it is no number and few passages name it.
+    `vectors` (passages, dimensions) have unit length, or are zero for a passage without a vector. `near` is the
+    cosine from which passages agree. At most `most` passages per name are compared.
     """
 
     mentions: NameMentions
@@ -141,14 +142,14 @@ class Contexts:
 
 
 def make_contexts(mentions: NameMentions, passages: Collection, common: float, near: float, most: int) -> Contexts:
-    """`common`: an entity that more than this share of the passages names tells nothing."""
+    """Build the contexts. An entity that more than the share `common` of the passages name is not telling."""
     least = max(_FEW, common * len(mentions.passages))
     few = mentions.passages_of.counts() <= least
     return Contexts(mentions, few & mentions.named, read_vectors(passages, mentions.passages), near, most)
 
 
 def read_vectors(records: Collection, ids: pa.Array) -> Floats:
-    """(ids, dimensions): the vectors of the records with these ids; zero where there is no such record."""
+    """Return the vectors of the records with these ids, (ids, dimensions); zero for missing records."""
     vectors = np.zeros((len(ids), records.schema.dimensions or 0), np.float32)
     for batch in records.scan(("vector",)):
         places = pc.index_in(batch.column("id").cast(pa.large_string()), value_set=ids.cast(pa.large_string()))
@@ -159,10 +160,10 @@ def read_vectors(records: Collection, ids: pa.Array) -> Floats:
 
 
 def find_agreeing(known: Contexts, first: int, second: int, where: EvidenceScope = "agreeing") -> Integers:
-    """The passages with one of two names in which both mean the same, as far as evidence counts `where`; ascending.
+    """Return the passages with one of two names in which both mean the same, given where the evidence counts; sorted.
 
-    Passages agree that name both, that share a telling entity with a passage of the other name, or are near one. Linear
-    in the passages of the two names; at most `most` of each are compared.
+    Passages agree if they name both, share a telling entity with a passage of the other name, or are near one.
+    Linear in the passages of the two names; at most `most` passages per name are compared.
     """
     one, other = (known.mentions.passages_of.of(place) for place in (first, second))
     both = np.intersect1d(one, other, assume_unique=True)
@@ -172,14 +173,14 @@ def find_agreeing(known: Contexts, first: int, second: int, where: EvidenceScope
         return both if where == "together" else both[:0]
     if where == "apart" and len(both):
         return both[:0]
-    one, other = (_looked_at(passages, both, known.most) for passages in (one, other))
-    shared = _share(known, one, other, (first, second)), _share(known, other, one, (first, second))
+    one, other = (_sample_passages(passages, both, known.most) for passages in (one, other))
+    shared = _share_entities(known, one, other, (first, second)), _share_entities(known, other, one, (first, second))
     close = known.vectors[one] @ known.vectors[other].T >= known.near
     return np.union1d(both, np.concatenate([one[shared[0] | close.any(axis=1)], other[shared[1] | close.any(axis=0)]]))
 
 
-def _looked_at(passages: Integers, both: Integers, most: int) -> Integers:
-    """Of too many passages first those with both names, then others, evenly."""
+def _sample_passages(passages: Integers, both: Integers, most: int) -> Integers:
+    """Return at most `most` passages: first those with both names, then an even sample of the others."""
     if len(passages) <= most:
         return passages
     rest = np.setdiff1d(passages, both, assume_unique=True)
@@ -188,8 +189,8 @@ def _looked_at(passages: Integers, both: Integers, most: int) -> Integers:
     return np.concatenate([both[:most], rest[evenly]])
 
 
-def _share(known: Contexts, these: Integers, those: Integers, names: tuple[int, int]) -> Flags:
-    """Which of these passages name an entity, other than the two, that one of those names too."""
+def _share_entities(known: Contexts, these: Integers, those: Integers, names: tuple[int, int]) -> Flags:
+    """Return which of `these` passages name an entity, other than the two, that one of `those` names too."""
     here, owners = known.mentions.entities_of.of_many(these)
     there, _ = known.mentions.entities_of.of_many(those)
     telling = known.telling[here] & ~np.isin(here, names) & np.isin(here, there)

@@ -1,7 +1,7 @@
-"""When two names are written like names of one thing: string evidence, as pure functions. For names in English text.
+"""String evidence that two names stand for one thing, as pure functions, for names in English text.
 
-Everything here is about how names are written. Whether two passages mean the same by them is another question
-(`ragindex_retrievers.griever.parts.alias_senses`).
+It is about spelling only. `ragindex_retrievers.griever.parts.alias_senses` decides in which passages two names
+mean the same.
 """
 
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ from ragindex_retrievers.griever.parts.alias_names import Name, folded, is_numer
 
 _PART_OF = name_words("season phase part volume episode chapter book act series disc round leg group class")
 _POSSESSIVE = regex.compile(r"['’]s\b")
-_SMALL = name_words("of the and")
+_SMALL_WORDS = name_words("of the and")
 _OPPOSITES = (("inter", "intra"), ("macro", "micro"), ("hyper", "hypo"), ("anterior", "posterior"), ("super", "supra"))
 EvidenceScope: TypeAlias = Literal["agreeing", "together", "apart", "everywhere", "given"]
 LAST_NAME = "last name"
-"""The kind of evidence that more is asked of: see `ragindex_retrievers.griever.parts.alias_pairs`."""
-_SLIP, _TWO_SLIPS = 5, 10
-"""Letters that a word has at least where one of them, or two, may be another."""
+"""Kind of evidence with extra conditions in `ragindex_retrievers.griever.parts.alias_pairs`."""
+_SLIP_LENGTH, _TWO_SLIPS_LENGTH = 5, 10
+"""Minimum letters of a word in which one letter, or two letters, may differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why two names may be one: a `kind` and what it is about; `score` is how far it goes, from 0 to 1.
+    """Reason why two names may be aliases: its `kind`, a `detail`, and a `score` from 0 to 1 for how strong it is.
 
-    `where` it counts: in passages whose contexts agree (agreeing); in those that name both (together); in no passage
-    where one names both (apart): who writes "X" and "X (album)" together means two things; in all (everywhere); only in
-    those that come with it (given).
+    `where` says in which passages it counts: those whose contexts agree (agreeing); those that name both
+    (together); none if any passage names both (apart), since a text that writes "X" and "X (album)" means two
+    things; all (everywhere); only those given with it (given).
     """
 
     kind: str
@@ -43,14 +43,22 @@ class Evidence:
 
 
 def likeness(one: Name, other: Name) -> Evidence | None:
-    """Why two names that share a key may be one: the first reason of same words, acronym, person's name."""
-    if not (one.words and other.words) or _apart(one, other):
+    """Return why two names that share a key may be aliases, or None.
+
+    The first of three reasons counts: same words, acronym, name of a person.
+    """
+    if not (one.words and other.words) or _are_told_apart(one, other):
         return None
-    return _same_words(one, other) or _acronym(one, other) or _acronym(other, one) or _person(one, other)
+    return (
+        _compare_words(one, other)
+        or _compare_acronym(one, other)
+        or _compare_acronym(other, one)
+        or _compare_persons(one, other)
+    )
 
 
-def _apart(one: Name, other: Name) -> bool:
-    """Father and son, kingdom and republic."""
+def _are_told_apart(one: Name, other: Name) -> bool:
+    """Return whether generation or form of state tell two names apart: father and son, kingdom and republic."""
     generations = {one.generation, other.generation} - {""}
     forms = [{left for left in name.left if left.endswith(" of")} for name in (one, other)]
     return len(generations) > 1 or (all(forms) and forms[0] != forms[1])
@@ -59,8 +67,8 @@ def _apart(one: Name, other: Name) -> bool:
 # ---------------------------------------------------------------- the same words
 
 
-def _same_words(one: Name, other: Name) -> Evidence | None:
-    if _capitals_apart(one.head, other.head):
+def _compare_words(one: Name, other: Name) -> Evidence | None:
+    if _differ_in_capitals(one.head, other.head):
         return None
     if one.whole == other.whole:
         qualifiers: tuple[str, ...] = ()
@@ -72,40 +80,40 @@ def _same_words(one: Name, other: Name) -> Evidence | None:
     generation = (one.generation or other.generation,) if one.generation != other.generation else ()
     omitted = (*small, *generation, *qualifiers)
     if not omitted:
-        return Evidence("spelling", 1.0, where="everywhere" if _one_name(one.text, other.text) else "agreeing")
-    two_things = bool(generation) or any(_kind_of_thing(text) for text in qualifiers)
+        return Evidence("spelling", 1.0, where="everywhere" if _is_one_name(one.text, other.text) else "agreeing")
+    two_things = bool(generation) or any(_names_kind(text) for text in qualifiers)
     score = 0.75 if two_things else 0.8 if qualifiers else 0.95
     return Evidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
 
 
-def _one_name(one: str, other: str) -> bool:
-    """Several words with capitals are one name however they are spelt, as the same name in two passages is."""
+def _is_one_name(one: str, other: str) -> bool:
+    """Return whether both names are several words with capitals, which are one name however they are spelt."""
     return all(len(head.split()) > 1 and all(word[0].isupper() for word in head.split()) for head in (one, other))
 
 
-def _capitals_apart(one: str, other: str) -> bool:
-    """US is not us, and IT is not it."""
+def _differ_in_capitals(one: str, other: str) -> bool:
+    """Return whether capitals tell two words apart: US is not us, and IT is not it."""
     return any(head.isupper() and len(head) > 1 for head in (one, other)) and (one.islower() or other.islower())
 
 
 def more_beside(one: Name, other: Name) -> tuple[str, ...] | None:
-    """What one name is qualified by and the other is not; None where they are qualified differently."""
+    """Return the qualifiers that only one of the names has; None if their qualifiers differ otherwise."""
     few, many = sorted((one.beside, other.beside), key=len)
     more = many[len(few) :]
     if [folded(text) for text in few] != [folded(text) for text in many[: len(few)]]:
         return None
-    return None if any(not _PART_OF.isdisjoint(folded(text)) for text in more) else more  # a season is not its series
+    return None if any(not _PART_OF.isdisjoint(folded(text)) for text in more) else more  # a season is not the series
 
 
-def _kind_of_thing(qualifier: str) -> bool:
-    """Whether it says which of several things of a name is meant: "album", "1995 film"."""
+def _names_kind(qualifier: str) -> bool:
+    """Return whether a qualifier says which of several things with one name is meant: "album", "1995 film"."""
     return qualifier.split()[-1].islower()
 
 
 # ---------------------------------------------------------------- acronyms and persons
 
 
-def _acronym(short: Name, long: Name) -> Evidence | None:
+def _compare_acronym(short: Name, long: Name) -> Evidence | None:
     if not short.acronym:
         return None
     if short.acronym == long.stated:
@@ -116,7 +124,7 @@ def _acronym(short: Name, long: Name) -> Evidence | None:
     return Evidence("acronym", 0.85, where="together" if unsure else "agreeing")
 
 
-def _person(one: Name, other: Name) -> Evidence | None:
+def _compare_persons(one: Name, other: Name) -> Evidence | None:
     short, long = sorted((one, other), key=lambda name: (len(name.parts), len(name.head), name.head))
     if not (long.person and short.parts and short.parts[-1] == long.parts[-1]) or (
         short.generation and not long.generation
@@ -125,15 +133,15 @@ def _person(one: Name, other: Name) -> Evidence | None:
     if short.last_name:
         return Evidence(LAST_NAME, 0.7, where="given")
     given, names = short.parts[:-1], long.parts[:-1]
-    if not (short.person and given and _among(given, names)):
+    if not (short.person and given and _contains_names(given, names)):
         return None
     if given[0] == names[0]:
         return Evidence("middle name left out", 0.85, " ".join(names[1:]).title())
     return Evidence("initials", 0.8, where="together") if given[0] == names[0][0] else None
 
 
-def _among(few: Sequence[str], many: Sequence[str]) -> bool:
-    """Whether the names `few` are among `many`, in order; an initial is any name that begins with it."""
+def _contains_names(few: Sequence[str], many: Sequence[str]) -> bool:
+    """Return whether the names `few` occur in `many` in order; an initial matches any name that begins with it."""
     rest = iter(many)
     return all(any(name == one or (len(name) == 1 and one[0] == name) for one in rest) for name in few)
 
@@ -142,18 +150,20 @@ def _among(few: Sequence[str], many: Sequence[str]) -> bool:
 
 
 def alike(one: Name, other: Name) -> bool:
-    """Whether two names of other words are written alike: in another order, or with a slip of the pen.
+    """Return whether two names with different words are written alike: in another order, or with a spelling slip.
 
-    Nothing but small words may be left out; numbers, and what qualifies a name, must agree; common nouns have none.
+    Only small words may be left out; numbers and qualifiers must agree. Common nouns are never alike.
     """
     names = (one, other)
-    if one.key == other.key or _apart(one, other) or one.generation != other.generation:
+    if one.key == other.key or _are_told_apart(one, other) or one.generation != other.generation:
         return False
     if not all(name.words and name.head[0].isupper() for name in names):
         return False
     if [folded(text) for text in one.beside] != [folded(text) for text in other.beside]:
         return False
-    bags = [sorted(word for word in folded(_POSSESSIVE.sub("", name.head)) if word not in _SMALL) for name in names]
+    bags = [
+        sorted(word for word in folded(_POSSESSIVE.sub("", name.head)) if word not in _SMALL_WORDS) for name in names
+    ]
     if bags[0] == bags[1]:
         return len(bags[0]) > 1
     same_length = len(one.words) == len(other.words)
@@ -161,22 +171,25 @@ def alike(one: Name, other: Name) -> bool:
 
 
 def slip(one: str, other: str) -> bool:
-    """Whether two words differ by a letter or two within: never at their ends, where "Julia" and "Julian" differ."""
+    """Return whether two words differ by one or two letters inside.
+
+    Their ends must be equal: "Julia" and "Julian" are two names.
+    """
     short, long = sorted((one, other), key=len)
-    if len(short) < _SLIP or short[0] != long[0] or short[-1] != long[-1] or not (one + other).isalpha():
+    if len(short) < _SLIP_LENGTH or short[0] != long[0] or short[-1] != long[-1] or not (one + other).isalpha():
         return False
-    if (is_numeral(one) and is_numeral(other)) or _opposite(one, other):
+    if (is_numeral(one) and is_numeral(other)) or _are_opposites(one, other):
         return False
-    return _changed(short, long) <= (2 if len(short) >= _TWO_SLIPS else 1)
+    return _count_changes(short, long) <= (2 if len(short) >= _TWO_SLIPS_LENGTH else 1)
 
 
-def _opposite(one: str, other: str) -> bool:
+def _are_opposites(one: str, other: str) -> bool:
     pairs = [*_OPPOSITES, *((b, a) for a, b in _OPPOSITES)]
     return any(one.startswith(a) and other.startswith(b) for a, b in pairs)
 
 
-def _changed(one: str, other: str) -> int:
-    """How many letters are put in, left out or replaced; two neighbours that were swapped count as one."""
+def _count_changes(one: str, other: str) -> int:
+    """Return how many letters are inserted, deleted or replaced; two swapped neighbours count as one."""
     if len(one) == len(other):
         places = [place for place in range(len(one)) if one[place] != other[place]]
         if len(places) == 2 and places[1] == places[0] + 1 and sorted(one) == sorted(other):

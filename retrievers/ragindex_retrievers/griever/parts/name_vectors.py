@@ -1,4 +1,4 @@
-"""Vectors of what triples name: of every entity and of every predicate, each encoded once."""
+"""Vectors of the names in triples: one per entity and one per predicate."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -15,10 +15,10 @@ _PART = "name_vectors"
 
 @dataclass(frozen=True, slots=True)
 class NameCollections:
-    """What NameVectors opens to: records with no fields but `vector`.
+    """Collections that NameVectors opens to, with `vector` as the only field.
 
-    The ids of `entities` are the keys (`Triples.key`) of subjects and objects; those of `predicates` the predicates as
-    written.
+    Ids in `entities` are the keys (`Triples.key`) of subjects and objects; ids in `predicates` are predicates
+    as written.
     """
 
     entities: Collection
@@ -26,7 +26,10 @@ class NameCollections:
 
 
 class NameVectors(Part[NameCollections]):
-    """The vectors of the entities and predicates of `over`, as documents (GRIEVER): none is made while asking."""
+    """Vectors of the entities and predicates of `over` (GRIEVER).
+
+    They are encoded as documents at index time, so that no search encodes names.
+    """
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"encoder"})
@@ -35,16 +38,16 @@ class NameVectors(Part[NameCollections]):
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The triples."""
+        """Return the triples."""
         return (self.over,)
 
     def finish(self, context: BuildContext) -> None:
-        """Encode the names that are new, forget those that no triple has any more."""
+        """Encode new names, and delete those that no triple contains any more."""
         batches = list(context.inputs[0].scan(("subject_key", "object_key", "predicate")))
         sides = [batch.column(side).flatten() for side in ("subject_key", "object_key") for batch in batches]
         store_name_vectors(find_distinct(sides), context, "entities", _PART)
         store_name_vectors(find_distinct(batch.column("predicate") for batch in batches), context, "predicates", _PART)
 
     def open(self, context: ReadContext) -> NameCollections:
-        """The two collections."""
+        """Return the collections of entity and predicate vectors."""
         return NameCollections(context.collection("entities"), context.collection("predicates"))

@@ -1,4 +1,4 @@
-"""Partial triples (GRIEVER): an entity with a predicate, and what stands at the other end of it."""
+"""Partial triples (GRIEVER): an entity with a predicate, and the entities at the other end."""
 
 import json
 from collections import Counter
@@ -24,33 +24,36 @@ from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import KEYWORD_FIELDS, STORED_FIELDS, build_filter_fields, text_search_schema
 from ragindex.types import Metadata
 
-_MARKS = Schema(stored=("key",))
-"""One record a partial that has to be made again, with the entity's key; or one for all of them."""
-_ALL = "*"
+_MARK_SCHEMA = Schema(stored=("key",))
+"""Schema of one record per partial triple to rebuild, with its entity key; or of one record for all."""
+_ALL_MARK = "*"
 _MOST_TERMS = 2_000
-"""Beyond so many values a pass over all records is quicker than a filter."""
-_BLOCK = 8192  # triples whose partials are made at once
+"""Number of values above which a scan of all records is faster than a filter."""
+_BLOCK = 8192  # triples per block of records that are built together
 
 
 def partial_id(entity_key: str, predicate: str, inverse: bool, passage_id: str | None = None) -> str:
-    """The id of a partial: of one passage where `scope` is passage. `entity_key` is the object's where `inverse`."""
+    """Return the id of a partial triple, within one passage if `passage_id` is given.
+
+    `entity_key` is the key of the object if `inverse`, else of the subject.
+    """
     own = digest([entity_key, predicate, inverse])
     return own if passage_id is None else f"{passage_id}#{own}"
 
 
-def _of_corpus(id: str) -> str:
-    """The id that the partial has, or would have, over the whole corpus."""
+def _strip_passage(id: str) -> str:
+    """Return the id that a partial triple has with `scope=corpus`."""
     return id.rpartition("#")[2]
 
 
 class PartialTriples(Part[Collection]):
-    """One record for each entity, predicate and direction, over the corpus or a passage (`scope`; reading V1).
+    """One record per entity, predicate and direction, over the corpus or per passage (`scope`; reading V1).
 
-    Direct, `text` is subject and predicate; inverse (`in_inverse` 1), it is predicate and object, and `subject` holds
-    the triple's object. Names stand as they are written, of several spellings the most frequent, then the first.
-    `subject` is the entity's key (`Triples.key`), `objects` are those of the other ends, sorted; `frequency` is how
-    many triples of the corpus have the partial, for either scope. Only what triples that came or went touch is made
-    again.
+    The `text` of a direct record is subject and predicate. That of an inverse record (`in_inverse` 1) is
+    predicate and object. Names are as written; of several spellings the most frequent counts, then the first.
+    `subject` is the key (`Triples.key`) of the record's entity, even if that is the object of the triple.
+    `objects` are the sorted keys of the other ends. `frequency` counts the triples of the corpus with the
+    partial triple, for either scope. Only records that new or removed triples affect are rebuilt.
     """
 
     version: ClassVar[int] = 1
@@ -61,16 +64,19 @@ class PartialTriples(Part[Collection]):
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The triples, and the extractions that they come from: those of a passage are found at once."""
+        """Return the triples, and their extractions, which are looked up by passage id."""
         return (self.over, self.over.of)
 
     @property
     def shares_records(self) -> bool:
-        """A record says how often its partial stands in the whole corpus, even where it is of one passage."""
+        """Return True: even with `scope=passage` a record counts the triples of the whole corpus."""
         return True
 
     def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
-        """The passages of the records that the batch will change. Those of marked records were named before."""
+        """Return the passages of the records that the batch will change.
+
+        Passages of marked records were returned for an earlier batch.
+        """
         records, marks = self._collections(context)
         if _is_new(records, marks):
             return ()
@@ -79,29 +85,32 @@ class PartialTriples(Part[Collection]):
         return self._holders({id: key for id, key in partials.items() if id not in marked}, context)
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        """Mark the partials that the batch's passages hold or held: a hub is made once a sync, not once a batch."""
+        """Mark the partial triples that the batch's passages hold or held.
+
+        Marking rebuilds a hub once per sync, not once per batch.
+        """
         records, marks = self._collections(context)
         new = _is_new(records, marks)
-        partials = {_ALL: ""} if new else self._partials([*change.upsert, *change.remove], context)
+        partials = {_ALL_MARK: ""} if new else self._partials([*change.upsert, *change.remove], context)
         if partials:
             columns = [pa.array(values, pa.string()) for values in (list(partials), list(partials.values()))]
             marks.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "key"]))
 
     def finish(self, context: BuildContext) -> None:
-        """Make what is marked from the triples as they are now; started again, it does the same again."""
+        """Rebuild the marked records from the current triples. It can be repeated after an interruption."""
         records, marks = self._collections(context)
         marked = {row["id"]: row["key"] for batch in marks.scan(("key",)) for row in batch.to_pylist()}
-        wanted = None if _ALL in marked else marked
+        wanted = None if _ALL_MARK in marked else marked
         stale = self._held(wanted, records)
         if marked:
-            for batch in _made(context.inputs[0], self, wanted):
+            for batch in _build_partials(context.inputs[0], self, wanted):
                 records.upsert(batch)
                 stale.difference_update(batch.column("id").to_pylist())
         records.delete(sorted(stale))
         marks.delete(sorted(marked))
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection."""
+        """Return the collection of partial triples."""
         return context.collection("records")
 
     def _collections(self, context: BuildContext) -> tuple[Collection, Collection]:
@@ -109,12 +118,15 @@ class PartialTriples(Part[Collection]):
         schema = replace(
             text_search_schema(context.language), stored=stored, keywords=keywords, numbers=("in_inverse", "frequency")
         )
-        return context.collection("records", schema), context.collection("marks", _MARKS)
+        return context.collection("records", schema), context.collection("marks", _MARK_SCHEMA)
 
     def _partials(self, ids: Sequence[str], context: BuildContext) -> dict[str, str]:
-        """By corpus-wide id, the entity's key of each partial that the passages held when finished, or hold now."""
+        """Return the entity keys of the partial triples that the passages hold, by corpus-wide id.
+
+        These are the partial triples at the last `finish` and those of the current extractions.
+        """
         held = self._collections(context)[0].scan(("subject",), Terms("passage_ids", tuple(ids)))
-        found = {_of_corpus(row["id"]): row["subject"][0] for batch in held for row in batch.to_pylist()}
+        found = {_strip_passage(row["id"]): row["subject"][0] for batch in held for row in batch.to_pylist()}
         rows = context.inputs[1].get(list(ids), ("triples",)).to_pylist()
         for triple in {triple for row in rows for triple in from_json(row["triples"])}:
             for name, inverse in ((triple.subject, False), (triple.object, True)):
@@ -123,37 +135,40 @@ class PartialTriples(Part[Collection]):
         return found
 
     def _holders(self, partials: Mapping[str, str], context: BuildContext) -> set[str]:
-        """The passages of these partials' records."""
+        """Return the passages of the records of these partial triples."""
         found: set[str] = set()
         for batch in self._collections(context)[0].scan(("passage_ids",), self._among(partials)):
-            own = pa.array([_of_corpus(id) in partials for id in batch.column("id").to_pylist()], pa.bool_())
+            own = pa.array([_strip_passage(id) in partials for id in batch.column("id").to_pylist()], pa.bool_())
             found.update(batch.filter(own).column("passage_ids").flatten().unique().to_pylist())
         return found
 
     def _held(self, partials: Mapping[str, str] | None, records: Collection) -> set[str]:
-        """The ids of these partials' records; without any given, of all."""
+        """Return the ids of the records of these partial triples; of all records if None."""
         where = None if partials is None else self._among(partials)
         ids = (id for batch in records.scan((), where) for id in batch.column("id").to_pylist())
-        return {id for id in ids if partials is None or _of_corpus(id) in partials}
+        return {id for id in ids if partials is None or _strip_passage(id) in partials}
 
     def _among(self, partials: Mapping[str, str]) -> Filter | None:
-        """A filter that passes the records of these partials and maybe others."""
+        """Return a filter that passes the records of these partial triples, and possibly others."""
         if self.scope == "corpus":
             return Ids(tuple(partials)) if len(partials) <= _MOST_TERMS else None
-        return _keyed("subject", partials)
+        return _filter_by_key("subject", partials)
 
 
 def _is_new(records: Collection, marks: Collection) -> bool:
-    """Whether all records have to be made: then no single one is marked, and no passage's neighbours are looked for."""
-    return not records.count() or len(marks.get([_ALL], ())) > 0
+    """Return whether all records have to be built.
+
+    Then no record is marked on its own, and no sharing passages are looked for.
+    """
+    return not records.count() or len(marks.get([_ALL_MARK], ())) > 0
 
 
-def _keyed(field: str, partials: Mapping[str, str]) -> Filter | None:
+def _filter_by_key(field: str, partials: Mapping[str, str]) -> Filter | None:
     keys = tuple(dict.fromkeys(partials.values()))
     return Terms(field, keys) if len(keys) <= _MOST_TERMS else None
 
 
-# ---------------------------------------------------------------- made from the triples
+# ---------------------------------------------------------------- building records from triples
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,45 +184,50 @@ class _Partial:
     frequency: int
 
 
-def _made(triples: Collection, part: PartialTriples, wanted: Mapping[str, str] | None) -> Iterator[pa.RecordBatch]:
-    """The records of the partials `wanted`, by corpus-wide id; of all where it is None."""
-    table, documents = _read(triples, None if wanted is None else _keyed("entity_keys", wanted))
+def _build_partials(
+    triples: Collection, part: PartialTriples, wanted: Mapping[str, str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the partial triples `wanted` (by corpus-wide id); of all if None."""
+    table, documents = _read_triples(triples, None if wanted is None else _filter_by_key("entity_keys", wanted))
     keys = None if wanted is None else pa.array(sorted(set(wanted.values())), pa.string())
     for inverse in (False, True):
-        for block in _blocks(table, inverse, keys):
+        for block in _split_blocks(table, inverse, keys):
             found = [
                 one
                 for (entity, predicate), rows in groupby(block.to_pylist(), itemgetter("entity", "predicate"))
                 if wanted is None or partial_id(entity, predicate, inverse) in wanted
-                for one in _partials_of(entity, predicate, inverse, list(rows), part.scope)
+                for one in _merge_rows(entity, predicate, inverse, list(rows), part.scope)
             ]
             if found:
-                yield _records(found, documents)
+                yield _build_records(found, documents)
 
 
-def _read(triples: Collection, where: Filter | None) -> tuple[pa.Table, dict[str, Metadata]]:
-    """The columns of `_COLUMNS`, and the metadata of each document by its id."""
+def _read_triples(triples: Collection, where: Filter | None) -> tuple[pa.Table, dict[str, Metadata]]:
+    """Return the columns of `_COLUMNS`, and the metadata of each document by id."""
     batches: list[pa.RecordBatch] = []
     documents: dict[str, str] = {}
-    for batch in triples.scan((*_WRITTEN, *_LISTED, "metadata"), where):
-        flat = [batch.column(name).flatten() for name in _LISTED]
-        texts = [batch.column(name) for name in _WRITTEN]
+    for batch in triples.scan((*_TEXT_FIELDS, *_LIST_FIELDS, "metadata"), where):
+        flat = [batch.column(name).flatten() for name in _LIST_FIELDS]
+        texts = [batch.column(name) for name in _TEXT_FIELDS]
         batches.append(pa.RecordBatch.from_arrays([*texts, *flat], names=_COLUMNS.names))
         documents.update(zip(flat[-1].to_pylist(), batch.column("metadata").to_pylist(), strict=True))
     metadata = {id: json.loads(text)[id] if text else {} for id, text in documents.items()}
     return pa.Table.from_batches(batches, _COLUMNS), metadata
 
 
-_WRITTEN = ("subject", "predicate", "object")
-_LISTED = ("subject_key", "object_key", "passage_ids", "doc_ids")
-_COLUMNS = pa.schema([(name, pa.string()) for name in (*_WRITTEN, *_LISTED)])
+_TEXT_FIELDS = ("subject", "predicate", "object")
+_LIST_FIELDS = ("subject_key", "object_key", "passage_ids", "doc_ids")
+_COLUMNS = pa.schema([(name, pa.string()) for name in (*_TEXT_FIELDS, *_LIST_FIELDS)])
 
 
-def _blocks(triples: pa.Table, inverse: bool, keys: pa.Array | None) -> Iterator[pa.Table]:
-    """Triples seen from one side, where one of `keys` stands, or all; no partial is cut between blocks."""
+def _split_blocks(triples: pa.Table, inverse: bool, keys: pa.Array | None) -> Iterator[pa.Table]:
+    """Yield blocks of triples seen from one side, only those with an entity in `keys` if given.
+
+    All triples of one partial triple are in the same block.
+    """
     own, other = ("object", "subject") if inverse else ("subject", "object")
     names = {"entity": f"{own}_key", "predicate": "predicate", "surface": own, "object": f"{other}_key"}
-    table = triples.select([*names.values(), *_LISTED[2:]]).rename_columns([*names, "passage_id", "doc_id"])
+    table = triples.select([*names.values(), *_LIST_FIELDS[2:]]).rename_columns([*names, "passage_id", "doc_id"])
     if keys is not None:
         table = table.filter(pc.is_in(table.column("entity"), value_set=keys))
     codes = [large_text(table.column(name).chunks).dictionary_encode().indices for name in ("entity", "predicate")]
@@ -216,15 +236,15 @@ def _blocks(triples: pa.Table, inverse: bool, keys: pa.Array | None) -> Iterator
     order = np.argsort(pairs, kind="stable")
     starts = np.flatnonzero(np.diff(pairs[order], prepend=-1))
     cuts = starts[np.diff(starts // _BLOCK, prepend=0) > 0]
-    table = table.combine_chunks()  # `take` copies whole columns where they have several chunks
+    table = table.combine_chunks()  # `take` copies whole columns if they have several chunks
     for rows in np.split(order, cuts):
         yield table.take(pa.array(rows))
 
 
-def _partials_of(
+def _merge_rows(
     entity: str, predicate: str, inverse: bool, rows: Sequence[Mapping[str, str]], scope: str
 ) -> Iterator[_Partial]:
-    """The records of one partial, which all of the corpus's triples with it are given for."""
+    """Yield the records of one partial triple from `rows`, all triples of the corpus that have it."""
     by_passage: dict[str | None, list[Mapping[str, str]]] = {}
     for row in rows:
         by_passage.setdefault(row["passage_id"] if scope == "passage" else None, []).append(row)
@@ -244,7 +264,7 @@ def _partials_of(
         )
 
 
-def _records(partials: Sequence[_Partial], documents: Mapping[str, Metadata]) -> pa.RecordBatch:
+def _build_records(partials: Sequence[_Partial], documents: Mapping[str, Metadata]) -> pa.RecordBatch:
     known = [{id: documents[id] for id in one.doc_ids if documents[id]} for one in partials]
     columns = {
         "id": pa.array([one.id for one in partials], pa.string()),

@@ -1,4 +1,4 @@
-"""Aliases of entities: pairs of names for one thing, why they are taken for one, and in which passages."""
+"""Aliases of entities: pairs of names for one thing, with their evidence and the passages where they hold."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,26 +43,28 @@ RECORDS = pa.schema(
         "score": pa.float64(),
     }
 )
-"""What a record has, but for what tells whether it has changed."""
-_BATCH = 2_000  # records made at once
-_SAID = 3  # reasons are kept with a pair, the strongest first
-_CERTAIN = ("predicate", "spelling")
-"""Evidence that a triple between the two does not refute: a statement, and the same words."""
+"""Fields of a record, without the digest that detects changes."""
+_BATCH = 2_000  # records built at once
+_MAX_REASONS = 3  # reasons kept with a pair, the strongest first
+_CERTAIN_KINDS = ("predicate", "spelling")
+"""Kinds of evidence that a triple between two names does not refute: statements, and the same words."""
 
 
 class SameAs(Part[Collection]):
     """Pairs of names for one entity, each with the passages where they mean the same (GRIEVER; reading V2).
 
-    `by` evidence: what triples state ("also known as"), how names are written
-    (`ragindex_retrievers.griever.parts.aliases`), and names with a cosine of at least `cosine` where they are written
-    alike too. `by` embedding: all pairs of that cosine. Either way a name has at most `neighbours` such pairs. Dates
-    and numbers have no aliases, and two pairs that share a name are never joined: Orange is a company, and a fruit.
+    `by=evidence` takes what triples state ("also known as"), how names are written
+    (`ragindex_retrievers.griever.parts.aliases`), and names with a cosine of at least `cosine` if they are also
+    written alike. `by=embedding` takes all pairs with that cosine. In both, a name has at most `neighbours`
+    pairs by cosine. Dates and numbers have no aliases. Pairs that share a name are never joined: Orange is a
+    company, and a fruit.
 
-    A statement holds in the passages that make it; several words that differ in case and marks alone hold everywhere.
-    All else holds in the passages with one of the names that agree with a passage with the other: it is the same
-    passage, or both name another entity, which is no number and which at most the share `common` of all passages names,
-    or the passages' vectors have a cosine of at least `passage_cosine`; and a passage with Windhoek and Namibia agrees
-    with Windhoek, Namibia. At most `most_passages` of a name are compared. A pair that holds nowhere is dropped.
+    A statement holds in the passages that make it. Names of several words that differ only in case and marks
+    hold everywhere. All other evidence holds in the passages with one name that agree with a passage with the
+    other name. Passages agree if they are the same passage; if both name another entity that is no number and
+    that at most the share `common` of all passages names; or if their vectors have a cosine of at least
+    `passage_cosine`. A passage with Windhoek and Namibia also agrees with "Windhoek, Namibia". At most
+    `most_passages` passages per name are compared. A pair that holds nowhere is dropped.
     """
 
     version: ClassVar[int] = 1
@@ -83,22 +85,24 @@ class SameAs(Part[Collection]):
     most_passages: int = Field(default=256, ge=1, description="Passages of a name that are compared at most.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The names, the triples that they stand in, and the passages' vectors."""
+        """Return the names, their triples, and the vectors of the passages."""
         return (self.of, self.of.over, Vectors(of=Passages()))
 
     def finish(self, context: BuildContext) -> None:
-        """Find all pairs anew, n log n in the triples; only records that changed are written."""
+        """Find all pairs anew in O(n log n) of the triples; only changed records are written."""
         names, triples, passages = context.inputs
         mentions = read_mentions(triples)
         found = self._found(mentions, names, context.seed)
         known = make_contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
-        pairs = list(_holding(found, known))
-        replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _records(pairs, mentions))
-        context.note(_said(pairs, len(found)))
+        pairs = list(_find_holding(found, known))
+        replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(pairs, mentions))
+        context.note(_describe_pairs(pairs, len(found)))
 
     def open(self, context: ReadContext) -> Collection:
-        """Records: `text` "A = B", `evidence`, `aliases` (two keys, as `Triples.key` makes them), `passage_ids`,
-        `score`. Their ids are `pair_id` of the two keys.
+        """Return the collection of pairs, with ids by `pair_id`.
+
+        Fields: `text` "A = B", `evidence`, `aliases` (two keys, as `Triples.key` makes them), `passage_ids`,
+        `score`.
         """
         return context.collection("records")
 
@@ -110,13 +114,13 @@ class SameAs(Part[Collection]):
         spelt = self.by == "evidence"
         near = alias_pairs.find_neighbours(mentions, vectors, self.cosine, self.neighbours, seed, spelt)
         found: dict[tuple[int, int], list[AliasCandidate]] = defaultdict(list)
-        for one in near if self.by == "embedding" else _unrefuted(mentions, near):
+        for one in near if self.by == "embedding" else _drop_refuted(mentions, near):
             found[one.first, one.second].append(one)
         return found
 
 
 class Holding(NamedTuple):
-    """A pair of entities by their places, with the evidence for it and the places of the passages it holds in."""
+    """A pair of entities by place, with its evidence and the places of the passages where it holds."""
 
     first: int
     second: int
@@ -125,41 +129,41 @@ class Holding(NamedTuple):
 
 
 def pair_id(one: str, other: str) -> str:
-    """The id of the record of two names, by their keys, whichever comes first."""
+    """Return the record id of a pair of names by their keys, in either order."""
     return digest(sorted((one, other)))
 
 
-def _unrefuted(mentions: NameMentions, near: Iterator[AliasCandidate]) -> Iterator[AliasCandidate]:
+def _drop_refuted(mentions: NameMentions, near: Iterator[AliasCandidate]) -> Iterator[AliasCandidate]:
     apart = alias_pairs.find_different(mentions)
     for found in (alias_pairs.find_stated(mentions), alias_pairs.find_alike(mentions), near):
         for one in found:
-            if one.evidence.kind in _CERTAIN or (one.first, one.second) not in apart:
+            if one.evidence.kind in _CERTAIN_KINDS or (one.first, one.second) not in apart:
                 yield one
 
 
-def _holding(found: Mapping[tuple[int, int], list[AliasCandidate]], known: Contexts) -> Iterator[Holding]:
+def _find_holding(found: Mapping[tuple[int, int], list[AliasCandidate]], known: Contexts) -> Iterator[Holding]:
     with progress_bar("same_as: comparing passages", len(found)) as advance:
         for (first, second), candidates in sorted(found.items()):
-            ordered = sorted(candidates, key=_strength)
-            passages = sorted(_passages(ordered, known))
+            ordered = sorted(candidates, key=_rank_evidence)
+            passages = sorted(_find_passages(ordered, known))
             if passages:
                 yield Holding(first, second, tuple(ordered), tuple(passages))
             advance(1)
 
 
-def _strength(one: AliasCandidate) -> tuple[bool, float, str]:
-    """Neighbours last: how near two names are depends on the encoder."""
+def _rank_evidence(one: AliasCandidate) -> tuple[bool, float, str]:
+    """Return the sort key of evidence, strongest first; neighbours last, since cosines depend on the encoder."""
     return one.evidence.kind == alias_pairs.NEIGHBOUR, -one.evidence.score, str(one.evidence)
 
 
-def _passages(candidates: Sequence[AliasCandidate], known: Contexts) -> set[int]:
+def _find_passages(candidates: Sequence[AliasCandidate], known: Contexts) -> set[int]:
     held = {place for one in candidates for place in one.passages}
     for where in {one.evidence.where for one in candidates}:
         held.update(find_agreeing(known, candidates[0].first, candidates[0].second, where).tolist())
     return held
 
 
-def _records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.RecordBatch]:
+def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(pairs), _BATCH):
         block = pairs[start : start + _BATCH]
         aliases = [[mentions.keys[one.first], mentions.keys[one.second]] for one in block]
@@ -167,7 +171,7 @@ def _records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.Re
         columns = [
             [pair_id(*keys) for keys in aliases],
             [f"{mentions.names[one.first]} = {mentions.names[one.second]}" for one in block],
-            [_evidence(one) for one in block],
+            [_format_evidence(one) for one in block],
             aliases,
             passages,
             [one.candidates[0].evidence.score for one in block],
@@ -176,12 +180,12 @@ def _records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.Re
         yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
 
 
-def _evidence(pair: Holding) -> str:
-    """The strongest reasons, each once."""
-    return "; ".join(list(dict.fromkeys(str(one.evidence) for one in pair.candidates))[:_SAID])
+def _format_evidence(pair: Holding) -> str:
+    """Return the strongest reasons, without duplicates."""
+    return "; ".join(list(dict.fromkeys(str(one.evidence) for one in pair.candidates))[:_MAX_REASONS])
 
 
-def _said(pairs: Sequence[Holding], found: int) -> str:
+def _describe_pairs(pairs: Sequence[Holding], found: int) -> str:
     kinds = Counter(one.candidates[0].evidence.kind for one in pairs)
     ordered = sorted(kinds.items(), key=lambda one: (-one[1], one[0]))
     counted = ", ".join(f"{count:,} by {kind}" for kind, count in ordered) or "none"

@@ -1,4 +1,4 @@
-"""Passages with the triples read off them (GRIEVER), searched as passages and filtered by what they name."""
+"""Passages with the triples extracted from them (GRIEVER), searched as passages and filtered by their entities."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +19,11 @@ _BLOCK = 1024
 
 
 class TriplePassages(Part[Collection]):
-    """The records of `of`, each with `triples` (`extracted.to_json`, each once), `subjects` and `objects`.
+    """The records of `of` with the fields `triples` (JSON, without duplicates), `subjects` and `objects`.
 
-    Those two are entity keys as `over` makes them, sorted. A passage that nothing could be extracted from is here with
-    no triples (`extracted` 0), so text finds it; what is made from this part does not know it, so no vector does.
+    `subjects` and `objects` are sorted entity keys as `over` makes them. A passage whose extraction failed is
+    included without triples (`extracted` 0), so text search finds it. It is not part of the changes that parts
+    over this one receive, so it has no vector.
     """
 
     version: ClassVar[int] = 1
@@ -32,19 +33,19 @@ class TriplePassages(Part[Collection]):
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
-        """The passages, and the extractions that the triples come from: those of a passage are found at once."""
+        """Return the passages, and the extractions, which are looked up by passage id."""
         return (self.of, self.over.of)
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the records of the batch."""
-        records, extractions = _records(context), context.inputs[1]
+        records, extractions = _open_records(context), context.inputs[1]
         records.delete(change.remove)
         found = extractions.get(list(change.upsert), ("triples",))
         self._write(found.column("id").to_pylist(), found.column("triples").to_pylist(), 1.0, context)
 
     def finish(self, context: BuildContext) -> None:
-        """Write the passages whose extraction failed: none of the batches had them."""
-        records, (passages, _) = _records(context), context.inputs
+        """Write the passages whose extraction failed, since no batch contains them."""
+        records, (passages, _) = _open_records(context), context.inputs
         held = {row["id"]: row["extracted"] for batch in records.scan(("extracted",)) for row in batch.to_pylist()}
         ids = {id for batch in passages.scan(()) for id in batch.column("id").to_pylist()}
         records.delete(sorted(held.keys() - ids))
@@ -54,7 +55,7 @@ class TriplePassages(Part[Collection]):
             self._write(block, ["[]"] * len(block), 0.0, context)
 
     def open(self, context: ReadContext) -> Collection:
-        """The collection."""
+        """Return the collection of passages with triples."""
         return context.collection("records")
 
     def _write(self, ids: Sequence[str], triples: Sequence[str], extracted: float, context: BuildContext) -> None:
@@ -70,16 +71,16 @@ class TriplePassages(Part[Collection]):
             "objects": pa.array([sorted({self.over.key(one.object) for one in row}) for row in rows], TEXTS),
             "extracted": pa.array([extracted] * len(rows), pa.float64()),
         }
-        _records(context).upsert(
+        _open_records(context).upsert(
             pa.RecordBatch.from_arrays([*found.columns, *columns.values()], names=[*found.schema.names, *columns])
         )
 
 
-def _records(context: BuildContext) -> Collection:
-    return context.collection("records", _schema(context.language))
+def _open_records(context: BuildContext) -> Collection:
+    return context.collection("records", _make_schema(context.language))
 
 
-def _schema(language: str) -> Schema:
+def _make_schema(language: str) -> Schema:
     return replace(
         text_search_schema(language),
         stored=(*STORED_FIELDS, "triples"),
