@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from ragindex.distribution import require_module
-from ragindex.encoders.transformer_model import Integers, RunModel
+from ragindex.encoders.transformer_model import RunModel, TokenIds
 from ragindex.interfaces import Floats
 
 EngineName: TypeAlias = Literal["openvino", "onnxruntime"]
@@ -47,7 +47,7 @@ def _open_openvino(file: Path, threads: int) -> RunModel:
     for _ in range(threads):
         requests.put(model.create_infer_request())
 
-    def run(ids: Integers, mask: Integers) -> Floats:
+    def run(ids: TokenIds, mask: TokenIds) -> Floats:
         request = requests.get()
         try:
             states: Floats = request.infer(_inputs(names, ids, mask), share_inputs=True)[0]
@@ -67,7 +67,7 @@ def _open_onnxruntime(file: Path, threads: int) -> RunModel:
     names = {port.name for port in session.get_inputs()}
     free = BoundedSemaphore(threads)
 
-    def run(ids: Integers, mask: Integers) -> Floats:
+    def run(ids: TokenIds, mask: TokenIds) -> Floats:
         with free:
             states: Floats = session.run(None, _inputs(names, ids, mask))[0]
         return states
@@ -75,7 +75,7 @@ def _open_onnxruntime(file: Path, threads: int) -> RunModel:
     return run
 
 
-def _inputs(names: set[str], ids: Integers, mask: Integers) -> dict[str, Integers]:
+def _inputs(names: set[str], ids: TokenIds, mask: TokenIds) -> dict[str, TokenIds]:
     """Return the inputs that the model declares. Every token is of the first segment."""
     given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
     return {name: given[name] for name in names}

@@ -20,8 +20,8 @@ from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
 
-Integers: TypeAlias = npt.NDArray[np.int64]
-RunModel: TypeAlias = Callable[[Integers, Integers], Floats]
+TokenIds: TypeAlias = npt.NDArray[np.int64]
+RunModel: TypeAlias = Callable[[TokenIds, TokenIds], Floats]
 """Token ids and attention mask, both (texts, length), to the last hidden states (texts, length, dimensions)."""
 
 _KNOWN_SETTINGS = frozenset({"max_seq_length", "do_lower_case"})

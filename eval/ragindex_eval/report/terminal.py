@@ -9,6 +9,7 @@ from rich.table import Table
 from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
+from ragindex_eval.format import many
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
 from ragindex_eval.stats import conclusions
@@ -125,10 +126,10 @@ def _fact_lines(comparison: Comparison) -> list[str]:
     judged = "" if data.judged in (0, data.questions) else f" ({data.judged} with gold)"
     timed = max(method.latency.questions for method in comparison.methods)
     return [
-        f"{data.name} ({data.format}): {_many(data.documents, 'document')}, {_many(data.passages, 'passage')}, "
-        f"{_many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
+        f"{data.name} ({data.format}): {many(data.documents, 'document')}, {many(data.passages, 'passage')}, "
+        f"{many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
         f"metrics in percent{_describe_noise(comparison)}; latency at k = {comparison.ks[-1]} "
-        f"over {_many(timed, 'question')}, one by one{_timing_note(comparison)}",
+        f"over {many(timed, 'question')}, one by one{_timing_note(comparison)}",
         f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *_describe_reader(comparison),
@@ -168,10 +169,6 @@ def _describe_noise(comparison: Comparison) -> str:
     known = [method.ci95[metric] for method in comparison.methods if metric in method.ci95]
     widest = max(((high - low) / 2 for low, high in known), default=None)
     return "" if widest is None else f" (95 % intervals of {metric}: ±{100 * widest:.1f} at most)"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _warning_lines(comparison: Comparison) -> list[str]:

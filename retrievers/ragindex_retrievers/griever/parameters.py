@@ -65,7 +65,7 @@ class GrieverParameters(Scheme):
     pool: Pooling = Field(default="mean", description="How token vectors of an n-gram are pooled.")
     max_ngram: int = Field(default=6, ge=1, description="Longest n-gram, in tokens or words.")
     predicate_score: Literal["matcher", "query"] = Field(
-        default="matcher", description="Predicates are scored by the matcher, or by the whole query (V7)."
+        default="matcher", description="Predicates are scored by the matcher, or by the whole query (V8)."
     )
     frequency: Literal["triples", "objects", "passages"] = Field(
         default="triples", description="What discounts common partial triples: triples, objects or passages (V8)."

@@ -85,8 +85,8 @@ def test_methods_takes_a_specification_and_checks_it() -> None:
 
 def test_a_method_with_its_parameters() -> None:
     done = ragindex("methods", "hybrid")
-    assert done.out.startswith("hybrid: Fuses the `depth` best of each of `bases`")
-    assert "\n\nDepth 100 and the constant 60 are the customary choices" in done.out
+    assert done.out.startswith("hybrid: Reciprocal rank fusion of the `depth` best results of each of `bases`")
+    assert "\n\nDepth 100 and the constant 60 are customary (Cormack et al. 2009)" in done.out
     rows = [line.split("  ") for line in done.out.splitlines()[-4:]]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
         ["bases", "[method, …] | null", "null", "Retrievers to fuse. null: BM25 and dense."],

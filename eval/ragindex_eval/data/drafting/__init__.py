@@ -13,7 +13,7 @@ from ragindex.types import Passage
 from ragindex_eval.data.drafting.links import link_passages
 from ragindex_eval.data.drafting.reading import Draft, DraftCandidate, ParsedPassage, parse_passages
 
-__all__ = ["FORMULA", "Draft", "drafts"]
+__all__ = ["FORMULA", "Draft", "make_drafts"]
 
 _MOST_PASSAGES = 5_000  # passages parsed at most: these, or twenty per question if that is more
 FORMULA = frozenset("=+-@＝＋－＠\t\r")

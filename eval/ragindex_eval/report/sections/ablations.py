@@ -149,7 +149,7 @@ def _quality_cell(comparison: Comparison, method: MethodResult, first: MethodRes
 
 
 def _latency_cell(method: MethodResult) -> AblationCell:
-    value, bounds = method.latency.total.p50, method.ci95.get(f"{LATENCY}_latency_cell")
+    value, bounds = method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50")
     if value is None:
         return AblationCell("–")
     return AblationCell(short(value), "" if bounds is None else " – ".join(map(short, bounds)))

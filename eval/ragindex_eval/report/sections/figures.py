@@ -156,7 +156,7 @@ def _percent_figure(value: float | None, bounds: Interval | None) -> Figure:
 
 
 def _p50_figure(method: MethodResult) -> Figure:
-    return Figure(method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50_figure"))
+    return Figure(method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50"))
 
 
 def _plot_latency(comparison: Comparison) -> tuple[Plot, ...]:
