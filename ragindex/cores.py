@@ -1,6 +1,23 @@
-"""How many cores this process may use, and how libraries that start threads of their own are kept to them."""
+"""How many cores this process may use, and how our work and the libraries that start threads are kept to them.
 
+NumPy's BLAS starts a thread per core for every product. Several searches at once then run cores times as many threads
+as there are cores, which wait for one another: throughput falls to a tenth.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import BoundedSemaphore, Condition, Thread, local
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+LINGER = 1.0
+"""Seconds without a search after which BLAS gets its threads back."""
+_LIBRARIES_WITH_BLAS = ("numpy", "scipy", "sklearn")
 
 
 @cache
@@ -12,3 +29,129 @@ def available_cores() -> int:
     import joblib
 
     return int(joblib.cpu_count())
+
+
+@contextmanager
+def limit_blas(threads: int) -> Iterator[None]:
+    """Keep BLAS to `threads` threads per product inside the block, for the whole process.
+
+    Blocks of several threads may overlap: the lowest limit holds. LINGER seconds after the last block, the limits are
+    as they were before the first.
+    """
+    _limits.enter(threads)
+    try:
+        yield
+    finally:
+        _limits.leave(threads)
+
+
+@contextmanager
+def search_slot() -> Iterator[None]:
+    """Do the work of a search that needs no network: one thread per core at a time, each with one BLAS thread.
+
+    More threads than cores would only take turns holding Python's interpreter lock. A thread that has a slot gets no
+    second one.
+    """
+    with limit_blas(1):
+        if getattr(_mine, "held", False):
+            yield
+            return
+        with _slots():
+            _mine.held = True
+            try:
+                yield
+            finally:
+                _mine.held = False
+
+
+_mine = local()
+
+
+@cache
+def _slots() -> BoundedSemaphore:
+    return BoundedSemaphore(available_cores())
+
+
+class _BlasLimits:
+    """The limits of all blocks that are open in this process, set by one thread.
+
+    threadpoolctl lets only the first thread that limits OpenBLAS change the limit, as long as that thread lives. So one
+    thread sets all limits; if another thread of the application was first, the application's limit holds. The limits
+    from before return a while after the last block: OpenBLAS allocates its buffers anew with every change, which costs
+    more than a search.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._open: list[int] = []
+        self._set: int | None = None
+        self._idle_since = 0.0
+        self._thread: Thread | None = None
+        self._before: Any = None
+        self._controller: Any = None
+        self._seen: frozenset[str] = frozenset()
+
+    def enter(self, threads: int) -> None:
+        with self._changed:
+            self._open.append(threads)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="ragindex-blas-limits", daemon=True)
+                self._thread.start()
+            self._await_lowest()
+
+    def leave(self, threads: int) -> None:
+        with self._changed:
+            self._open.remove(threads)
+            self._idle_since = time.monotonic()
+            self._await_lowest()
+
+    def _await_lowest(self) -> None:
+        """Wait until the lowest limit of the open blocks is set."""
+        while self._is_due() and self._thread is not None and self._thread.is_alive():
+            self._changed.notify_all()
+            self._changed.wait(1.0)
+
+    def _is_due(self) -> bool:
+        return bool(self._open) and (min(self._open) != self._set or _loaded_libraries() != self._seen)
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                left = self._idle_since + LINGER - time.monotonic()
+                if self._is_due():
+                    self._limit(min(self._open))
+                    self._changed.notify_all()
+                elif self._set is not None and not self._open and left <= 0:
+                    self._restore()
+                else:
+                    self._changed.wait(None if self._set is None else LINGER if self._open else left)
+
+    def _limit(self, threads: int) -> None:
+        if self._seen != _loaded_libraries():
+            self._restore()
+            self._seen = _loaded_libraries()
+            self._controller = ThreadpoolController().select(user_api="blas")  # takes milliseconds
+        limiter = self._controller.limit(limits=threads)
+        self._before = self._before or limiter
+        self._set = threads
+
+    def _restore(self) -> None:
+        if self._before is not None:
+            self._before.restore_original_limits()
+        self._before = self._set = None
+
+
+def _loaded_libraries() -> frozenset[str]:
+    return frozenset(name for name in _LIBRARIES_WITH_BLAS if name in sys.modules)
+
+
+def _reset() -> None:
+    """Start anew in a forked process, which has none of the threads."""
+    global _limits
+    _limits = _BlasLimits()
+    _slots.cache_clear()
+
+
+_limits = _BlasLimits()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset)

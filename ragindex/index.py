@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ragindex.cores import limit_blas
 from ragindex.corpus import Chunking, Corpus
 from ragindex.distribution import require_module
 from ragindex.errors import MissingPartError, UsageError
@@ -236,7 +237,8 @@ class IndexRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return one Retrieval per query, in order; the interface that all retrievers share."""
-        return self.opened.retrieve(queries, k)
+        with limit_blas(1):  # callers bring threads of their own
+            return self.opened.retrieve(queries, k)
 
     def __repr__(self) -> str:
         return f"IndexRetriever({self.method!r})"

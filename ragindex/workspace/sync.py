@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ragindex import durable_files
 from ragindex.accounting import ledger
+from ragindex.cores import available_cores, limit_blas
 from ragindex.corpus import passage_text
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
@@ -98,7 +99,8 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
         _clean_leftover(session)
         return Synced()
     payments.require_prices(session, parts)
-    with session.writing("ragindex sync") as corpus:
+    cores = limit_blas(available_cores())  # in a container, BLAS sees all cores of the machine
+    with cores, session.writing("ragindex sync") as corpus:
         wanted = corpus.passage_revisions()
         if not len(wanted) and not session.manifest.parts:
             raise WorkspaceError(

@@ -3,7 +3,6 @@
 Finished batches are appended to a JSON Lines file, so that a stopped comparison resumes where it was.
 """
 
-import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
@@ -13,6 +12,7 @@ from typing import TypeAlias
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import EMBEDDING
+from ragindex.cores import available_cores, limit_blas
 from ragindex.errors import (
     BudgetError,
     ContractError,
@@ -35,7 +35,7 @@ from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, load_answers
 
-_THREADS = min(4, os.cpu_count() or 1)
+_THREADS = min(4, available_cores())
 BATCH = 32
 """Questions that are asked together, of a method that asks no language model."""
 
@@ -107,7 +107,8 @@ def ends_all(error: Exception) -> bool:
 
 def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Retrieval]:
     """Call `retriever.retrieve`. Raises ContractError unless it returns exactly one Retrieval per question."""
-    found = retriever.retrieve(queries, k)
+    with limit_blas(1):
+        found = retriever.retrieve(queries, k)
     if len(found) != len(queries):
         raise ContractError(
             f"it gives {len(found)} Retrievals for {len(queries)} questions, and must give one for each"

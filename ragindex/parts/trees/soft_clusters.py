@@ -15,8 +15,9 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
+from ragindex.cores import limit_blas
 from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
@@ -72,7 +73,7 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
     """
     units = normalize_rows(vectors).astype(np.float64)
     heavy = np.asarray(weights, np.float64)
-    with threadpool_limits(limits=1):
+    with limit_blas(1), threadpool_limits(limits=1):
         parts = [
             part
             for cell in cells(units, how.partition)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from pydantic import Field
 
+from ragindex.cores import search_slot
 from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
@@ -300,7 +301,7 @@ class LanceCollection:
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """Return records by id, from the memory image if there is one, else from disk."""
-        with _wrap_engine_errors(f"read the collection {self.name}"):
+        with search_slot(), _wrap_engine_errors(f"read the collection {self.name}"):
             return self._get(ids, fields) if self._image is None else self._image.get(ids, fields)
 
     def _get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
@@ -324,7 +325,7 @@ class LanceCollection:
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Answer requests exactly from memory within the budget, else through LanceDB's indexes."""
         image = self._in_memory()
-        with _wrap_engine_errors(f"search the collection {self.name}"):
+        with search_slot(), _wrap_engine_errors(f"search the collection {self.name}"):
             return index.search_tables([(self._indexed(), requests)])[0] if image is None else image.search(requests)
 
     def search_with(
@@ -336,7 +337,7 @@ class LanceCollection:
             return None
         images = [one._in_memory() for one, _ in ours]
         beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
-        with _wrap_engine_errors(f"search the collection {self.name} and others"):
+        with search_slot(), _wrap_engine_errors(f"search the collection {self.name} and others"):
             found = iter(
                 index.search_tables([(one._indexed(), requests) for one, requests in beyond]) if beyond else ()
             )

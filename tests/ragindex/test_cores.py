@@ -1,0 +1,156 @@
+"""Cores of this process, and BLAS kept to them. Each test has a process of its own: limits are the process's."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ragindex.cores import available_cores
+
+_BEGIN = """
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+import scipy.linalg
+from threadpoolctl import ThreadpoolController, threadpool_info
+from ragindex import cores
+from ragindex.cores import available_cores, limit_blas, search_slot
+
+
+def threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def set_threads(count):  # by a thread that ends: threadpoolctl obeys the first one as long as it lives
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ThreadpoolController().limit, limits=count, user_api="blas").result()
+
+
+def after_lingering():
+    deadline = time.monotonic() + 60
+    while threads() != {4} and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return threads()
+
+
+cores.LINGER = 0.3
+set_threads(4)
+assert threads() == {4}
+"""
+
+
+def _run(script: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _BEGIN + textwrap.dedent(script) + "\nprint('passed')"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("passed\n", "")
+
+
+def test_the_lowest_limit_holds_until_the_last_block_has_ended() -> None:
+    _run("""
+    first, second = limit_blas(2), limit_blas(3)
+    first.__enter__()
+    assert threads() == {2}
+    second.__enter__()
+    assert threads() == {2}
+    with limit_blas(1):
+        assert threads() == {1}
+    assert threads() == {2}
+    first.__exit__(None, None, None)
+    assert threads() == {3}
+    second.__exit__(None, None, None)
+    assert after_lingering() == {4}
+    """)
+
+
+def test_the_limit_ends_with_an_error_in_the_block_too() -> None:
+    _run("""
+    try:
+        with limit_blas(1):
+            assert threads() == {1}
+            1 / 0
+    except ZeroDivisionError:
+        pass
+    assert after_lingering() == {4}
+    """)
+
+
+def test_searches_that_follow_one_another_keep_the_limit() -> None:
+    _run("""
+    changes = []
+    original = cores._limits._limit
+    cores._limits._limit = lambda threads: (changes.append(threads), original(threads))
+    cores.LINGER = 5.0
+    for _ in range(50):
+        with limit_blas(1):
+            assert threads() == {1}
+    assert changes == [1]
+    """)
+
+
+def test_a_library_that_is_loaded_later_is_limited_too() -> None:
+    script = """
+    import sys
+    with limit_blas(1):
+        assert threads() == {1}
+        cores._limits._seen = frozenset({"numpy"})  # as if SciPy's had been loaded since
+        set_before = cores._limits._controller
+        with limit_blas(1):
+            assert cores._limits._controller is not set_before
+            assert threads() == {1}
+    assert after_lingering() == {4}
+    """
+    _run(script)
+
+
+def test_a_forked_process_limits_anew() -> None:
+    if not hasattr(os, "fork"):
+        pytest.skip("this system does not fork")
+    _run("""
+    import os
+    with limit_blas(2):
+        child = os.fork()
+        if not child:
+            with limit_blas(1):
+                os._exit(0 if threads() == {1} else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert after_lingering() == {4}
+    """)
+
+
+def test_at_most_a_thread_a_core_searches_at_once() -> None:
+    _run("""
+    inside, most, lock = 0, 0, threading.Lock()
+
+    def search(_):
+        global inside, most
+        with search_slot(), search_slot():  # a search within a search waits for nobody
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            assert threads() == {1}
+            time.sleep(0.01)
+            with lock:
+                inside -= 1
+
+    workers = available_cores() + 3
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(search, range(8 * workers)))
+    assert most == available_cores(), most
+    """)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_cores_are_those_that_the_process_may_use() -> None:
+    _run("""
+    import os
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    assert available_cores() == 1
+    """)
+    assert 1 <= available_cores() <= len(os.sched_getaffinity(0))
