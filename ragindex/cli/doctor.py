@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from ragindex import distribution
 from ragindex.cli.console import stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
+from ragindex.encoders.sentence_transformer import describe_engine
 from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError, RagindexError, UsageError
 from ragindex.plugins import registry
 from ragindex.workspace.part_keys import require_working
 
 _EXTRAS = {  # extra: the module that it installs, and the feature that needs the module
-    "neural": ("sentence_transformers", "encoder sentence-transformers"),
+    "neural": ("sentence_transformers", "encoders and rerankers that run on torch"),
+    "fast": ("onnxruntime", "encoders in ONNX form, without torch"),
     "elasticsearch": ("elasticsearch", "store elasticsearch"),
     "pdf": ("pypdf", "reading .pdf"),
     "umap": ("umap", "clustering with UMAP"),
@@ -57,6 +59,7 @@ def check_installation() -> list[tuple[str, str, str]]:
         ("ragindex", "ok", distribution.find_distribution().version),
         *(_check_extra(name) for name in sorted(_EXTRAS)),
         *(_check_plugin(group, name) for group in _CHECKED_GROUPS for name in registry.plugin_names(group)),
+        ("engine of sentence-transformers", *describe_engine()),
         *(_check_plugin(group, name) for group, name in _find_third_party_plugins()),
         *((name, "set" if os.environ.get(name) else "not set", use) for name, use in _VARIABLES.items()),
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragindex.distribution import install_line, require_module
-from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet
+from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet, choose_device
 from ragindex.errors import UsageError
 
 _SHOWN = 8  # hexadecimal digits of a revision
@@ -23,7 +23,7 @@ def resolve_revision(values: Any) -> Any:
     return {**values, "revision": _revision(folder)} if folder.is_dir() else values
 
 
-def load_local_model(kind: str, model: str, revision: str, wanted_by: str, **options: Any) -> Any:
+def load_local_model(kind: str, model: str, revision: str, wanted_by: str, device: str) -> Any:
     """A model of the class `kind`, from a folder or by its name on the Hugging Face hub.
 
     Raises MissingExtraError without sentence-transformers, UsageError where it is too old, where there is no such
@@ -41,12 +41,12 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, **opt
                 f"{wanted_by}: the files in {model} have changed (revision {revision}, now {found}). "
                 "Omit the revision to use the current files."
             )
-        where = str(folder)
+        where, options = str(folder), {}
     else:
-        where, options = model, {**options, **({"revision": revision} if revision else {})}
+        where, options = model, {"revision": revision} if revision else {}
     try:
         with _no_progress_bars(), _quiet("sentence_transformers"):
-            return getattr(module, kind)(where, **options)
+            return getattr(module, kind)(where, device=choose_device(device), **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"{wanted_by}: sentence-transformers cannot load {model!r} ({str(error).partition(chr(10))[0]}). Give the "

@@ -24,13 +24,19 @@ from filelock import FileLock
 from ragindex import durable_files
 from ragindex.canonical import digest
 from ragindex.encoders.engines import open_engine
-from ragindex.encoders.transformer_model import ModelSettings, TransformerEncoder, UnsupportedModelError
+from ragindex.encoders.transformer_model import (
+    ModelSettings,
+    TransformerEncoder,
+    UnsupportedModelError,
+    read_model_settings,
+)
 from ragindex.interfaces import Encoder, TokenEncoder
 
 Precision: TypeAlias = Literal["float32", "int8"]
 LARGEST_DIFFERENCE = 1e-4
 """Between the vectors of torch and of the exported model. Exports that differ more are not used."""
 _FORMAT = 1
+_FILE = "model.onnx"
 _OPSET = 17
 _PROBES = (
     "a",
@@ -52,11 +58,7 @@ class ExportedModel:
     content: str
     """The hash of the files that the model was exported from, and of its precision: the identity of its vectors."""
     settings: ModelSettings
-
-    @property
-    def file(self) -> Path:
-        """The ONNX file."""
-        return self.folder / "model.onnx"
+    file: Path
 
 
 def cache_folder() -> Path:
@@ -78,7 +80,18 @@ def read_export(folder: Path) -> ExportedModel | None:
     written = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     if written.get("format") != _FORMAT:
         return None
-    return ExportedModel(folder, written["content"], ModelSettings(**written["settings"]))
+    return ExportedModel(folder, written["content"], ModelSettings(**written["settings"]), folder / _FILE)
+
+
+def read_published(folder: Path, content: str) -> ExportedModel | None:
+    """Open a model that its author published in ONNX form beside its weights; None if there is no such file.
+
+    Nothing tells that its vectors are those of the weights, so its identity is its own. Raises UnsupportedModelError.
+    """
+    file = next((path for path in (folder / "onnx" / _FILE, folder / _FILE) if path.is_file()), None)
+    if file is None:
+        return None
+    return ExportedModel(folder, digest([content, durable_files.hash_file(file)]), read_model_settings(folder), file)
 
 
 def find_export(content: str, precision: Precision) -> ExportedModel | None:
@@ -107,10 +120,10 @@ def export(
             folder = Path(partial) / "model"
             folder.mkdir()
             shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
-            _write_onnx(model, folder / "model.onnx")
-            _check(ExportedModel(folder, content, settings), reference)
+            _write_onnx(model, folder / _FILE)
+            _check(ExportedModel(folder, content, settings, folder / _FILE), reference)
             if precision == "int8":
-                _quantize(folder / "model.onnx")
+                _quantize(folder / _FILE)
             identity = content if precision == "float32" else digest([content, precision])
             about = {"format": _FORMAT, "content": identity, "settings": asdict(settings)}
             (folder / "model.json").write_text(json.dumps(about, indent=1), encoding="utf-8")

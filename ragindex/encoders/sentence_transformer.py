@@ -19,7 +19,7 @@ from pydantic import Field
 
 from ragindex.canonical import digest, encodable
 from ragindex.cores import available_cores
-from ragindex.distribution import require_module
+from ragindex.distribution import install_line, require_module
 from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.engines import EngineName, installed_engines, open_engine
@@ -121,13 +121,17 @@ class SentenceTransformers(EncoderPlugin):
         if given is not None:
             return given
         model = None
-        if folder is None:  # not downloaded yet
+        if folder is None:  # not downloaded yet; sentence-transformers does that
             model = self._load("cpu")
             folder = _require_snapshot(self.model)
         content = _content(folder)
         found = onnx_export.find_export(content, self.precision)
         if found is not None:
             return found
+        if importlib.util.find_spec("sentence_transformers") is None and self.precision == "float32":
+            published = onnx_export.read_published(folder, content)
+            if published is not None:
+                return published
         if not onnx_export.can_export():
             raise UnsupportedModelError("exporting it needs sentence-transformers, onnx and onnxruntime")
         settings = read_model_settings(folder)
@@ -177,6 +181,20 @@ def choose_device(asked: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def describe_engine() -> tuple[str, str]:
+    """Return what runs models here, as "onnxruntime", and details: the device, and how to install a faster engine."""
+    device = choose_device("auto")
+    if device != "cpu":
+        return "torch", f"on {device}"
+    if installed_engines():
+        needed = "" if onnx_export.can_export() else "; models in ONNX form only, or run: "
+        line = install_line("onnx", "onnxruntime", "sentence-transformers") if needed else ""
+        return installed_engines()[0], f"on {available_cores()} cores{needed}{line}"
+    faster = f"onnxruntime encodes faster than torch, see docs/encoders.md: {install_line('onnx', 'onnxruntime')}"
+    there = importlib.util.find_spec("sentence_transformers") is not None
+    return ("torch", f"on cpu; {faster}") if there else ("none", install_line("sentence-transformers"))
 
 
 def _may_have_gpu() -> bool:

@@ -37,7 +37,7 @@ class CrossEncoder(Reranker):
     version: ClassVar[int] = 1
     model: str = Field(description="Folder of a model, or its name on the Hugging Face hub.")
     revision: str = Field(default="", description="Hash of the model's files. Default: computed from the folder.")
-    device: str = Field(default="cpu", description="Device that the model runs on, as cpu or cuda.")
+    device: str = Field(default="auto", description="auto (a GPU where there is one), cpu, cuda or mps.")
     batch_size: int = Field(default=32, ge=1, description="Pairs scored at once.")
 
     @model_validator(mode="before")

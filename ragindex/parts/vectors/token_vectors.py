@@ -118,7 +118,7 @@ class MultiVectors(TokenVectors):
     uses: ClassVar[Uses] = frozenset()
     model: str = Field(description="Late-interaction model: a folder, or a name on the Hugging Face hub.")
     revision: str = Field(default="", description="Hash of the model's files. Default: computed from the folder.")
-    device: str = Field(default="cpu", description="Device that the model runs on, as cpu or cuda.")
+    device: str = Field(default="auto", description="auto (a GPU where there is one), cpu, cuda or mps.")
 
     @model_validator(mode="before")
     @classmethod

@@ -142,9 +142,11 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     done = ragindex("doctor", "--json", "-")
     rows = {row["what"]: (row["state"], row["detail"]) for row in done.json}
-    install = "pip install 'sentence-transformers>=5'"
-    assert rows["extra neural"] == ("missing", f"for encoder sentence-transformers: {install}")
-    assert rows["encoder sentence-transformers"] == ("missing", install)
+    install = "pip install 'onnx>=1.17' 'onnxruntime>=1.20' 'sentence-transformers>=5'"
+    assert rows["extra neural"] == ("missing", f"for encoders and rerankers that run on torch: {install}")
+    engine, detail = rows["engine of sentence-transformers"]
+    assert engine in ("openvino", "onnxruntime")
+    assert detail.endswith(f" cores; models in ONNX form only, or run: {install}")
     assert rows["method bm25"] == ("ok", "ragindex_baselines.bm25:BM25")
     assert rows["OPENAI_API_KEY"][0] == "set"
     assert rows["EMBEDDING_API_KEY"] == ("not set", "default: OPENAI_API_KEY")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ragindex.cores import available_cores
 from ragindex.encoders import onnx_export, sentence_transformer
 from ragindex.encoders.sentence_transformer import SentenceTransformerEncoder, SentenceTransformers, choose_device
 from ragindex.encoders.transformer_model import TransformerEncoder, UnsupportedModelError, read_model_settings
@@ -218,6 +219,26 @@ print(" ".join(map(str, encoder.encode_documents([{TEXTS[0]!r}])[0].tolist())))
     np.testing.assert_allclose(vector, encoder.encode_documents(TEXTS)[0], atol=1e-5)
 
 
+def test_a_model_published_in_onnx_form_needs_no_torch(encoder: Any, tmp_path: Path) -> None:
+    """Its vectors are the same here, but nothing tells so without torch: its identity is its own."""
+    folder = _copy(tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").symlink_to(SentenceTransformers(model=str(FOLDER))._exported().file)
+    script = f"""
+import sys
+sys.modules["torch"] = sys.modules["sentence_transformers"] = sys.modules["transformers"] = None
+from ragindex.encoders.sentence_transformer import SentenceTransformers
+encoder = SentenceTransformers(model={str(folder)!r}).open()
+assert encoder.id != {encoder.id!r}, encoder.id
+print(" ".join(map(str, encoder.encode_documents([{TEXTS[0]!r}])[0].tolist())))
+"""
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert printed.returncode == 0, printed.stderr
+    vector = np.array(printed.stdout.split(), np.float32)
+    np.testing.assert_allclose(vector, encoder.encode_documents(TEXTS)[0], atol=1e-5)
+
+
 def test_a_damaged_export_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path))
     first = SentenceTransformers(model=str(FOLDER))._exported()
@@ -305,3 +326,18 @@ def test_a_device_is_a_gpu_only_where_there_is_one(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
         assert choose_device("auto") == expected
+
+
+def test_doctor_says_what_runs_models_and_what_would_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = ["onnxruntime"]
+    monkeypatch.setattr(sentence_transformer, "installed_engines", lambda: names)
+    assert sentence_transformer.describe_engine() == ("onnxruntime", f"on {available_cores()} cores")
+    names.clear()
+    engine, detail = sentence_transformer.describe_engine()
+    assert engine == "torch"
+    assert detail.startswith("on cpu; onnxruntime encodes faster than torch")
+    assert detail.endswith("pip install 'onnx>=1.17' 'onnxruntime>=1.20'")
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    assert sentence_transformer.describe_engine() == ("none", "pip install 'sentence-transformers>=5'")
+    monkeypatch.setattr(sentence_transformer, "choose_device", lambda asked: "cuda")
+    assert sentence_transformer.describe_engine() == ("torch", "on cuda")
