@@ -73,7 +73,7 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
     """
     units = normalize_rows(vectors).astype(np.float64)
     heavy = np.asarray(weights, np.float64)
-    with limit_blas(1), threadpool_limits(limits=1):
+    with limit_blas(1), threadpool_limits(limits=1, user_api="openmp"):
         parts = [
             part
             for cell in cells(units, how.partition)
