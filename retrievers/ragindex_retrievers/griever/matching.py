@@ -9,17 +9,15 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import regex
 
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
-from ragindex.parts.support.arrays import Flags, Integers
+from ragindex.parts.support.arrays import Integers
 
 Pooling = Literal["mean", "max"]
 Span: TypeAlias = tuple[int, int]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-_BLOCK = 1024  # n-grams per block, to bound the memory of the (n-grams, tokens) matrix
+_BLOCK = 1024  # n-grams per block, to bound the memory of their tokens' vectors
 _WORD = regex.compile(r"[\w'’.-]*\w")
 
 
@@ -57,40 +55,64 @@ def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pooling) -> N
 
     Of several n-grams with the same tokens only the shortest is returned.
     """
-    found, of = np.array(spans(text, longest), np.int64).reshape(-1, 2), np.array(tokens.spans, np.int64).reshape(-1, 2)
-    found = found[_find_distinct([np.packbits(_find_overlaps(block, of), axis=1) for block in _split_blocks(found)])]
-    made = [_pool_tokens(_find_overlaps(block, of), tokens.vectors, pool) for block in _split_blocks(found)]
-    return Ngrams(tuple((start, end) for start, end in found.tolist()), normalize_rows(np.concatenate(made)))
+    found = np.array(spans(text, longest), np.int64).reshape(-1, 2)
+    inside = _find_tokens(found, np.array(tokens.spans, np.int64).reshape(-1, 2))
+    chosen = _find_distinct(inside)
+    made = [
+        _pool_tokens(inside[chosen[start : start + _BLOCK]], tokens.vectors, pool)
+        for start in range(0, max(1, len(chosen)), _BLOCK)
+    ]
+    return Ngrams(tuple((start, end) for start, end in found[chosen].tolist()), normalize_rows(np.concatenate(made)))
 
 
-def _split_blocks(found: Integers) -> list[Integers]:
-    """Return the n-grams in blocks, at least one, so that the vectors have their dimensions even without n-grams."""
-    return [found[start : start + _BLOCK] for start in range(0, max(1, len(found)), _BLOCK)]
+def _find_tokens(found: Integers, tokens: Integers) -> Integers:
+    """Return the tokens that share a character with each n-gram, ascending and padded with -1: (n-grams, most tokens).
+
+    Tokens may overlap and nest; they are sorted by their first character. An n-gram shares characters only with tokens
+    that begin before its end, and that come after all tokens that end before its start: few, if tokens are short.
+    """
+    if not len(found) or not len(tokens):
+        return np.full((len(found), 0), -1, np.int64)
+    low = np.searchsorted(np.maximum.accumulate(tokens[:, 1]), found[:, 0], side="right")
+    high = np.searchsorted(tokens[:, 0], found[:, 1], side="left")
+    width = max(1, int((high - low).max(initial=0)))
+    blocks = []
+    for start in range(0, len(found), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        places = low[rows, None] + np.arange(width)
+        ends = tokens[np.minimum(places, len(tokens) - 1), 1]
+        inside = (places < high[rows, None]) & (ends > found[rows, :1])
+        block = np.where(inside, places, -1)
+        order = np.argsort(~inside, axis=1, kind="stable")  # padding last, so that equal tokens are equal rows
+        blocks.append(np.take_along_axis(block, order, axis=1))
+    tokens_of: Integers = np.concatenate(blocks)
+    return tokens_of
 
 
-def _pool_tokens(inside: Flags, vectors: Floats, pool: Pooling) -> Floats:
-    if pool == "mean":
-        means: Floats = (inside.astype(np.float64) @ vectors / inside.sum(axis=1)[:, None]).astype(np.float32)
-        return means
-    return np.array([vectors[row].max(axis=0) for row in inside], np.float32).reshape(len(inside), vectors.shape[1])
-
-
-def _find_overlaps(found: Integers, tokens: Integers) -> Flags:
-    """Return whether each n-gram shares a character with each token, (n-grams, tokens). Tokens may overlap and nest."""
-    shared: Flags = (tokens[:, 0] < found[:, 1:]) & (tokens[:, 1] > found[:, :1])
-    return shared
-
-
-def _find_distinct(inside: Sequence[Bytes]) -> Integers:
+def _find_distinct(inside: Integers) -> Integers:
     """Return the places of the n-grams with tokens, and of those with the same tokens only the first.
 
-    Only rounding would tell the others apart. `inside` are the packed rows of `_find_overlaps`: equal rows mean equal
-    tokens.
+    Only rounding would tell the others apart.
     """
-    rows = np.concatenate(inside)
-    _, places = np.unique(rows, axis=0, return_index=True)
+    if not inside.shape[1]:
+        return np.empty(0, np.int64)
+    _, places = np.unique(inside, axis=0, return_index=True)
     places = np.sort(places)
-    return places[rows[places].any(axis=1)]
+    chosen: Integers = places[inside[places, 0] >= 0]
+    return chosen
+
+
+def _pool_tokens(inside: Integers, vectors: Floats, pool: Pooling) -> Floats:
+    if not len(inside):
+        return np.empty((0, vectors.shape[1]), np.float32)
+    known = (inside >= 0)[:, :, None]
+    rows = vectors[inside]
+    if pool == "mean":
+        sums = np.where(known, rows, 0).sum(axis=1, dtype=np.float64)
+        means: Floats = (sums / known.sum(axis=1)).astype(np.float32)
+        return means
+    highest: Floats = np.where(known, rows, -np.inf).max(axis=1).astype(np.float32)
+    return highest
 
 
 def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floats], longest: int) -> list[Ngrams]:

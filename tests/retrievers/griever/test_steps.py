@@ -12,7 +12,15 @@ from ragindex.interfaces import TokenEmbeddings
 from ragindex.parts.support.arrays import Doubles
 from ragindex.types import Hit, Triple
 from ragindex_retrievers.griever.lookups import Stated
-from ragindex_retrievers.griever.matching import Ngrams, choose_best, match_names, ngrams, ngrams_as_texts, spans
+from ragindex_retrievers.griever.matching import (
+    Ngrams,
+    Pooling,
+    choose_best,
+    match_names,
+    ngrams,
+    ngrams_as_texts,
+    spans,
+)
 from ragindex_retrievers.griever.paths import Subgraph, cosine_with
 from ragindex_retrievers.griever.rewriting import rewrite
 from ragindex_retrievers.griever.scoring import NameMatch, ScoredTriple, partial_score
@@ -115,6 +123,27 @@ def test_ngrams_by_hand(words: list[str], longest: int) -> None:
     by_span = dict(zip(found.spans, found.vectors, strict=True))
     for span, vector in expected:
         np.testing.assert_allclose(by_span[span], vector, atol=1e-5)
+
+
+@given(st.data(), st.sampled_from(["mean", "max"]))
+def test_ngrams_of_tokens_that_overlap_and_nest(data: st.DataObject, pool: Pooling) -> None:
+    """Against sets of tokens: any spans in the order of the contract, gaps and repeats included."""
+    text = " ".join(data.draw(st.lists(st.text("ab.", min_size=1, max_size=4), max_size=7)))
+    places = st.integers(0, max(0, len(text)))
+    given = sorted(tuple(sorted(span)) for span in data.draw(st.lists(st.tuples(places, places), max_size=9)))
+    tokens = [(start, end) for start, end in given if start < end]
+    vectors = np.random.default_rng(len(text)).normal(size=(len(tokens), 3)).astype(np.float32)
+    expected: dict[frozenset[int], tuple[int, int]] = {}
+    for start, end in spans(text, 3):
+        inside = frozenset(i for i, (low, high) in enumerate(tokens) if low < end and high > start)
+        if inside:
+            expected.setdefault(inside, (start, end))
+    found = ngrams(text, TokenEmbeddings(tuple(tokens), vectors), 3, pool)
+    assert found.spans == tuple(expected.values())
+    for inside, vector in zip(expected, found.vectors, strict=True):
+        rows = vectors[sorted(inside)]
+        pooled = rows.mean(axis=0) if pool == "mean" else rows.max(axis=0)
+        np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), atol=1e-5)
 
 
 def test_ngrams_as_texts() -> None:
