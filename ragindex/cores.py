@@ -97,7 +97,11 @@ class _BlasLimits:
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="ragindex-blas-limits", daemon=True)
                 self._thread.start()
-            self._await_lowest()
+            try:
+                self._await_lowest()
+            except BaseException:  # an interrupt while waiting: the block is not entered
+                self._open.remove(threads)
+                raise
 
     def leave(self, threads: int) -> None:
         with self._changed:
