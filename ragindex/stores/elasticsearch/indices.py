@@ -7,7 +7,7 @@ a series of *generations*, each an index of its own:
   the version.
 - The first write after that clones the index (`_clone`: hard links to the same files; no record is read or sent) and
   goes to the clone. A sealed index never changes, so a reader's records, statistics and vectors stay the same.
-- A replaced generation is kept while a reader of the workspace's folder holds a lease on it, and for at least a day,
+- A replaced generation is kept while a reader of the index folder holds a lease on it, and for at least a day,
   for copies of the folder on other machines. Then `clean` deletes it.
 
 A version is one more than the number of write operations on the collection. Elasticsearch counts them itself (sequence
@@ -35,7 +35,7 @@ from ragindex.stores.elasticsearch import totals as elastic_totals
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping
 
-ELASTICSEARCH_FORMAT = 1
+ELASTICSEARCH_FORMAT = 2
 _RESPONSE_FIELDS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
 _MERGE_TIMEOUT = 3600.0
 """The timeout of a merge in seconds, enough for a large index."""
@@ -46,7 +46,7 @@ class IndexLayout:
     """The names and settings of the store's indices."""
 
     prefix: str
-    workspace: str
+    namespace: str
     shards: int
     replicas: int | None
     refresh: str
@@ -55,7 +55,7 @@ class IndexLayout:
     @property
     def base(self) -> str:
         """The prefix of all index names."""
-        return f"{self.prefix}-{self.workspace}"
+        return f"{self.prefix}-{self.namespace}"
 
     def stem(self, name: str) -> str:
         """Return the prefix of the index names of the collection `name`."""
@@ -120,7 +120,7 @@ def list_generations(server: Server, layout: IndexLayout, name: str | None = Non
     found: dict[str, list[Generation]] = {}
     for index, parts in dict(answer).items():
         note = parts.get("mappings", {}).get("_meta", {}).get("ragindex")
-        if note is not None and note["workspace"] == layout.workspace and name in (None, note["name"]):
+        if note is not None and note.get("namespace", layout.namespace) == layout.namespace and name in (None, note["name"]):
             _check_format(server, index, note)
             settings = parts["settings"]["index"]
             blocked = str(settings.get("blocks", {}).get("write", "false")) == "true"
@@ -157,7 +157,7 @@ def read_generation_version(server: Server, generation: Generation) -> int:
 def create_generation(server: Server, layout: IndexLayout, name: str, schema: Schema) -> Generation:
     """Create the first generation of a new collection."""
     note = {
-        **{"format": ELASTICSEARCH_FORMAT, "workspace": layout.workspace, "name": name, "analyser": layout.analyser},
+        **{"format": ELASTICSEARCH_FORMAT, "namespace": layout.namespace, "name": name, "analyser": layout.analyser},
         **{"schema": asdict(schema), "vectors": "flat"},
     }
     generation = Generation(f"{layout.stem(name)}-{uuid.uuid4().hex[:8]}-1", False, layout.shards, note)

@@ -23,7 +23,7 @@ class ElasticsearchParameters(StorePlugin):
     prefix: str = Field(
         default="ragindex", pattern=f"^{NAME_PATTERN}$", description="First part of the names of all indices."
     )
-    workspace: str | None = Field(
+    namespace: str | None = Field(
         default=None,
         pattern=f"^{NAME_PATTERN}$",
         description="Second part of the names of the indices. Default: a name stored in the index's folder.",

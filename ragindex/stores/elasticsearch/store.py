@@ -1,4 +1,4 @@
-"""The Elasticsearch store, for corpora that exceed one machine. Several workspaces can share a cluster.
+"""The Elasticsearch store, for corpora that exceed one machine. Several indexes can share a cluster.
 
 Servers 8 (from 8.18) and 9 are supported. Select the store with `--store elasticsearch:http://HOST:9200`, or with
 `--store elasticsearch` and ELASTICSEARCH_URL. Keys come from ELASTICSEARCH_API_KEY, or from ELASTICSEARCH_USER and
@@ -33,9 +33,9 @@ _FILE = "elasticsearch.json"
 
 
 class Elasticsearch(ElasticsearchParameters):
-    """The Elasticsearch store, with collections as indices PREFIX-WORKSPACE-PART-FINGERPRINT.
+    """The Elasticsearch store, with collections as indices PREFIX-NAMESPACE-PART-FINGERPRINT.
 
-    Keys come from the environment. `workspace` is the second part of the index names (default: a name stored in
+    Keys come from the environment. `namespace` is the second part of the index names (default: a name stored in
     `folder`). `shards`, `replicas` (default: one if there is a second node) and `refresh` (default: off, so that
     searches see finished states only) apply to indices created from now on. Up to `exact_up_to` records, vectors are
     compared one by one; beyond that, an HNSW graph is searched with `candidates` candidates per shard. `analyser` names
@@ -49,9 +49,9 @@ class Elasticsearch(ElasticsearchParameters):
         return {}
 
     def open(self, folder: Path) -> "ElasticsearchStore":
-        """Open the store of the workspace whose name is stored in `folder`. Raises StoreError, UsageError."""
+        """Open the store whose namespace is stored in `folder`. Raises StoreError, UsageError."""
         server = client.connect(self.url, self.timeout, self.retries)
-        name = self.workspace or _read_workspace_name(folder)
+        name = self.namespace or _read_namespace(folder)
         layout = IndexLayout(self.prefix, name, self.shards, self.replicas, self.refresh, self.analyser)
         return ElasticsearchStore(self, server, layout)
 
@@ -197,7 +197,7 @@ def _find_replacement_time(generation: Generation, held: list[Generation]) -> fl
     return min(later, default=float("inf"))
 
 
-def _read_workspace_name(folder: Path) -> str:
+def _read_namespace(folder: Path) -> str:
     """Return the name stored in `folder`, or store a new one: the name of the parent folder and a random suffix."""
     path = folder / _FILE
     try:
@@ -205,9 +205,9 @@ def _read_workspace_name(folder: Path) -> str:
         if not path.exists():
             around = re.sub(r"[^a-z0-9]+", "", folder.resolve().parent.name.lower())[:24] or "index"
             durable_files.write_file(
-                path, durable_files.dump_hashed_json({"workspace": f"{around}.{uuid.uuid4().hex[:8]}"})
+                path, durable_files.dump_hashed_json({"namespace": f"{around}.{uuid.uuid4().hex[:8]}"})
             )
-        name = (durable_files.load_hashed_json(path.read_bytes()) or {}).get("workspace")
+        name = (durable_files.load_hashed_json(path.read_bytes()) or {}).get("namespace")
     except OSError as error:
         raise StoreError(f"Cannot read or write {path}, the name of the index in the store: {error}.") from error
     if name is None:
@@ -215,5 +215,5 @@ def _read_workspace_name(folder: Path) -> str:
             f"{path}, the name of this index in the store, is damaged. Run: ragindex index DATA --index OTHER"
         )
     if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
-        raise StoreError(f"{path} must contain {{'workspace': NAME}}. Got {name!r}.")
+        raise StoreError(f"{path} must contain {{'namespace': NAME}}. Got {name!r}.")
     return name

@@ -39,7 +39,7 @@ def written() -> Iterator[str]:
 
 @pytest.fixture
 def pair(written: str, tmp_path: Path) -> tuple[Any, Any]:
-    """Two processes' stores of one workspace, as far as the server can tell."""
+    """Two processes' stores of one index, as far as the server can tell."""
     first, second = (registry.store(written).open(tmp_path / "store") for _ in range(2))
     return first, second
 

@@ -20,7 +20,7 @@ pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not inst
 NEEDED = "It needs the cluster privilege monitor and, on the store's indices, manage, read and write."
 SEALED = {"generation": 1, "version": 3, "at": 0.0, "records": 1, "stale": 0, "filled": 1, "tokens": 2, "longest": 2}
 NOTE = {
-    **{"format": 1, "workspace": "w", "name": "texts", "analyser": None, "vectors": "flat"},
+    **{"format": 2, "namespace": "w", "name": "texts", "analyser": None, "vectors": "flat"},
     **{"schema": {"stored": ["text"], "keywords": [], "numbers": [], "text": ["text"]}},
 }
 NOTE["schema"] |= {"language": "english", "dimensions": None}  # type: ignore[operator]
@@ -41,7 +41,7 @@ def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     def opened(action: str) -> Any:
         made.append(StandIn(lambda path, *_: _answer(path, action)))
-        written = {"name": "elasticsearch", "params": {"url": made[-1].url, "workspace": "w"}}
+        written = {"name": "elasticsearch", "params": {"url": made[-1].url, "namespace": "w"}}
         return registry.store(written).open(tmp_path)
 
     yield opened
