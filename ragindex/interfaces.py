@@ -506,7 +506,11 @@ class TokenEncoder(Protocol):
     """An encoder that also returns one vector per token. Optional; late interaction and entity matching need it."""
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        """Return the token vectors of each text, in the same space as the text vectors."""
+        """Return the token vectors of each text, in the same space as the text vectors.
+
+        They do not depend on the other texts, not even in their last digits: what is stored of a text is then
+        the same in whatever batch it was encoded.
+        """
         ...
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:

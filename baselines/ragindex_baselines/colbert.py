@@ -31,7 +31,6 @@ from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
 from ragindex.types import Query, Retrieval, Step
-from ragindex_baselines.hybrid import Hybrid
 
 Ranking: TypeAlias = tuple[list[str], Doubles]
 """Ids with their scores, best first."""
@@ -40,23 +39,24 @@ Ranking: TypeAlias = tuple[list[str], Doubles]
 class ColBERT(Scheme):
     """MaxSim: the sum, over the question's tokens, of the best dot product with a token of the record.
 
-    If `over` has fewer than `all_below` records, all of them are scored; otherwise the `candidate_factor` * k
-    best of `candidates` are (by default hybrid over the same part). `vectors` is the part of token vectors:
+    If `over` has fewer than `all_below` records (or fewer pass a question's filter), all of them are scored.
+    Otherwise the `candidate_factor` * k best candidates are: the records whose average token vector is most
+    similar to the question's, or the results of another scheme, `candidates`. `vectors` is the part of token vectors:
     token_vectors, made by the index's encoder, or multi_vectors(model=NAME) with a model of its own. Its `of`
     need not be given: it is set to `over`. Only the first `query_tokens` tokens of a question count, special
     tokens excluded.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
     vectors: PartField | None = Field(
         default=None, description="Token vectors: token_vectors (the index's encoder) or multi_vectors(model=NAME)."
     )
     candidates: SchemeField | None = Field(
-        default=None, description="Retriever of the candidates. null: hybrid over the same part."
+        default=None, description="Retriever of the candidates. null: by the records' average token vectors."
     )
     candidate_factor: int = Field(default=10, ge=1, description="Candidates per result: candidate_factor * k.")
-    all_below: int = Field(default=2_000, ge=0, description="Collections with fewer records are scored whole.")
+    all_below: int = Field(default=200, ge=0, description="Collections with fewer records are scored whole.")
     query_tokens: int = Field(default=128, ge=1, description="Tokens of a question that count.")
 
     @model_validator(mode="after")
@@ -71,43 +71,43 @@ class ColBERT(Scheme):
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Return the part that is searched, its token vectors, and the parts of the candidates' scheme."""
-        return (self.over, self._vectors(), *self._candidates().parts())
+        return (self.over, self._vectors(), *(self.candidates.parts() if self.candidates else ()))
 
     def open(self, index: OpenIndex) -> Retriever:
-        """Open a retriever over all records, or over candidates if there are too many records."""
+        """Open a retriever by token vectors alone, or over the results of `candidates` if there are many records."""
         tokens: TokenIndex = index.open_part(self._vectors())
-        if len(tokens.ids) < self.all_below:
-            return OverAll(index.open_part(self.over), tokens, self.query_tokens, label(self))
-        return OverCandidates(self._candidates().open(index), tokens, self, label(self))
+        if self.candidates and len(tokens.ids) >= self.all_below:
+            return OverCandidates(self.candidates.open(index), tokens, self, label(self))
+        return LateInteraction(index.open_part(self.over), tokens, self, label(self))
 
     def _vectors(self) -> Part[Any]:
         vectors = self.vectors or TokenVectors()
         return vectors.model_copy(update={"of": self.over})
 
-    def _candidates(self) -> Scheme:
-        return self.candidates or Hybrid(over=self.over)
-
 
 @dataclass(frozen=True, slots=True)
-class OverAll:
-    """The open retriever of ColBERT that scores every record."""
+class LateInteraction:
+    """The open retriever of ColBERT that finds its candidates by average token vectors, or scores all records."""
 
     collection: Collection
     index: TokenIndex
-    query_tokens: int
+    settings: ColBERT
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Score all records; questions without a filter are scored together."""
+        """Score the candidates of each question; questions for which all records are scored are scored together."""
         check_queries(queries, k)
-        asked = [self.index.question(query.text)[: self.query_tokens] for query in queries]
+        asked = [self.index.question(query.text)[: self.settings.query_tokens] for query in queries]
         start = time.perf_counter()
-        open_to_all = [number for number, query in enumerate(queries) if query.filter is None]
-        scores = self.index.scores(self.index.ids, [asked[number] for number in open_to_all])
-        ranked = {number: _rank_best(self.index.ids, scores[:, at], k) for at, number in enumerate(open_to_all)}
-        for number, query in enumerate(queries):
-            if query.filter is not None:
-                ids = self._passing(query.filter)
+        shortlists = [
+            self._shortlist(query, one, self.settings.candidate_factor * k)
+            for query, one in zip(queries, asked, strict=True)
+        ]
+        whole = [number for number, ids in enumerate(shortlists) if ids is None]
+        scores = self.index.scores(self.index.ids, [asked[number] for number in whole])
+        ranked = {number: _rank_best(self.index.ids, scores[:, at], k) for at, number in enumerate(whole)}
+        for number, ids in enumerate(shortlists):
+            if ids is not None:
                 ranked[number] = _rank_best(ids, self.index.scores(ids, [asked[number]])[:, 0], k)
         found = self._found([ranked[number] for number in range(len(queries))])
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
@@ -115,6 +115,13 @@ class OverAll:
             Retrieval(read_hits(one, self.source), (Step(1, "token vectors", query.text, tuple(one.ids), ms=ms),))
             for query, one in zip(queries, found, strict=True)
         ]
+
+    def _shortlist(self, query: Query, asked: Floats, count: int) -> list[str] | None:
+        """Return the records to score, or None for all."""
+        among = None if query.filter is None else self._passing(query.filter)
+        if len(self.index.ids if among is None else among) < self.settings.all_below:
+            return among
+        return self.index.shortlist(asked, count, among)
 
     def _passing(self, where: Filter) -> list[str]:
         return sorted(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist())

@@ -24,6 +24,7 @@ from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.engines import EngineName, installed_engines, open_engine
 from ragindex.encoders.onnx_export import ExportedModel
+from ragindex.encoders.token_spans import locate_tokens
 from ragindex.encoders.transformer_model import TransformerEncoder, UnsupportedModelError, read_model_settings
 from ragindex.errors import UsageError
 from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
@@ -245,15 +246,19 @@ class SentenceTransformerEncoder:
         return normalize_rows(vectors)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        """One vector a word piece, without prompts and special tokens. Raises UsageError where it is another space."""
+        """Return one vector per word piece, without prompts and special tokens.
+
+        Each text runs alone, so that its vectors do not depend on the texts beside it. Raises UsageError if
+        the model's token vectors are in another space than its text vectors.
+        """
         if not texts:
             return []
         stripped = [encodable(text).strip() for text in texts]
-        with self._lock:
+        with self._lock, self._require_tokens():
             found = self._model.encode(
                 stripped,
                 prompt="",
-                batch_size=self._plugin.batch_size,
+                batch_size=1,
                 output_value="token_embeddings",
                 show_progress_bar=False,
             )
@@ -277,9 +282,11 @@ class SentenceTransformerEncoder:
                 output_value=None,
                 show_progress_bar=False,
             )
+        with self._require_tokens():
+            rows = [one["token_embeddings"][one["attention_mask"].bool()] for one in found]
+        with self._lock:
             pieces = self._pieces([prompt + text for text in stripped])
         vectors = normalize_rows(np.stack([one["sentence_embedding"].float().cpu().numpy() for one in found]))
-        rows = [one["token_embeddings"][one["attention_mask"].bool()] for one in found]
         return vectors, [self._token_vectors(*row, len(prompt)) for row in zip(texts, rows, *pieces, strict=True)]
 
     def _query_prompt(self) -> str:
@@ -303,17 +310,26 @@ class SentenceTransformerEncoder:
     def _token_vectors(
         self, text: str, vectors: Any, offsets: Sequence[tuple[int, int]], special: Sequence[int], prompt: int
     ) -> TokenEmbeddings:
-        """`offsets` are places in what was encoded: a prompt of that length, and the text without outer blanks."""
         rows = vectors.float().cpu().numpy()
         if rows.shape != (len(offsets), self.dimensions):
-            raise UsageError(
-                f"The model {self._plugin.model!r} gives no vectors of tokens in the space of its texts: expected "
-                f"{len(offsets)} x {self.dimensions}, got {' x '.join(map(str, rows.shape))}. Use another model."
-            )
-        kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
-        moved = len(text) - len(text.lstrip()) - prompt
-        spans = tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in kept)
+            shape = " x ".join(map(str, rows.shape))
+            raise self._without_tokens(f"expected {len(offsets)} x {self.dimensions}, got {shape}")
+        kept, spans = locate_tokens(text, offsets, special, prompt)
         return TokenEmbeddings(spans, normalize_rows(rows[kept]))
+
+    def _without_tokens(self, reason: str) -> UsageError:
+        return UsageError(
+            f"The model {self._plugin.model!r} gives no vectors of tokens in the space of its texts: {reason}. "
+            "Use another model."
+        )
+
+    @contextmanager
+    def _require_tokens(self) -> Iterator[None]:
+        """Raise UsageError if the model, such as a static one, has no states of tokens."""
+        try:
+            yield
+        except KeyError as error:
+            raise self._without_tokens(f"it has no {str(error).strip(chr(39))}") from error
 
 
 @contextmanager

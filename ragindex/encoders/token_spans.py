@@ -63,3 +63,16 @@ def _broken(encoder: str, found: str) -> UsageError:
         f"The encoder {encoder} must give for each text a vector for each of its tokens, and the token's span: (start, "
         f"end) in characters of the text. It gave {found}. Fix the encoder, or choose another with --encoder."
     )
+
+
+def locate_tokens(
+    text: str, offsets: Sequence[tuple[int, int]], special: Sequence[int], prompt: int = 0
+) -> tuple[list[int], tuple[tuple[int, int], ...]]:
+    """Return the numbers of the tokens that stand for characters of `text`, and the span of each in it.
+
+    `offsets` are places in what was encoded: a prompt of `prompt` characters, then `text` without outer blanks.
+    `special` is 1 for tokens such as [CLS].
+    """
+    kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
+    moved = len(text) - len(text.lstrip()) - prompt
+    return kept, tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in kept)

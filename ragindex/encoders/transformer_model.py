@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ragindex.canonical import encodable
 from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.token_spans import locate_tokens
 from ragindex.interfaces import Floats, TokenEmbeddings
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]
@@ -240,9 +241,5 @@ _NO_TOKENS = TokenEmbeddings((), np.zeros((0, 0), np.float32))
 
 def _token_embeddings(text: str, encoded: _Encoded, states: Floats, prompt: int) -> TokenEmbeddings:
     """Return the tokens of `text` that stand for characters after a prompt of that length."""
-    rows = [
-        row for row, (start, end) in enumerate(encoded.spans) if not encoded.special[row] and max(start, prompt) < end
-    ]
-    moved = len(text) - len(text.lstrip()) - prompt
-    spans = tuple((max(encoded.spans[row][0], prompt) + moved, encoded.spans[row][1] + moved) for row in rows)
+    rows, spans = locate_tokens(text, encoded.spans, encoded.special, prompt)
     return TokenEmbeddings(spans, normalize_rows(states[rows]))

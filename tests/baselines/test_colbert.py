@@ -13,13 +13,14 @@ from ragindex import testing
 from ragindex.errors import UsageError
 from ragindex.filters import meta
 from ragindex.parts.vectors.quantized_tokens import compress, restore
-from ragindex.parts.vectors.token_vectors import MultiVectors
+from ragindex.parts.vectors.token_vectors import MultiVectors, TokenVectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.colbert import ColBERT, OverAll, OverCandidates
+from ragindex_baselines.colbert import ColBERT, LateInteraction, OverCandidates
 
 ALL, AMONG = "colbert", "colbert(all_below=0, candidates=bm25, candidate_factor=2)"
+SHORT = "colbert(all_below=0, candidate_factor=2)"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     opened = Workspace.open(tmp_path_factory.mktemp("w"), chunking=None)
     twins = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
     opened.add([*testing.DOCUMENTS, *twins])
-    opened.sync([registry.scheme(written) for written in (ALL, AMONG)])
+    opened.sync([registry.scheme(written) for written in (ALL, AMONG, SHORT)])
     return opened
 
 
@@ -49,7 +50,7 @@ def first(scores: dict[str, float], k: int) -> list[str]:
 @pytest.mark.parametrize("question", [*testing.QUESTIONS, "Who painted glass and climbed the Alps in 1924?"])
 def test_over_all_against_plain_loops(workspace: Workspace, question: str) -> None:
     retriever = registry.scheme(ALL).open(workspace)
-    assert isinstance(retriever, OverAll)
+    assert isinstance(retriever, LateInteraction)
     (found,) = retriever.retrieve([Query("q", question)], 7)
     expected = plain(workspace, question, testing.DOCUMENTS)
     shown = [hit for hit in found.hits if hit.id not in "yz"]
@@ -75,9 +76,25 @@ def test_over_candidates(workspace: Workspace) -> None:
         assert found.trace[0].ids == tuple(hit.id for hit in candidates.hits)
 
 
+def test_candidates_are_found_by_average_token_vectors(workspace: Workspace) -> None:
+    """The four whose averages are most similar to the sum of the question's vectors, in the order of MaxSim."""
+    retriever = registry.scheme(SHORT).open(workspace)
+    encode = workspace.encoder.encode_tokens
+    named = {one.id: one for one in testing.DOCUMENTS}
+    for question in testing.QUESTIONS:
+        total = encode([question])[0].vectors.sum(axis=0)
+        averages = {}
+        for id, one in named.items():
+            average = encode([f"{one.title}\n{one.text}"])[0].vectors.mean(axis=0)
+            averages[id] = float(average @ total / np.linalg.norm(average))
+        short = first(averages, 4)
+        (found,) = retriever.retrieve([Query("q", question, meta("half", "first", "second"))], 2)
+        scores = plain(workspace, question, [named[id] for id in short])
+        assert [hit.id for hit in found.hits] == first(scores, 2)
+
+
 def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Workspace) -> None:
     wide = registry.scheme("colbert(all_below=0, candidate_factor=26)")
-    workspace.sync([wide])
     queries = [Query("q", question) for question in testing.QUESTIONS]
     everything = registry.scheme(ALL).open(workspace).retrieve(queries, 26)
     among = wide.open(workspace).retrieve(queries, 26)
@@ -85,19 +102,27 @@ def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Workspace) 
         assert [(hit.id, hit.score) for hit in one.hits] == [(hit.id, hit.score) for hit in other.hits]
 
 
-@pytest.mark.parametrize(("all_below", "kind"), [(27, OverAll), (26, OverCandidates)])
+@pytest.mark.parametrize(("all_below", "kind"), [(27, LateInteraction), (26, OverCandidates)])
 def test_how_many_are_few(workspace: Workspace, all_below: int, kind: type) -> None:
-    assert isinstance(ColBERT(all_below=all_below).open(workspace), kind)
+    assert isinstance(ColBERT(all_below=all_below, candidates="bm25").open(workspace), kind)
+    index = workspace.open_part(TokenVectors())
+    question = index.question(testing.QUESTIONS[1])
+    scores = dict(zip(index.ids, index.scores(index.ids, [question])[:, 0].tolist(), strict=True))
+    short = index.shortlist(question, 3)
+    expected = first(scores if kind is LateInteraction else {id: scores[id] for id in short}, 3)
+    retriever = ColBERT(all_below=all_below, candidate_factor=1).open(workspace)
+    (found,) = retriever.retrieve([Query("q", testing.QUESTIONS[1])], 3)
+    assert [hit.id for hit in found.hits] == expected
 
 
-@pytest.mark.parametrize("written", [ALL, AMONG])
+@pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
 def test_equal_texts_tie_and_go_by_id(workspace: Workspace, written: str) -> None:
     (found,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Twins with lime?")], 2)
     assert [hit.id for hit in found.hits] == ["y", "z"]
     assert found.hits[0].score == found.hits[1].score
 
 
-@pytest.mark.parametrize("written", [ALL, AMONG])
+@pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
 def test_a_question_without_a_known_word_finds_nothing(workspace: Workspace, written: str) -> None:
     retriever = registry.scheme(written).open(workspace)
     nothing, something = retriever.retrieve([Query("q", "Xyzzy?"), Query("r", "xyzzy glass")], 3)
@@ -105,8 +130,9 @@ def test_a_question_without_a_known_word_finds_nothing(workspace: Workspace, wri
     assert something.hits == retriever.retrieve([Query("r", "glass")], 3)[0].hits
 
 
-def test_filters_are_kept_beside_questions_without(workspace: Workspace) -> None:
-    retriever = registry.scheme(ALL).open(workspace)
+@pytest.mark.parametrize("written", [ALL, "colbert(all_below=0)"])
+def test_filters_are_kept_beside_questions_without(workspace: Workspace, written: str) -> None:
+    retriever = registry.scheme(written).open(workspace)
     question = testing.QUESTIONS[0]
     queries = [
         Query("a", question),
@@ -142,8 +168,9 @@ def test_vectors_of_another_part() -> None:
 
 
 @pytest.mark.parametrize("check", [testing.check_batches, testing.check_filter, testing.check_law])
-def test_the_contract_over_candidates(check: testing.Check, tmp_path: Path) -> None:
-    check(registry.scheme("colbert(all_below=0, candidate_factor=3)"), tmp_path, "lsa")
+@pytest.mark.parametrize("candidates", ["null", "hybrid"])
+def test_the_contract_over_candidates(candidates: str, check: testing.Check, tmp_path: Path) -> None:
+    check(registry.scheme(f"colbert(all_below=0, candidate_factor=3, candidates={candidates})"), tmp_path, "lsa")
 
 
 # ---------------------------------------------------------------- a model of its own

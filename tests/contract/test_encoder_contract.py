@@ -170,6 +170,7 @@ def test_tokens(encoder: Encoder) -> None:
         _unit(tokens.vectors)
         assert all(0 <= start < end <= len(text) for start, end in tokens.spans)
         assert list(tokens.spans) == sorted(tokens.spans)
+        np.testing.assert_array_equal(encoder.encode_tokens([text])[0].vectors, tokens.vectors)
     assert encoder.encode_tokens([]) == []
     vectors, of_questions = encoder.encode_queries_with_tokens(texts)
     np.testing.assert_allclose(vectors, encoder.encode_queries(texts), atol=1e-5)

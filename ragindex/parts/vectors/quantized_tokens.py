@@ -1,9 +1,10 @@
 """Token vectors on disk, quantized to 8 bits with one scale per vector, and MaxSim over them.
 
 A row of a file is one vector: `dimensions` int8 codes, and a little-endian float32 scale that multiplies
-them. Files are never changed after they are written. Both sides of a dot product are integers so small that
-float32 adds their products without rounding. A score therefore depends only on its question and its record:
-not on the position of the record, nor on other questions or records of the same search.
+them. A file holds the averages of its records, then the vectors of each record. Files are never changed
+after they are written. Both sides of a dot product are integers so small that float32 adds their products
+without rounding. A score therefore depends only on its question and its record: not on the position of the
+record, nor on other questions or records of the same search.
 """
 
 import math
@@ -52,6 +53,13 @@ def restore(rows: QuantizedRows) -> Floats:
     """Return the vectors (n, dimensions) that the rows encode, up to the quantization error."""
     codes, scales = _split_rows(rows)
     return codes * scales[:, None]
+
+
+def average(rows: QuantizedRows) -> QuantizedRows:
+    """Return the average of the vectors as one row, (1, dimensions + 4), scaled to length one."""
+    mean = restore(rows).mean(axis=0, dtype=np.float64)
+    length = float(np.linalg.norm(mean))
+    return compress((mean / length if length else mean).astype(np.float32)[None])
 
 
 def _split_rows(rows: QuantizedRows) -> tuple[Floats, Floats]:
@@ -125,6 +133,18 @@ def maxsim(files: Sequence[QuantizedRows], places: RecordRows, questions: Sequen
     return scores
 
 
+def gather_averages(files: Sequence[QuantizedRows], places: RecordRows, averages: Integers) -> QuantizedRows:
+    """Return the average of each record as rows (records, dimensions + 4); zeros for a record without vectors."""
+    stored = np.flatnonzero(places.counts)
+    stored = stored[np.argsort(places.files[stored], kind="stable")]
+    width = max((file.shape[1] for file in files), default=SCALE_BYTES)
+    rows = np.zeros((len(places), width), np.uint8)
+    if len(stored):
+        ones = np.ones(len(stored), np.int64)
+        rows[stored] = _gather_rows(files, RecordRows(places.files[stored], averages[stored], ones))
+    return rows
+
+
 def _find_best_products(rows: QuantizedRows, counts: Integers, codes: Floats) -> Doubles:
     """Return the best product of each question token with a row of each record, (question tokens, records)."""
     held, scales = _split_rows(rows)
@@ -145,24 +165,29 @@ def _iterate_blocks(places: RecordRows) -> Iterator[Integers]:
 
 
 def _gather_rows(files: Sequence[QuantizedRows], places: RecordRows) -> QuantizedRows:
-    pieces = zip(places.files.tolist(), places.starts.tolist(), places.counts.tolist(), strict=True)
-    return np.concatenate([files[file][start : start + count] for file, start, count in pieces])
+    ends = np.cumsum(places.counts)
+    rows = np.repeat(places.starts - ends + places.counts, places.counts) + np.arange(ends[-1])
+    runs = np.flatnonzero(np.diff(places.files)) + 1  # blocks are in file order
+    pieces = zip(places.files[[0, *runs]].tolist(), np.split(rows, ends[runs - 1]), strict=True)
+    return np.concatenate([files[file][chosen] for file, chosen in pieces])
 
 
 # ---------------------------------------------------------------- files
 
 
-def save_rows(folder: Path, pieces: Iterable[QuantizedRows], rows: int, dimensions: int) -> str:
-    """Write `pieces`, `rows` rows in total, to a folder named by a hash of its content; return that name.
+def save_rows(folder: Path, pieces: Iterable[QuantizedRows], counts: Integers, dimensions: int) -> str:
+    """Write the rows of records to a folder named by a hash of its content; return that name.
 
-    Raises StoreError.
+    Each piece holds the rows of one record, as many as `counts` says. Row i of the file is the average of
+    piece i; the pieces follow, one after the other. Raises StoreError.
     """
 
     def write(partial: Path) -> None:
-        shape = (rows, dimensions + SCALE_BYTES)
+        shape = (len(counts) + int(counts.sum()), dimensions + SCALE_BYTES)
         mapped: Any = np.lib.format.open_memmap(partial / _FILE, mode="w+", dtype=np.uint8, shape=shape)
-        at = 0
-        for piece in pieces:
+        at = len(counts)
+        for number, piece in enumerate(pieces):
+            mapped[number] = average(piece)
             mapped[at : at + len(piece)] = piece
             at += len(piece)
         mapped.flush()

@@ -27,7 +27,7 @@ from ragindex.interfaces import (
     TokenEncoder,
     Uses,
 )
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.support.arrays import Doubles, Integers
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens
 from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
@@ -35,8 +35,9 @@ from ragindex.plugins.registry import PartField
 from ragindex.progress import progress_bar
 from ragindex.workspace import versioned_files
 
-SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("start", "count"))
-"""Per record of `of`: the folder of its vectors, the first row and the number of rows, and a hash of its text.
+SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("average", "start", "count"))
+"""Per record of `of`: the folder of its vectors, the row of their average, their first row, their number, and a
+hash of its text.
 
 `segment` is "" if the record has no vectors.
 """
@@ -50,12 +51,13 @@ _MOST_SMALL = 8
 class TokenVectors(Part["TokenIndex"]):
     """A vector for each token of the records of `of` ("title, newline, text"), by the index's encoder.
 
-    A vector takes one byte per dimension and four more. Every text is encoded alone, so its vectors do not
+    A vector takes one byte per dimension and four more. So does the average of a record's vectors, which
+    finds candidates. Every text is encoded alone, so its vectors do not
     depend on other texts. `finish` finds changed records by comparing hashes of their texts, so `of` may be
     updated passage by passage or rebuilt as a whole.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     uses: ClassVar[Uses] = frozenset({"encoder"})
     finishes_changes: ClassVar[bool] = True
     of: PartField = Field(default=Passages(), description="Part whose records are encoded, token by token.")
@@ -94,9 +96,9 @@ class TokenVectors(Part["TokenIndex"]):
         files = tuple(
             quantized_tokens.load_rows(context.folder / name) if name else _EMPTY_ROWS for name in held.segments
         )
-        return TokenIndex(
-            held.ids, {id: row for row, id in enumerate(held.ids)}, files, held.places, self.coding(context)
-        )
+        rows = {id: row for row, id in enumerate(held.ids)}
+        averages = quantized_tokens.gather_averages(files, held.places, held.averages)
+        return TokenIndex(held.ids, rows, files, held.places, averages, self.coding(context))
 
     def coding(self, context: PartContext) -> multi_vector.TokenCoding:
         """Return the encoder that turns texts into token vectors.
@@ -132,10 +134,7 @@ class MultiVectors(TokenVectors):
 
 @dataclass(frozen=True, slots=True)
 class _OfEncoder:
-    """The token vectors of the index's encoder, one text at a time.
-
-    Encoding a text together with others changes the last digits of its vectors.
-    """
+    """The token vectors of the index's encoder."""
 
     encoder: Encoder
 
@@ -148,12 +147,12 @@ class _OfEncoder:
 
     def documents(self, texts: Sequence[str]) -> list[Floats]:
         """Return the vectors of each text, (tokens, dimensions), without special tokens."""
-        return [self.question(text) for text in texts]
+        assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # checked in __post_init__
+        return [one.vectors for one in self.encoder.encode_tokens(texts)]
 
     def question(self, text: str) -> Floats:
         """Return the vectors of one text, (tokens, dimensions), without special tokens."""
-        assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # checked in __post_init__
-        return self.encoder.encode_tokens([text])[0].vectors
+        return self.documents([text])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +163,8 @@ class TokenIndex:
     rows: Mapping[str, int]
     files: tuple[QuantizedRows, ...]
     places: RecordRows
+    averages: QuantizedRows
+    """The average vector of each record, in the order of `ids`; zero if the record has no tokens."""
     coding: multi_vector.TokenCoding
 
     def question(self, text: str) -> Floats:
@@ -176,13 +177,31 @@ class TokenIndex:
         A score is minus infinity if the record or the question has no tokens. Raises UsageError for an
         unknown id.
         """
-        unknown = next((id for id in ids if id not in self.rows), None)
-        if unknown is not None:
-            raise UsageError(f"There are no token vectors of {unknown!r}: name the part it is of, as `over`.")
-        chosen = self.places.take(np.array([self.rows[id] for id in ids], np.int64))
+        chosen = self.places.take(self._rows(ids))
         return quantized_tokens.maxsim(
             self.files, chosen, [quantized_tokens.quantize_question(one) for one in questions]
         )
+
+    def _rows(self, ids: Sequence[str]) -> Integers:
+        unknown = next((id for id in ids if id not in self.rows), None)
+        if unknown is not None:
+            raise UsageError(f"There are no token vectors of {unknown!r}: name the part it is of, as `over`.")
+        return np.array([self.rows[id] for id in ids], np.int64)
+
+    def shortlist(self, question: Floats, count: int, among: Sequence[str] | None = None) -> list[str]:
+        """Return the `count` records, of all or of those named, whose average vector is most similar to the question's.
+
+        Records without tokens are left out; equal scores go by id. Raises UsageError for an unknown id.
+        """
+        if not len(question):
+            return []
+        rows = np.arange(len(self.ids)) if among is None else np.sort(self._rows(among))  # both in the order of ids
+        rows = rows[self.places.counts[rows] > 0]
+        zeros, ones = np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
+        asked = quantized_tokens.quantize_question(question.sum(axis=0, keepdims=True))
+        scores = quantized_tokens.maxsim([self.averages], RecordRows(zeros, rows, ones), [asked])[:, 0]
+        best = rows[np.argsort(-scores, kind="stable")[:count]]
+        return [self.ids[row] for row in best.tolist()]
 
     def describe(self) -> Mapping[str, str | int | float]:
         """Return how searches are answered, for display."""
@@ -203,18 +222,20 @@ class _StoredRecords:
     ids: tuple[str, ...]
     segments: tuple[str, ...]
     places: RecordRows
+    averages: Integers
+    """The row of each record's average in its segment."""
 
 
 def _read_stored_records(records: Collection) -> _StoredRecords:
-    fields = ("segment", "start", "count")
-    types = [("id", pa.string()), ("segment", pa.string()), ("start", pa.float64()), ("count", pa.float64())]
-    table = pa.Table.from_batches(records.scan(fields), pa.schema(types)).sort_by("id")
+    numbers = ("average", "start", "count")
+    types = [("id", pa.string()), ("segment", pa.string()), *((name, pa.float64()) for name in numbers)]
+    table = pa.Table.from_batches(records.scan(("segment", *numbers)), pa.schema(types)).sort_by("id")
     segments = tuple(sorted(table.column("segment").unique().to_pylist()))
     number = pc.index_in(table.column("segment"), value_set=pa.array(segments, pa.string()))
-    files, starts, counts = (
-        column.to_numpy().astype(np.int64) for column in (number, table.column("start"), table.column("count"))
+    files, averages, starts, counts = (
+        column.to_numpy().astype(np.int64) for column in (number, *(table.column(name) for name in numbers))
     )
-    return _StoredRecords(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts))
+    return _StoredRecords(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts), averages)
 
 
 def _delete_damaged(records: Collection, context: BuildContext) -> None:
@@ -251,16 +272,18 @@ def _write_segment(rows: pa.Table, vectors: Sequence[Floats], context: BuildCont
     if counts.any():
         pieces = (quantized_tokens.compress(one) for one in vectors if len(one))
         dimensions = next(one.shape[1] for one in vectors if len(one))
-        name = quantized_tokens.save_rows(context.folder, pieces, int(counts.sum()), dimensions)
+        name = quantized_tokens.save_rows(context.folder, pieces, counts[counts > 0], dimensions)
     return _build_records(rows, [name if count else "" for count in counts], counts)
 
 
-def _build_records(rows: Any, names: Sequence[str], counts: Any) -> pa.RecordBatch:
-    """Return records whose vectors lie one after the other, from row 0 of their segment."""
-    starts = np.cumsum(counts) - counts
-    numbers = (pa.array(column.astype(np.float64)) for column in (starts, counts))
+def _build_records(rows: Any, names: Sequence[str], counts: Integers) -> pa.RecordBatch:
+    """Return records whose vectors lie in their segment as `save_rows` writes them."""
+    stored = counts > 0
+    averages = np.cumsum(stored) - stored
+    starts = stored.sum() + np.cumsum(counts) - counts
+    numbers = (pa.array(column.astype(np.float64)) for column in (averages, starts, counts))
     columns = [rows.column("id"), pa.array(names, pa.string()), rows.column("digest"), *numbers]
-    named = ["id", "segment", "digest", "start", "count"]
+    named = ["id", "segment", "digest", "average", "start", "count"]
     return pa.table(columns, names=named).combine_chunks().to_batches()[0]
 
 
@@ -272,7 +295,8 @@ def _choose_segments(held: _StoredRecords, context: BuildContext) -> list[int]:
 
     These are the segments with less than half of their rows in use, and the small ones if there are many.
     """
-    live = np.bincount(held.places.files, held.places.counts, minlength=len(held.segments))
+    rows = held.places.counts + (held.places.counts > 0)  # vectors and their average
+    live = np.bincount(held.places.files, rows, minlength=len(held.segments))
     named = [number for number, name in enumerate(held.segments) if name]
     written = {number: len(quantized_tokens.load_rows(context.folder / held.segments[number])) for number in named}
     small = [number for number in named if live[number] < _SMALL]
@@ -291,7 +315,7 @@ def _join_segments(held: _StoredRecords, doomed: Sequence[int], context: BuildCo
         for file, start, count in zip(*(c.tolist() for c in (chosen.files, chosen.starts, chosen.counts)), strict=True)
     )
     width = files[doomed[0]].shape[1] - quantized_tokens.SCALE_BYTES
-    name = quantized_tokens.save_rows(context.folder, pieces, int(chosen.counts.sum()), width)
+    name = quantized_tokens.save_rows(context.folder, pieces, chosen.counts, width)
     ids = [held.ids[row] for row in rows.tolist()]
     return _build_records(
         context.collection("records", SEGMENT_SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts

@@ -79,6 +79,22 @@ def test_spans_of_tokens(encoder: Any) -> None:
     assert [tokens.vectors.shape for tokens in found[1:]] == [(0, 384), (0, 384)]
 
 
+def test_a_static_model_has_no_token_vectors(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    weights = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), 8)).astype(np.float32)
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu")
+    static.save(str(tmp_path / "static"))
+    encoder = SentenceTransformers(model=str(tmp_path / "static")).open()
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode_documents(TEXTS), axis=1), 1, atol=1e-6)
+    for ask in (encoder.encode_tokens, encoder.encode_queries_with_tokens):
+        with pytest.raises(UsageError, match="gives no vectors of tokens in the space of its texts: it has no token_"):
+            ask(TEXTS)
+
+
 def test_long_texts_are_cut_at_the_models_longest(encoder: Any) -> None:
     long = "stove " * 1000
     found = encoder.encode_documents([long, long + "interest rates"])
