@@ -81,15 +81,9 @@ def use(place: Environment) -> str:
 # ---------------------------------------------------------------- folders of a user's
 
 
-@pytest.mark.parametrize(
-    ("packages", "on_path"),
-    [
-        pytest.param(True, True, id="packages on the path"),
-        pytest.param(True, False, id="packages in the current folder", marks=pytest.mark.slow),
-        pytest.param(False, True, id="plain folders on the path", marks=pytest.mark.slow),
-        pytest.param(False, False, id="plain folders in the current folder", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("packages", [True, False], ids=["packages", "plain folders"])
+@pytest.mark.parametrize("on_path", [True, False], ids=["on the path", "in the current folder"])
 def test_folders_named_like_ours_disturb_nothing(packages: bool, on_path: bool, tmp_path: Path) -> None:
     """They raise where they are imported. The current folder is on the path of `python -m` in any case."""
     desk = tmp_path / "desk"

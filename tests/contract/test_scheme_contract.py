@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from contract_checks import contract_checks
 from elasticsearch_node.node import store as elasticsearch_store
 
 from ragindex.plugins import registry
-from ragindex.testing import CHECKS, Check, check_batches, check_filter, check_finds, check_hits, check_law
+from ragindex.testing import Check, check_batches, check_filter, check_finds, check_hits, check_law
 
 VARIANTS = [
     "hybrid(bases=[composed, bm25], rrf_k=10, depth=20)",
@@ -29,7 +30,7 @@ VARIANTS = [
 EXEMPT = {("griever", "check_finds"): "in the paper's ranking a passage without triples comes after all others (V10)"}
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", contract_checks())
 @pytest.mark.parametrize(
     "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
 )

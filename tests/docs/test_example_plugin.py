@@ -69,6 +69,7 @@ def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_contract_finds_out_that_it_depends_on_k(site: Path, tmp_path: Path) -> None:
     says = "    def depends_on_k(self, k: int) -> bool:\n        return True\n"
     assert says in blocks("python")[0]
@@ -83,6 +84,7 @@ def test_the_contract_finds_out_that_it_depends_on_k(site: Path, tmp_path: Path)
     assert "its first hits depend on k, so depends_on_k must return True" in done.stdout
 
 
+@pytest.mark.slow
 def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()

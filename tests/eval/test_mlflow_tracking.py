@@ -110,6 +110,7 @@ def test_a_method_that_failed_is_a_failed_run_and_unknown_money_no_metric(
     assert runs["bm25"].data.metrics["usage/spent/money"] == 0
 
 
+@pytest.mark.slow
 def test_a_study_is_one_parent_run(
     comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_study_is_one_parent_run(
         assert everything == {"study.json", "report.html", "01-two", "02-two"}
 
 
+@pytest.mark.slow
 def test_tracking_elsewhere(comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = working_folder / "new folder" / "runs.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")

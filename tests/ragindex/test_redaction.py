@@ -122,6 +122,7 @@ def leaks(folder: Path, *told: Done | str) -> list[str]:
 # ---------------------------------------------------------------- all that is done with addresses that hold it
 
 
+@pytest.mark.slow
 def test_nothing_that_is_written_or_told_holds_it(server: OpenAIServer, desk: Path) -> None:
     rerank = "rerank(base=bm25, reranker=endpoint(model=small))"
     said = {"answer": "slate", "passages": [1], "found": True}

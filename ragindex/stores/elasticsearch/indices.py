@@ -120,7 +120,8 @@ def list_generations(server: Server, layout: IndexLayout, name: str | None = Non
     found: dict[str, list[Generation]] = {}
     for index, parts in dict(answer).items():
         note = parts.get("mappings", {}).get("_meta", {}).get("ragindex")
-        if note is not None and note.get("namespace", layout.namespace) == layout.namespace and name in (None, note["name"]):
+        ours = note is not None and note.get("namespace", layout.namespace) == layout.namespace
+        if ours and name in (None, note["name"]):
             _check_format(server, index, note)
             settings = parts["settings"]["index"]
             blocked = str(settings.get("blocks", {}).get("write", "false")) == "true"

@@ -10,6 +10,7 @@ import igraph
 import numpy as np
 import pyarrow as pa
 import pytest
+from contract_checks import contract_checks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters import Letters
@@ -23,7 +24,7 @@ from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores
-from ragindex.testing import CHECKS, DOCUMENTS, Check, build, check_finds, check_law
+from ragindex.testing import DOCUMENTS, Check, build, check_finds, check_law
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag import steps
@@ -438,7 +439,7 @@ def test_another_part_is_no_graph() -> None:
         registry.scheme("hipporag(graph=passages)")
 
 
-@pytest.mark.parametrize("check", [check for check in CHECKS if check is not check_finds], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("check", contract_checks(check_finds))
 def test_the_contract(check: Check, tmp_path: Path) -> None:
     check(FACTS, tmp_path, "lsa")
 

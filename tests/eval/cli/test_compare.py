@@ -216,6 +216,7 @@ def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_DEMO", "world:50")
 
 
+@pytest.mark.slow
 def test_the_demo_compares_quick_methods_and_says_where_things_are(run: Run, working_folder: Path) -> None:
     result = run("demo")
     assert result.exit_code == 0
@@ -241,16 +242,19 @@ def test_the_demo_of_all_methods(run: Run, small_demo: None, working_folder: Pat
     assert {method["label"] for method in value["methods"]} == set(registry.plugin_names("schemes"))
 
 
+@pytest.mark.slow
 def test_a_tracker_that_failed_is_not_pointed_at(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "track", lambda comparison: None)
     assert "mlflow" not in run("demo").stdout
 
 
+@pytest.mark.slow
 def test_a_server_of_runs_is_named_by_its_address(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     assert "the runs        http://127.0.0.1:5000\n" in run("demo").stdout
 
 
+@pytest.mark.slow
 def test_the_demo_lists_what_is_not_installed(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
     found = registry.scheme
 

@@ -228,6 +228,7 @@ def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path: Path, see
     assert read_dataset(many(tmp_path), limit=30, seed=seed) == read_dataset(many(tmp_path), limit=1000) == whole
 
 
+@pytest.mark.slow
 def test_ids_grow_with_the_number_of_questions(tmp_path: Path) -> None:
     questions = tmp_path / "questions.txt"
     questions.write_text("".join(f"{number}?\n" for number in range(100_000)))

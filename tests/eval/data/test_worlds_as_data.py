@@ -64,6 +64,7 @@ def test_a_file_comes_before_a_world(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [one.text for one in read("world:60").documents] == ["mine"]
 
 
+@pytest.mark.slow
 def test_load() -> None:
     dataset = datasets.read_dataset("world:60")
     asked = worlds.make_questions(60)
@@ -85,6 +86,7 @@ def test_load_with_other_questions(tmp_path: Path) -> None:
     assert (dataset.skipped, dataset.notes) == ((), ())
 
 
+@pytest.mark.slow
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = make_desk(tmp_path, monkeypatch)
     made = ragindex("index", "world:200", "--index", "w", "--methods", "bm25", "--json", "-")

@@ -450,6 +450,7 @@ def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:
         run(tmp_path, {"name": "bm25", "label": " "})
 
 
+@pytest.mark.slow
 def test_every_registered_method_is_the_default(tmp_path: Path) -> None:
     comparison = compare(dataset(), index=tmp_path)
     assert {"bm25", "composed", "dense", "hybrid"} <= {method.label for method in comparison.methods}

@@ -167,6 +167,7 @@ def test_a_passage_that_failed_is_counted_and_made_the_next_time(server: OpenAIS
     assert again.methods[1].fingerprint != comparison.methods[1].fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
 def test_the_key_is_in_no_file_and_costs_are_in_the_report(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -157,6 +157,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps)
 @settings(deadline=None, max_examples=60)
 def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[set[str], str, bool]]) -> None:

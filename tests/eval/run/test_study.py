@@ -32,6 +32,7 @@ def settings(**more: object) -> CompareSettings:
     return CompareSettings.model_validate({"questions": "questions.csv", "methods": "bm25,dense", "k": "1,2", **more})
 
 
+@pytest.mark.slow
 def test_every_corpus_with_every_encoder_and_seed() -> None:
     corpora = ["notes", {"data": "other", "limit": 1}]
     study = run_study(

@@ -55,6 +55,7 @@ def test_what_is_said_is_the_value_that_was_tested() -> None:
     assert "a is the fastest of them, 5.0 times faster than b (geometric mean)" in sentence(comparison)
 
 
+@pytest.mark.slow
 def test_a_difference_that_is_told_is_never_shown_as_0() -> None:
     """20,000 questions tell a difference of a hundredth of a point."""
     one = [0.5002, 0.5] * 1000

@@ -91,6 +91,7 @@ def of_comparison(value: Mapping[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------- every command
 
 
+@pytest.mark.slow
 def test_every_command_says_what_was_billed(till: Till, desk: Path) -> None:
     write(desk / "more", {"mill.txt": "The mill of Nether Quill grinds rye."})
     where = ("--index", "w")
@@ -113,6 +114,7 @@ def test_every_command_says_what_was_billed(till: Till, desk: Path) -> None:
     assert till.receipts == []  # questions are drafted by rule
 
 
+@pytest.mark.slow
 def test_a_comparison_says_what_was_billed(till: Till, desk: Path) -> None:
     command = ("compare", "notes", "--questions", "questions.csv", *PAID, "--methods", METHODS, "--read", "--k", "1,2")
     first = ragindex(*command, "--index", "w", "--json", "-")

@@ -218,12 +218,14 @@ def test_ctrl_c_while_it_is_still_importing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Stopped.\n")
 
 
+@pytest.mark.slow
 def test_the_program_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "ragindex", "methods"], capture_output=True, timeout=60, check=True)
     assert b"bm25" in done.stdout
     assert done.stderr == b""
 
 
+@pytest.mark.slow
 def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:
     program = [sys.executable, "-m", "ragindex.cli.main"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

@@ -176,6 +176,7 @@ def _random_texts() -> list[str]:
     return [f" {text}\n" if number % 5 == 0 else text for number, text in enumerate(texts)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES[1:], scope="function")
 def test_engines_give_the_vectors_of_torch_and_their_spans(engine: str) -> None:
     pytest.importorskip(engine)
@@ -219,6 +220,7 @@ def test_int8_is_another_encoder_with_near_vectors() -> None:
     assert 0.98 < cosines.min() < cosines.max() < 0.9999
 
 
+@pytest.mark.slow
 def test_an_exported_folder_needs_neither_torch_nor_the_model(encoder: Any, tmp_path: Path) -> None:
     shutil.copytree(SentenceTransformers(model=str(FOLDER))._exported().folder, tmp_path / "model")
     script = f"""
@@ -235,6 +237,7 @@ print(" ".join(map(str, encoder.encode_documents([{TEXTS[0]!r}])[0].tolist())))
     np.testing.assert_allclose(vector, encoder.encode_documents(TEXTS)[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_published_in_onnx_form_needs_no_torch(encoder: Any, tmp_path: Path) -> None:
     """Its vectors are the same here, but nothing tells so without torch: its identity is its own."""
     folder = _copy(tmp_path / "model")
@@ -255,6 +258,7 @@ print(" ".join(map(str, encoder.encode_documents([{TEXTS[0]!r}])[0].tolist())))
     np.testing.assert_allclose(vector, encoder.encode_documents(TEXTS)[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_damaged_export_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path))
     first = SentenceTransformers(model=str(FOLDER))._exported()
@@ -272,6 +276,7 @@ def test_a_damaged_export_is_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
 
 
+@pytest.mark.slow
 def test_a_model_whose_export_differs_runs_on_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path))
     monkeypatch.setattr(onnx_export, "LARGEST_DIFFERENCE", 1e-12)

@@ -252,6 +252,7 @@ def test_nothing_to_judge(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_estimate_counts_the_calls_of_a_run(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ def plain(found: list[tuple[str, str, str, tuple[str, str, bool]]], frequency: A
 PLAIN = ("text", "predicate", "subject", "objects", "passage_ids", "in_inverse", "frequency")
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None, derandomize=True)
 @given(st.tuples(CORPORA, CORPORA), st.sampled_from(["exact", "casefold"]), st.sampled_from(PARTS))
 def test_any_corpus_after_any_changes(states: Any, entity_key: Any, part: PartialTriples) -> None:
@@ -232,6 +233,7 @@ def written(part: PartialTriples, workspace: Workspace, monkeypatch: pytest.Monk
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_only_what_is_touched_is_made_again(
     part: PartialTriples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -410,6 +410,7 @@ def test_names_in_folded_case(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- over several syncs
 
 
+@pytest.mark.slow
 def test_adding_and_removing_is_indexing_what_is_left(tmp_path: Path) -> None:
     documents = (
         spelt("A", "Orange S.A.|operates|Livebox", "LeBron Raymone James Sr.|born in|Akron"),
@@ -429,6 +430,7 @@ def test_adding_and_removing_is_indexing_what_is_left(tmp_path: Path) -> None:
     assert found(workspace) == {"Citrus sinensis = Orange": ("predicate: also known as", ["C"])}
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_written(tmp_path: Path) -> None:
     one, two = spelt("A", "Burma|renamed to|Myanmar"), spelt("B", "Siam|renamed to|Thailand")
     nothing = Document("C", "", "Nothing.", {"id": "C"})

@@ -159,6 +159,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: Path) -> None:
     sulking = {"c|likes|tea", "c|likes|milk"}
 

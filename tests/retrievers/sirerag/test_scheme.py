@@ -109,6 +109,7 @@ def test_the_way_from_a_summary_to_its_passages(server: OpenAIServer, tmp_path: 
     assert {held[hit.id]["tree"] for hit in retrieval.hits} == {"passages", "aggregates"}
 
 
+@pytest.mark.slow
 def test_the_ablations_leave_out_what_they_say(server: OpenAIServer, tmp_path: Path) -> None:
     """(A) no summaries of aggregates, (B) single propositions too, (C) these alone, (D) and no summaries of them."""
     trees = SUMMARISED.pool.trees  # type: ignore[attr-defined]
@@ -297,6 +298,7 @@ class Told:
         return [pa.RecordBatch.from_pylist(made)]
 
 
+@pytest.mark.slow
 def test_cross_tree_clusters_the_nodes_of_both_on_every_level(server: OpenAIServer, tmp_path: Path) -> None:
     """First passages and aggregates together; then the summaries of these, of the passages and of the aggregates."""
     crossed = SUMMARISED.model_copy(update={"pool": SUMMARISED.pool.model_copy(update={"cross_tree": True})})
@@ -327,6 +329,7 @@ def clusters(held: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, list
     )
 
 
+@pytest.mark.slow
 def test_the_estimate_counts_cross_tree_summaries(tmp_path: Path) -> None:
     """Built by the rules with lsa it is what the estimate builds: one call a summary."""
     documents = tuple(worlds.make_documents(60))

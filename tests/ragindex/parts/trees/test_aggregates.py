@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contract_checks import contract_checks
 from made_language import answering
 from made_trees import at, nodes, notes, opened, summaries, task_of, write
 from openai_server import OpenAIServer, chat
@@ -17,7 +18,7 @@ from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.testing import CHECKS, check_law
+from ragindex.testing import check_law
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
@@ -279,7 +280,7 @@ def test_filters_reach_the_pool(server: OpenAIServer, tmp_path: Path) -> None:
     assert sorted({hit.kind for hit in found.hits}) == ["aggregate", "passage", "summary"]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", contract_checks())
 def test_the_contract_of_a_scheme_holds_over_the_pool(check: Any, tmp_path: Path) -> None:
     check(registry.scheme("dense(over=tree_pool)"), tmp_path, "lsa")
 

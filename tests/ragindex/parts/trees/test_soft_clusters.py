@@ -214,6 +214,7 @@ def test_cells_cut_a_pool_in_parts_that_belong_together() -> None:
 # ---------------------------------------------------------------- the same everywhere
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_matter() -> None:
     script = """
 import json

@@ -81,6 +81,7 @@ def told(found: SearchResult) -> tuple[list[str], list[float], list[dict[str, ob
     return found.ids, np.round(found.scores, 9).tolist(), found.records.to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 @given(st.lists(steps, min_size=1, max_size=14), questions)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
