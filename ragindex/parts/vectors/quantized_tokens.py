@@ -26,7 +26,7 @@ SCALE_BYTES = 4
 _LARGEST_CODE = 127
 _EXACT_LIMIT = 1 << 24
 """Integers up to this limit, and all sums below it, are exact in float32."""
-_BLOCK = 8192
+_BLOCK = 1024
 """Vectors converted to float32 at once: as many as fit into the processor's caches."""
 _FILE = "rows.npy"
 _DATA_NAME = "token vectors"
