@@ -1,1 +1,1 @@
-"""Texts to vectors."""
+"""Encoders, which convert texts to vectors, and their cache."""

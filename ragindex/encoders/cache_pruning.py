@@ -1,13 +1,13 @@
-"""What the vector cache keeps: less than what is served, and first of all what was paid for.
+"""Pruning of the vector cache: bounds on its size that depend on what the vectors cost.
 
-The vectors of served texts are in their parts too. The cache is for parts that share texts, for texts that come back,
-and for a part that is made anew. So it keeps a share of what is served, by what a vector cost:
+Parts store the vectors of indexed texts themselves. The cache serves parts that share texts, texts that are added
+again, and parts that are rebuilt. Each kind of vector may take a share of the bytes of the parts that are in use:
 
-- money, or tokens of a service: twice what is served, and 1 GiB always; texts that are gone, for a month;
-- a millisecond and more of this machine: a fifth of what is served, and 64 MiB always;
-- less than that: a tenth, and 1 MiB always. It is made again as quickly as it is read.
+- vectors that cost money or a service's tokens: twice these bytes, at least 1 GiB; unused ones are kept for 30 days;
+- vectors that took a millisecond or more to compute: a fifth, at least 64 MiB;
+- other vectors: a tenth, at least 1 MiB. Computing them takes no longer than reading them.
 
-Texts that are gone go first, then those that were written first.
+Vectors of unused texts are removed first, then the oldest.
 """
 
 import sqlite3
@@ -27,14 +27,14 @@ PRUNING_SCHEMA = (
 )
 _MONTH = 30 * 86_400.0
 _ROOM = 0.9
-"""The share of a bound that is left once it was reached: not every sync prunes."""
-_ASKED = 500
-_PATIENCE = 60.0
+"""Share of a bound that pruning leaves filled, so that not every sync prunes."""
+_ASKED = 500  # keys in one statement
+_PATIENCE = 60.0  # seconds to wait for the lock of another process
 
 
 @dataclass(frozen=True, slots=True)
 class VectorKind:
-    """Vectors of one worth: their condition, the share of what is served that they may take, and at least how much."""
+    """A kind of vector: its SQL condition, and its bound in bytes: `share` of the bytes in use, at least `least`."""
 
     condition: str
     share: float
@@ -50,14 +50,14 @@ VECTOR_KINDS: Mapping[str, VectorKind] = {
 
 
 def mark_unused(connection: sqlite3.Connection, encoder: str, texts: Iterable[bytes]) -> None:
-    """These texts, by their keys, are in a part no more."""
+    """Mark texts, given by their keys, as unused: a part has removed them."""
     now = time.time()
     with connection:
         connection.executemany("INSERT OR IGNORE INTO gone VALUES (?, ?, ?)", [(encoder, text, now) for text in texts])
 
 
 def mark_used(connection: sqlite3.Connection, encoder: str, texts: list[bytes]) -> None:
-    """They are wanted again."""
+    """Remove the marks of texts, given by their keys, that a part requests again."""
     if connection.execute("SELECT 1 FROM gone LIMIT 1").fetchone() is None:
         return
     with connection:
@@ -68,23 +68,29 @@ def mark_used(connection: sqlite3.Connection, encoder: str, texts: list[bytes]) 
 
 
 def prune_vectors(path: Path, served: int) -> None:
-    """Remove what the cache at `path` need not keep, where parts take `served` bytes. Raises StoreError."""
+    """Remove vectors of the cache at `path` that exceed the bounds; the parts in use take `served` bytes.
+
+    Raises StoreError if the cache cannot be read or written.
+    """
     if not path.exists():
         return
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             with connection:
-                removed = _remove_gone(connection) + sum(
-                    _bound(connection, kind, served) for kind in VECTOR_KINDS.values()
+                removed = _remove_unused(connection) + sum(
+                    _enforce_bound(connection, kind, served) for kind in VECTOR_KINDS.values()
                 )
             if removed:
-                _give_back(connection)
+                _free_pages(connection)
     except sqlite3.Error as error:
         raise StoreError(f"The vector cache {path} cannot be pruned: {error}.") from error
 
 
-def _remove_gone(connection: sqlite3.Connection) -> int:
-    """At once where nothing was paid; its mark goes with it."""
+def _remove_unused(connection: sqlite3.Connection) -> int:
+    """Remove unused vectors: free ones at once, paid ones after 30 days. Return their number.
+
+    Marks without a vector are removed too.
+    """
     expired = f"since < ? OR NOT {_PAID}"
     found = connection.execute(
         f"SELECT vectors.rowid FROM gone JOIN vectors USING (encoder, text) WHERE {expired}",  # noqa: S608
@@ -98,11 +104,11 @@ def _remove_gone(connection: sqlite3.Connection) -> int:
     return len(found)
 
 
-def _bound(connection: sqlite3.Connection, kind: VectorKind, served: int) -> int:
-    """Remove those written first until the kind is within its bound."""
+def _enforce_bound(connection: sqlite3.Connection, kind: VectorKind, served: int) -> int:
+    """Remove the oldest vectors of a kind that exceeds its bound, until it is below it. Return their number."""
     most = max(kind.least, int(kind.share * served))
     (count,) = connection.execute(f"SELECT count(*) FROM vectors WHERE {kind.condition}").fetchone()  # noqa: S608
-    size = _row_size(connection, kind)
+    size = _estimate_row_size(connection, kind)
     if count * size <= most:
         return 0
     doomed = int(count) - int(most * _ROOM / size)
@@ -113,8 +119,8 @@ def _bound(connection: sqlite3.Connection, kind: VectorKind, served: int) -> int
     return doomed
 
 
-def _row_size(connection: sqlite3.Connection, kind: VectorKind) -> float:
-    """Bytes of the file for a vector of the kind, from the newest thousand: pages and keys come on top."""
+def _estimate_row_size(connection: sqlite3.Connection, kind: VectorKind) -> float:
+    """Estimate the bytes of the file per vector of a kind, with pages and keys, from the newest thousand vectors."""
     (mean,) = connection.execute(
         f"SELECT avg(length(vector)) FROM (SELECT vector FROM vectors WHERE {kind.condition} "  # noqa: S608
         "ORDER BY rowid DESC LIMIT 1000)"
@@ -122,10 +128,10 @@ def _row_size(connection: sqlite3.Connection, kind: VectorKind) -> float:
     return 1.3 * float(mean or 0) + 150
 
 
-def _give_back(connection: sqlite3.Connection) -> None:
-    """The pages that are free, to the system."""
+def _free_pages(connection: sqlite3.Connection) -> None:
+    """Shrink the file by its free pages."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
-    if mode != 2:  # a file that was made without
+    if mode != 2:  # the file was created without incremental vacuum
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("VACUUM")
     connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page

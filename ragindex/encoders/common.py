@@ -1,4 +1,4 @@
-"""What encoders do alike to texts and vectors."""
+"""Functions that several encoders use."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ragindex.interfaces import Floats
 
 
 def normalize_rows(vectors: Any, shortest: float = 0.0) -> Floats:
-    """The rows of (n, dimensions) scaled to length one, as float32; zero where they are no longer than `shortest`."""
+    """Scale rows, shape (n, dimensions), to length one, as float32; rows no longer than `shortest` become zero."""
     rows = np.asarray(vectors)
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     scaled: Floats = np.zeros(rows.shape, dtype=np.float32)

@@ -14,16 +14,16 @@ from ragindex.interfaces import Floats
 
 EngineName: TypeAlias = Literal["openvino", "onnxruntime"]
 ENGINES: tuple[EngineName, ...] = ("openvino", "onnxruntime")
-"""In the order of preference; measured in benchmarks/encoders.py."""
+"""The engines in order of preference, by the measurements of benchmarks/encoders.py."""
 
 
 def installed_engines() -> list[EngineName]:
-    """Return the engines that are installed, the preferred one first. Nothing is imported."""
+    """Return the installed engines, the preferred one first. Imports none of them."""
     return [name for name in ENGINES if importlib.util.find_spec(name) is not None]
 
 
 def open_engine(name: EngineName, file: Path, threads: int) -> RunModel:
-    """Load an ONNX file; the function returned is thread-safe and uses at most `threads` threads, one per call.
+    """Load an ONNX file; return a thread-safe function that uses at most `threads` threads, one per call.
 
     Raises MissingExtraError if the engine is not installed, and OSError or RuntimeError if it cannot load the file.
     """
@@ -36,7 +36,7 @@ def _open_openvino(file: Path, threads: int) -> RunModel:
         str(file),
         "CPU",
         {
-            "INFERENCE_PRECISION_HINT": "f32",  # by default it uses bfloat16 where the processor has it: other vectors
+            "INFERENCE_PRECISION_HINT": "f32",  # the default may be bfloat16, which changes the vectors
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": threads,
             "ENABLE_CPU_PINNING": False,  # other work shares the cores
@@ -50,7 +50,7 @@ def _open_openvino(file: Path, threads: int) -> RunModel:
     def run(ids: TokenIds, mask: TokenIds) -> Floats:
         request = requests.get()
         try:
-            states: Floats = request.infer(_inputs(names, ids, mask), share_inputs=True)[0]
+            states: Floats = request.infer(_select_inputs(names, ids, mask), share_inputs=True)[0]
         finally:
             requests.put(request)
         return states
@@ -69,13 +69,13 @@ def _open_onnxruntime(file: Path, threads: int) -> RunModel:
 
     def run(ids: TokenIds, mask: TokenIds) -> Floats:
         with free:
-            states: Floats = session.run(None, _inputs(names, ids, mask))[0]
+            states: Floats = session.run(None, _select_inputs(names, ids, mask))[0]
         return states
 
     return run
 
 
-def _inputs(names: set[str], ids: TokenIds, mask: TokenIds) -> dict[str, TokenIds]:
-    """Return the inputs that the model declares. Every token is of the first segment."""
+def _select_inputs(names: set[str], ids: TokenIds, mask: TokenIds) -> dict[str, TokenIds]:
+    """Return the inputs that the model declares. Every token belongs to the first segment."""
     given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
     return {name: given[name] for name in names}

@@ -1,4 +1,4 @@
-"""Models of sentence-transformers that are not encoders of an index: loaded quietly, identified by their files."""
+"""Loading and identification of sentence-transformers models that are not encoders of an index, such as rerankers."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,21 +13,21 @@ _SHOWN = 8  # hexadecimal digits of a revision
 
 
 def resolve_revision(values: Any) -> Any:
-    """The parameters `model` and `revision` of a plugin: for a folder without one, the hash of its files.
+    """Return the parameters of a plugin; if `model` is a folder, a missing `revision` becomes the hash of its files.
 
-    So a result that was made with other weights under the same path goes by another name.
+    Results of other weights under the same path thus get another label.
     """
     if not isinstance(values, Mapping) or not isinstance(values.get("model"), str) or values.get("revision"):
         return values
     folder = Path(values["model"]).expanduser()
-    return {**values, "revision": _revision(folder)} if folder.is_dir() else values
+    return {**values, "revision": _compute_revision(folder)} if folder.is_dir() else values
 
 
 def load_local_model(kind: str, model: str, revision: str, wanted_by: str, device: str) -> Any:
-    """A model of the class `kind`, from a folder or by its name on the Hugging Face hub.
+    """Load a model of the sentence-transformers class `kind` from a folder or by its name on the Hugging Face hub.
 
-    Raises MissingExtraError without sentence-transformers, UsageError where it is too old, where there is no such
-    model, and where the folder's files have another revision.
+    Prints no progress bars. Raises MissingExtraError without sentence-transformers, and UsageError if it is too old,
+    if there is no such model, or if the folder's files have another revision.
     """
     module = require_module("sentence_transformers", "sentence-transformers", wanted_by)
     if not hasattr(module, kind):
@@ -36,7 +36,7 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, devic
         )
     folder = Path(model).expanduser()
     if folder.is_dir():
-        if revision and revision != (found := _revision(folder)):
+        if revision and revision != (found := _compute_revision(folder)):
             raise UsageError(
                 f"{wanted_by}: the files in {model} have changed (revision {revision}, now {found}). "
                 "Omit the revision to use the current files."
@@ -54,12 +54,13 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, devic
         ) from error
 
 
-def _revision(folder: Path) -> str:
+def _compute_revision(folder: Path) -> str:
+    """Return the revision of a folder: the first digits of the hash of its files."""
     stated = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
-    return _hashed(folder, tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stated))
+    return _hash_files(folder, tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stated))
 
 
 @lru_cache(maxsize=16)
-def _hashed(folder: Path, stated: tuple[tuple[str, int, int], ...]) -> str:
-    """Hashed again once the system says of a file that it was written."""
+def _hash_files(folder: Path, stated: tuple[tuple[str, int, int], ...]) -> str:
+    """Hash the files; `stated`, their paths, times of change and sizes, makes the cache miss after a change."""
     return _content(folder)[:_SHOWN]

@@ -1,7 +1,8 @@
-"""Latent semantic analysis: the encoder that needs no download.
+"""Latent semantic analysis: an encoder that is fitted to the corpus and needs no download.
 
-Sublinear TF-IDF of words, a truncated singular value decomposition, divided by the singular values (whitened), rows of
-length one. A fit is a folder of `vocabulary.json`, `idf.npy`, `projection.npy` and, written last, `fit.json`.
+Texts become sublinear TF-IDF vectors of words, which a truncated singular value decomposition projects. The projection
+is divided by the singular values (whitened), and its rows are scaled to length one. A fit is a folder with
+`vocabulary.json`, `idf.npy`, `projection.npy` and `fit.json`, which is written last.
 """
 
 import hashlib
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 _FITTED_PASSAGES = 50_000
 _VOCABULARY = 65_536
-_SMALLEST_SINGULAR_VALUE = 1e-4  # of the largest: below it is rounding, and dividing by it would make noise
-_SMALLEST_LENGTH = 1e-6  # of a vector before it is scaled to length one: as above
-_WORDS = "none"  # the analysis that keeps words as they are: words share meaning here by the company they keep
+_SMALLEST_SINGULAR_VALUE = 1e-4  # relative to the largest; smaller values are rounding errors
+_SMALLEST_LENGTH = 1e-6  # of a vector before scaling; shorter vectors are rounding errors
+_WORDS = "none"  # an analysis without stemming: words that occur in the same texts get similar vectors anyway
 _FILES = ("vocabulary.json", "idf.npy", "projection.npy")
 
 
 class Lsa(FittedEncoderPlugin):
-    """`lsa`, `lsa:256`: min(dimensions, half the passages) dimensions, of the 65,536 words that the most passages hold.
+    """Latent semantic analysis (`lsa`, `lsa:256`) over the 65,536 words that occur in the most passages.
 
-    It is fitted on at most 50,000 passages.
+    It is fitted to at most 50,000 passages. The vectors have at most half as many dimensions as there are passages.
     """
 
     argument: ClassVar[str] = "dimensions"
@@ -45,8 +46,12 @@ class Lsa(FittedEncoderPlugin):
     )
 
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
-        """Learn from `texts` and write to `folder`: the same bytes for the same texts (up to 50,000: in any order)."""
-        tokens = text_analysis.analyse_many(sorted(_sampled(texts, seed)), _WORDS)
+        """Fit the encoder to `texts` and write it to `folder`.
+
+        The same texts give the same bytes, and up to 50,000 texts give them in any order. Raises StoreError if `folder`
+        cannot be written.
+        """
+        tokens = text_analysis.analyse_many(sorted(_sample(texts, seed)), _WORDS)
         vocabulary = _vocabulary(tokens, _stop_words(language))
         counts = _counts(tokens, vocabulary)
         idf = _idf(counts)
@@ -55,7 +60,7 @@ class Lsa(FittedEncoderPlugin):
         _write(folder, language, vocabulary, idf, projection)
 
     def load(self, folder: Path) -> "LsaEncoder":
-        """The encoder fitted into `folder`. Raises StoreError where the fit is not whole."""
+        """Load the encoder fitted into `folder`. Raises StoreError if a file is missing or damaged."""
         try:
             fit = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
             words = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
@@ -71,7 +76,7 @@ class Lsa(FittedEncoderPlugin):
 
 
 class LsaEncoder:
-    """A fit at work. Questions and documents are encoded alike; immutable, and so thread-safe."""
+    """A loaded fit. Encodes questions and documents in the same way. Immutable and thread-safe."""
 
     def __init__(self, id: str, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
         self._id, self._language = id, language
@@ -88,20 +93,20 @@ class LsaEncoder:
         return int(self._projection.shape[1])
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """(len(texts), dimensions), rows of length one; zero for a text without a word that the fit knows."""
+        """Return vectors of shape (len(texts), dimensions), of length one; zero for texts without a known word."""
         counts = _counts(text_analysis.analyse_many(texts, _WORDS), self._vocabulary)
         return normalize_rows(_tf_idf(counts, self._idf) @ self._projection, _SMALLEST_LENGTH)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """As `encode_documents`."""
+        """Encode questions in the same way as documents."""
         return self.encode_documents(texts)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        """One vector a word, the one that the word alone would have; words that the fit does not know are left out."""
+        """Return one vector per word, equal to the vector of a text of that word alone; unknown words are skipped."""
         return [self._token_vectors(text) for text in texts]
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
-        """Both; there is no pass to share."""
+        """Return the results of `encode_queries` and `encode_tokens`."""
         return self.encode_queries(texts), self.encode_tokens(texts)
 
     def _token_vectors(self, text: str) -> TokenEmbeddings:
@@ -120,7 +125,8 @@ class LsaEncoder:
 # ---------------------------------------------------------------- the fit
 
 
-def _sampled(texts: Sequence[str], seed: int) -> list[str]:
+def _sample(texts: Sequence[str], seed: int) -> list[str]:
+    """Return at most _FITTED_PASSAGES of the texts, drawn with `seed`."""
     if len(texts) <= _FITTED_PASSAGES:
         return list(texts)
     chosen = np.random.default_rng(seed).choice(len(texts), _FITTED_PASSAGES, replace=False)
@@ -128,7 +134,7 @@ def _sampled(texts: Sequence[str], seed: int) -> list[str]:
 
 
 def _stop_words(language: str) -> frozenset[str]:
-    """Scikit-learn's for English, those of the package stop-words for other languages."""
+    """Return the stop words of scikit-learn for English, those of the package stop-words for other languages."""
     if language != "english":
         return text_analysis.listed_stop_words(language)
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -137,14 +143,14 @@ def _stop_words(language: str) -> frozenset[str]:
 
 
 def _vocabulary(tokens: Sequence[str], stops: frozenset[str]) -> dict[str, int]:
-    """The words of the most passages, equal ones by the alphabet, numbered by the alphabet; no stop words."""
+    """Number the words, except stop words, that occur in the most texts; ties and numbers follow the alphabet."""
     frequency = Counter(chain.from_iterable(set(joined.split()) - stops for joined in tokens))
     ranked = sorted(frequency, key=lambda word: (-frequency[word], word))[:_VOCABULARY]
     return {word: i for i, word in enumerate(sorted(ranked))}
 
 
 def _counts(tokens: Sequence[str], vocabulary: Mapping[str, int]) -> "csr_matrix[np.float32]":
-    """How often each word stands in each text: (texts, words)."""
+    """Count the words of each text: shape (texts, words)."""
     from scipy.sparse import csr_matrix
 
     columns: list[int] = []
@@ -159,7 +165,7 @@ def _counts(tokens: Sequence[str], vocabulary: Mapping[str, int]) -> "csr_matrix
 
 
 def _idf(counts: "csr_matrix[np.float32]") -> Floats:
-    """Smooth inverse document frequency: ln((1 + n) / (1 + df)) + 1."""
+    """Compute the smooth inverse document frequency of each word: ln((1 + n) / (1 + df)) + 1."""
     n, words = counts.shape
     frequency = np.bincount(counts.indices, minlength=words)
     weights: Floats = (np.log((1 + n) / (1 + frequency)) + 1).astype(np.float32)
@@ -167,7 +173,7 @@ def _idf(counts: "csr_matrix[np.float32]") -> Floats:
 
 
 def _tf_idf(counts: "csr_matrix[np.float32]", idf: Floats) -> "csr_matrix[np.float32]":
-    """Rows of (1 + ln tf) idf, of length one."""
+    """Compute rows of (1 + ln tf) idf, scaled to length one."""
     weights = counts.copy()
     weights.data = (1 + np.log(counts.data)) * idf[counts.indices]
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
@@ -177,7 +183,10 @@ def _tf_idf(counts: "csr_matrix[np.float32]", idf: Floats) -> "csr_matrix[np.flo
 
 
 def _projection(weights: "csr_matrix[np.float32]", dimensions: int, seed: int) -> Floats:
-    """(words, dimensions): the right singular vectors over their singular values, as far as these tell anything."""
+    """Compute the projection, shape (words, at most `dimensions`): right singular vectors over their singular values.
+
+    Singular values that are rounding errors are left out.
+    """
     from sklearn.utils.extmath import randomized_svd
 
     if weights.nnz == 0:
@@ -199,6 +208,7 @@ def _write(folder: Path, language: str, vocabulary: Mapping[str, int], idf: Floa
 
 
 def _id(folder: Path, language: str) -> str:
+    """Hash the files of a fit, the language and the version of text analysis into an encoder id."""
     digest = hashlib.sha256(f"{text_analysis.VERSION} {language}".encode())
     for name in _FILES:
         with (folder / name).open("rb") as file:

@@ -1,4 +1,4 @@
-"""Embeddings from any endpoint that speaks OpenAI's protocol."""
+"""Encoder that requests embeddings from a server with an OpenAI-compatible API."""
 
 import json
 import logging
@@ -45,17 +45,17 @@ _TOO_LONG = (
     "too many tokens",
 )
 _TOO_LONG_STATUSES = frozenset({400, 413, 422})
-_SHORTEST = 64  # characters: what is too long even so is not too long
-_CAUTION = 1.2  # an estimate of tokens may be this much too low before a request goes over what was set aside for it
+_SHORTEST = 64  # characters; a text of at most this length is not cut further
+_CAUTION = 1.2  # factor on estimated tokens, so that a low estimate does not exceed the reserved money
 _log = logging.getLogger(__name__)
 
 
 class OpenAICompatible(EncoderPlugin, PaidPlugin):
     """`openai:MODEL` at EMBEDDING_BASE_URL with EMBEDDING_API_KEY, falling back to OPENAI_BASE_URL, OPENAI_API_KEY.
 
-    `price` is dollars for a million tokens; without it the model's price in the list of prices counts, where it has
-    one. Requests that time out, lose their connection or get 408, 409, 429 or 5xx
-    are sent again up to `retries` times, after what Retry-After says or a growing wait.
+    `price` is in US dollars per million tokens; the default is the model's price in the price list, if it has one.
+    Requests that time out, lose their connection or get status 408, 409, 429 or 5xx are retried up to `retries` times,
+    after the time that Retry-After states or with exponential backoff.
     """
 
     argument: ClassVar[str] = "model"
@@ -76,14 +76,14 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
     )
 
     def price_missing(self, prices: Prices) -> str | None:
-        """What to say where neither `price` nor the list names one."""
+        """Return a message if neither `price` nor the price list has a price for the model, else None."""
         missing = None if self.price is not None else prices.missing(self.model)
         return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=0.00)"
 
     def open(self, setting: LLMSettings | None = None) -> "OpenAIEncoder":
-        """A client; sends nothing yet.
+        """Open a client. Sends no request.
 
-        Raises UsageError where no key is set or the address is none, and with a budget for a model without a price.
+        Raises UsageError if no key is set, if the address is invalid, or if a budget is set and the price is unknown.
         """
         setting = setting or LLMSettings()
         missing = self.price_missing(setting.prices)
@@ -96,23 +96,23 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
-    """The vectors of one request, or why there are none, and the tokens that the service counted, if it says so."""
+class _Answer:
+    """The vectors of one request, or why they are unusable, and the tokens that the server counted, if stated."""
 
     vectors: Floats | str
     tokens: int | None
 
 
 class OpenAIEncoder:
-    """A client of one endpoint. Thread-safe. Each request that was answered is booked on the ledger, once.
+    """A client of one server. Thread-safe. Records each answered request in the ledger once.
 
-    A text that the service refuses as too long is cut to half its characters until it fits; how many were is in
-    `truncated`, and logged. Blank texts are not sent: their vectors are zero.
+    A text that the server refuses as too long is cut to half its characters until it fits. Each such text is logged
+    and counted in `truncated`. Blank texts are not sent; their vectors are zero.
     """
 
     def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: LLMSettings) -> None:
         self._plugin, self._key, self._where = plugin, key, strip_credentials(base_url)
-        self._client, self._rng = make_http_client(base_url, key, plugin.timeout), Random()  # noqa: S311  # jitter, no result
+        self._client, self._rng = make_http_client(base_url, key, plugin.timeout), Random()  # noqa: S311  # for jitter only
         self._setting, self._lock = setting, Lock()
         self._dimensions = plugin.dimensions
         self.texts_a_request = plugin.batch_size
@@ -120,35 +120,38 @@ class OpenAIEncoder:
 
     @property
     def id(self) -> str:
-        """Model, dimensions asked for, and a hash of the address: two servers may call different models alike."""
+        """Model, requested dimensions and a hash of the address, as servers may use one name for different models."""
         dimensions = self._plugin.dimensions or "native"
         return f"openai-{self._plugin.model.replace('/', '-')}-{dimensions}-{digest(self._where)[:8]}"
 
     @property
     def dimensions(self) -> int:
-        """The length of the vectors; learnt from a first answer where it was not given. Raises ServiceError."""
+        """The length of the vectors. Sends a request if it is neither given nor known yet. Raises ServiceError."""
         if self._dimensions is None:
             self._ask(["dimensions"])
         assert self._dimensions is not None  # noqa: S101  # an answer without vectors raises
         return self._dimensions
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """(len(texts), dimensions), rows of length one. Raises ServiceError."""
+        """Return rows of length one, shape (len(texts), dimensions); zero for blank texts. Raises ServiceError."""
         answers = list(self.encode_by_request(texts))
         return np.concatenate(answers) if answers else np.zeros((0, self.dimensions), dtype=np.float32)
 
     def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """See PayingEncoder. What is too long for one request goes in two. Raises ServiceError."""
+        """Yield the vectors of `texts` in order, one array per request. Raises ServiceError.
+
+        A batch that is too long for one request is split into halves.
+        """
         size = self._plugin.batch_size
         for at in range(0, len(texts), size):
             yield from self._encode([encodable(text) for text in texts[at : at + size]])
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """As `encode_documents`."""
+        """Encode questions in the same way as documents."""
         return self.encode_documents(texts)
 
     def _encode(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """One request, or several where something is too long; none for blank texts."""
+        """Yield the vectors of one batch: in one request, or in several if it is too long; blank texts are not sent."""
         sent = [i for i, text in enumerate(texts) if text.strip()]
         try:
             answered = self._ask([texts[i] for i in sent]) if sent else None
@@ -158,13 +161,14 @@ class OpenAIEncoder:
                 yield from self._encode(texts[:half])
                 yield from self._encode(texts[half:])
                 return
-            answered = self._encode_cut(texts[sent[0]])
+            answered = self._encode_truncated(texts[sent[0]])
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         if answered is not None:
             vectors[sent] = answered
         yield vectors
 
-    def _encode_cut(self, text: str) -> Floats:
+    def _encode_truncated(self, text: str) -> Floats:
+        """Encode the first half of a text, or a quarter, and so on, until the server accepts it."""
         size = len(text) // 2
         while True:
             try:
@@ -180,7 +184,7 @@ class OpenAIEncoder:
         return vectors
 
     def _ask(self, texts: list[str]) -> Floats:
-        """One request, sent again where that may help."""
+        """Send one request, with retries. Raises ServiceError."""
         options: dict[str, Any] = {} if self._plugin.dimensions is None else {"dimensions": self._plugin.dimensions}
 
         def send() -> str:
@@ -189,16 +193,16 @@ class OpenAIEncoder:
             )
             return response.http_response.text
 
-        most = self._most(texts)
+        most = self._estimate_cost(texts)
 
         def attempt() -> Floats:
             with reserve_money(self._setting.budget, most) as booking:
                 start = time.perf_counter()
                 body = send_request(send, self._key)
-                answered = _answered(body, len(texts), self._dimensions)
-                booking.pay(self._book(answered, texts, time.perf_counter() - start))
+                answered = _parse_answer(body, len(texts), self._dimensions)
+                booking.pay(self._record(answered, texts, time.perf_counter() - start))
             if isinstance(answered.vectors, str):
-                raise self._failure(Trouble(answered.vectors), answered=True)
+                raise self._make_error(Trouble(answered.vectors), answered=True)
             with self._lock:
                 self._dimensions = answered.vectors.shape[1]
             return answered.vectors
@@ -206,30 +210,34 @@ class OpenAIEncoder:
         try:
             return retry(attempt, self._plugin.retries, self._rng)
         except TroubleError as error:
-            raise self._failure(error.trouble) from None
+            raise self._make_error(error.trouble) from None
 
-    def _most(self, texts: Sequence[str]) -> float | None:
-        """What a request could cost, on the safe side; only where somebody asks for it."""
+    def _estimate_cost(self, texts: Sequence[str]) -> float | None:
+        """Return an upper estimate of the dollars that a request costs; None without a budget or a price."""
         if self._setting.budget is None:
             return None
-        count = self._counted(texts)
-        return self._money(round(count.tokens * _CAUTION) if count.estimated else count.tokens)
+        count = self._count_tokens(texts)
+        return self._compute_cost(round(count.tokens * _CAUTION) if count.estimated else count.tokens)
 
-    def _counted(self, texts: Sequence[str]) -> TokenCount:
+    def _count_tokens(self, texts: Sequence[str]) -> TokenCount:
         counts = [tokens.count_text_tokens(text, self._plugin.model) for text in texts]
         return TokenCount(sum(count.tokens for count in counts), any(count.estimated for count in counts))
 
-    def _money(self, read: int) -> float | None:
+    def _compute_cost(self, read: int) -> float | None:
+        """Return the dollars for `read` input tokens; None if the price is unknown."""
         if self._plugin.price is not None:
             return read * self._plugin.price / 1e6
         return self._setting.prices.money(self._plugin.model, read, 0, 0)
 
-    def _book(self, answered: _Answered, texts: Sequence[str], seconds: float) -> float:
-        """What was paid. An answer that cannot be used is paid too, where the service says what it counted."""
+    def _record(self, answered: _Answer, texts: Sequence[str], seconds: float) -> float:
+        """Record an answered request in the ledger and return its dollars.
+
+        An unusable answer costs money if the server states the tokens; otherwise it is not recorded.
+        """
         if answered.tokens is None and isinstance(answered.vectors, str):
             return 0.0
-        count = self._counted(texts) if answered.tokens is None else TokenCount(answered.tokens, False)
-        money = self._money(count.tokens)
+        count = self._count_tokens(texts) if answered.tokens is None else TokenCount(answered.tokens, False)
+        money = self._compute_cost(count.tokens)
         entry = ledger.CallRecord(
             ledger.EMBEDDING,
             self.id,
@@ -241,8 +249,8 @@ class OpenAIEncoder:
         ledger.record_call(entry, seconds)
         return money or 0.0
 
-    def _failure(self, trouble: Trouble, answered: bool = False) -> ServiceError:
-        """What the caller is told; never the key."""
+    def _make_error(self, trouble: Trouble, answered: bool = False) -> ServiceError:
+        """Make the error for the caller. Its message does not contain the key."""
         status, message = trouble.status, trouble.message.replace(self._key, "…")
         kind = ServiceError if trouble.stops else RequestError
         if status in _TOO_LONG_STATUSES and _says_too_long(message):
@@ -256,32 +264,33 @@ class OpenAIEncoder:
 
 
 class _TooLongError(RequestError):
-    """The service says that the input is too long for it."""
+    """The server refused the input as too long."""
 
 
 def _says_too_long(message: str) -> bool:
     return any(words in message.lower() for words in _TOO_LONG)
 
 
-# ---------------------------------------------------------------- what the service answered
+# ---------------------------------------------------------------- responses
 
 
-def _answered(body: str, count: int, dimensions: int | None) -> _Answered:
-    """What came back, with the vectors in the order of the inputs, or with what was expected and what was got."""
+def _parse_answer(body: str, count: int, dimensions: int | None) -> _Answer:
+    """Parse a response into vectors in the order of the inputs, or into what was expected and what was received."""
     try:
         parsed = json.loads(body)
     except ValueError:
-        return _Answered(f"expected JSON, got {body[:80]!r}", None)
+        return _Answer(f"expected JSON, got {body[:80]!r}", None)
     usage = parsed.get("usage") if isinstance(parsed, Mapping) else None
     counted = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
     credible = isinstance(counted, int) and not isinstance(counted, bool) and counted > 0
     try:
-        return _Answered(_of_body(parsed, body, count, dimensions), counted if credible else None)
+        return _Answer(_read_vectors(parsed, body, count, dimensions), counted if credible else None)
     except ValueError as error:
-        return _Answered(str(error), counted if credible else None)
+        return _Answer(str(error), counted if credible else None)
 
 
-def _of_body(parsed: Any, body: str, count: int, dimensions: int | None) -> Floats:
+def _read_vectors(parsed: Any, body: str, count: int, dimensions: int | None) -> Floats:
+    """Return the vectors of a parsed response in the order of the inputs. Raises ValueError if it is malformed."""
     data = parsed.get("data") if isinstance(parsed, Mapping) else None
     if not isinstance(data, list) or not all(isinstance(item, Mapping) for item in data):
         raise ValueError(f"expected a list of embeddings as 'data', got {body[:80]!r}")
@@ -290,12 +299,12 @@ def _of_body(parsed: Any, body: str, count: int, dimensions: int | None) -> Floa
     places = [item.get("index") for item in data]
     if sorted(map(str, places)) != sorted(map(str, range(count))):
         raise ValueError(f"expected each index from 0 to {count - 1} once, got {places[:20]}")
-    ordered = sorted(data, key=lambda item: int(item["index"]))  # the index says whose it is, the order does not
-    return _vectors([item.get("embedding") for item in ordered], dimensions)
+    ordered = sorted(data, key=lambda item: int(item["index"]))  # items may come in any order
+    return _convert_rows([item.get("embedding") for item in ordered], dimensions)
 
 
-def _vectors(rows: Sequence[Any], dimensions: int | None) -> Floats:
-    """Rows of length one."""
+def _convert_rows(rows: Sequence[Any], dimensions: int | None) -> Floats:
+    """Convert lists of numbers to rows of length one. Raises ValueError if they are no vectors of one length."""
     expected = f"vectors of {dimensions or 'as many'} numbers"
     if not all(isinstance(row, list) for row in rows):
         raise ValueError(f"expected {expected}, got {str(next(r for r in rows if not isinstance(r, list)))[:40]!r}")

@@ -12,6 +12,10 @@ _MASKS = (
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "<version>"),
 )
 
+# For the tables of comparisons: the width of a figure moves the other columns, and the last four are times and sizes.
+SPACES = (r" {2,}", "  ")
+FIGURES = (r"(?m)(?:  [\d.,]+){4}$", "  <p50 p95 s MB>")
+
 
 def masked(text: str, *more: tuple[str, str]) -> str:
     """`text` without times, hashes and versions; `more` are patterns with what stands for them."""

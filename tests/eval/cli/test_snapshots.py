@@ -4,12 +4,9 @@ from pathlib import Path
 
 import pytest
 from command_line import QUESTIONS, TEXTS, ragindex, write
-from snapshots import assert_matches, masked
+from snapshots import FIGURES, SPACES, assert_matches, masked
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-# Times and sizes stand in the last four columns of the table; how wide they are moves the other columns.
-FIGURES = (r"(?m)^((?:bm25|dense)(?: +\S+){4})(?: +\S+){4}$", r"\1  <p50 p95 s MB>")
-SPACES = (r" {2,}", "  ")
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,14 @@
 """What the commands print, held in the files under snapshots/; UPDATE_SNAPSHOTS=1 writes them anew."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from command_line import make_desk, ragindex, write
 from snapshots import assert_matches, masked
+
+from ragindex.cli import doctor
+from ragindex.encoders.engines import ENGINES
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 INDEX = ("--index", "w")
@@ -42,6 +46,14 @@ def test_methods_and_errors() -> None:
     check("unknown_method", "methods", "hibrid")
     check("no_index", "search", "slate", *INDEX)
     check("empty_question", "search", " ", *INDEX)
+
+
+def test_doctor_without_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("torch", *ENGINES, *(module for module, _ in doctor._EXTRAS.values())):
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    for variable in doctor._VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    check("doctor", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
