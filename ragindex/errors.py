@@ -27,7 +27,7 @@ secrets: anything that looks like one is removed, also from quoted texts.
 """
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ragindex.redaction import hide_secrets
 
@@ -46,6 +46,17 @@ class RagindexError(Exception):
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(hide_secrets(one) if isinstance(one, str) else one for one in said))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to copy the error to another process: its constructor may take other arguments than `args`."""
+        return _copy_error, (type(self), self.args, self.__dict__)
+
+
+def _copy_error(kind: type[RagindexError], args: tuple[object, ...], attributes: dict[str, Any]) -> RagindexError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class UsageError(RagindexError):

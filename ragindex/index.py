@@ -22,6 +22,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.types import Document, Hit, Query, Retrieval, Step
+from ragindex.workers import use_workers
 from ragindex.workspace.documents import Changed
 from ragindex.workspace.sync import Synced
 from ragindex.workspace.workspace import Workspace
@@ -130,16 +131,18 @@ class Index:
             raise UsageError(f"'ids' must be a list of ids. Got the string {ids!r}: write [{ids!r}].")
         return self.workspace.remove(ids)
 
-    def build(self, *methods: Written) -> Synced:
+    def build(self, *methods: Written, workers: int | None = None) -> Synced:
         """Build methods, or update them to the current documents; without arguments, update every built method.
 
         Example:
             index.build("bm25", "hybrid(rrf_k=20)")
 
-        What is already built is not built again, and an interrupted build resumes where it stopped. Raises UsageError
-        for unknown methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
+        What is already built is not built again, and an interrupted build resumes where it stopped. `workers` is the
+        number of processes for rules and clustering; default: the cores. Raises UsageError for unknown methods and
+        parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
         """
-        return self.workspace.sync([registry.scheme(method) for method in methods])
+        with use_workers(workers):
+            return self.workspace.sync([registry.scheme(method) for method in methods])
 
     def retriever(self, method: Written) -> "IndexRetriever":
         """Open a built method in its state after the last build. Writes nothing and builds nothing.

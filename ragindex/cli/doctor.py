@@ -33,6 +33,7 @@ _VARIABLES = {
     "ELASTICSEARCH_USER": "default: no user",
     "ELASTICSEARCH_PASSWORD": "the user's",
     "ELASTICSEARCH_CA_FILE": "the certificate of your own authority; default: the system's",
+    "RAGINDEX_WORKERS": "processes for reading, rules and clustering; default: the cores",
     "RAGINDEX_CACHE": "the folder of models in ONNX form; default: ~/.cache/ragindex",
     "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
 }

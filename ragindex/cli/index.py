@@ -29,6 +29,7 @@ from ragindex.cli.options import (
     SeedOption,
     SkipBadOption,
     StoreOption,
+    WorkersOption,
 )
 from ragindex.corpus import Corpus
 from ragindex.interfaces import Scheme
@@ -36,6 +37,7 @@ from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
+from ragindex.workers import use_workers
 from ragindex.workspace import imported_files, manifest, sources
 from ragindex.workspace.notes import format_part_notes, require_records
 from ragindex.workspace.rebuild import move_aside
@@ -60,6 +62,7 @@ def index(
     ] = None,
     store: StoreOption = None,
     seed: SeedOption = None,
+    workers: WorkersOption = None,
     rebuild: Annotated[
         bool,
         typer.Option(
@@ -79,7 +82,8 @@ def index(
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if triples is not None:
         imported_files.require_reader(schemes)
-    corpus = _read_data(data, folder, format, skip_bad, rebuild)
+    with use_workers(workers):
+        corpus = _read_data(data, folder, format, skip_bad, rebuild)
     with Workspace.open(
         folder,
         create=corpus is not None,
@@ -95,7 +99,7 @@ def index(
         changed = None if corpus is None else workspace.replace(corpus, source=named)
         if triples is not None:
             workspace.import_part(imported_files.TRIPLES, triples)
-        with ledger.record_calls() as paid:
+        with ledger.record_calls() as paid, use_workers(workers):
             workspace.sync(schemes)
         parts, counts = _collect_figures(workspace, schemes), workspace.counts()
         notes = format_part_notes(workspace, schemes)

@@ -38,6 +38,12 @@ AsOption = Annotated[
     typer.Option("--as", metavar="NAME", help="Prefix of the document ids. Required for every folder but the first."),
 ]
 LanguageOption = Annotated[str | None, typer.Option("--language", metavar="L", help="Language of the documents.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Processes for reading, rules and clustering. Default: the cores."
+    ),
+]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", metavar="S", help="Seed of all random choices. Default: the index's seed.")
 ]

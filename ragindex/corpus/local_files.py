@@ -15,6 +15,7 @@ from ragindex.corpus.json_reader import Item, Problems, decode_utf8, read_bytes,
 from ragindex.distribution import require_module
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
+from ragindex.workers import map_in_processes
 
 _HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 _UNDERLINE = regex.compile(r" {0,3}=+[ \t]*")
@@ -99,7 +100,8 @@ def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, 
         seen = ", ".join(f"{count} {suffix}" for suffix, count in ignored.most_common(10))
         expected = f"a folder with files ending in {', '.join(SUFFIXES)}"
         raise DataError(expected, f"only {seen}" if seen else "no files", path=path)
-    return gather(problems.each(lambda file: _read_document(file, root), read), problems), ignored
+    found = map_in_processes(_try_to_read, ((file, root) for file in read))
+    return gather(problems.each(_raise_error, found), problems), ignored
 
 
 def _walk(top: Path, problems: Problems) -> Iterator[Path]:
@@ -109,6 +111,20 @@ def _walk(top: Path, problems: Problems) -> Iterator[Path]:
     for current, folders, names in os.walk(top, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(current, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _try_to_read(given: tuple[Path, Path]) -> RawDocument | DataError:
+    """Return the document of a file in a folder, or why there is none."""
+    try:
+        return _read_document(*given)
+    except DataError as error:
+        return error
+
+
+def _raise_error(found: RawDocument | DataError) -> RawDocument:
+    if isinstance(found, DataError):
+        raise found
+    return found
 
 
 def _read_document(file: Path, root: Path) -> RawDocument:

@@ -30,7 +30,7 @@ from ragindex.types import Usage
 _Made = TypeVar("_Made")
 _Cost: TypeAlias = tuple[float, float, float, float | None]
 """Seconds, input tokens, output tokens, money; None where the price was not known."""
-_BATCH = 512  # texts encoded and committed together, by encoders that cost nothing
+_BATCH = 2048  # texts sorted by length, encoded and committed together, by encoders that cost nothing
 _ASKED = 500  # keys in one question to SQLite
 _SUM = 4  # bytes of a checksum
 _PATIENCE = 60.0  # seconds to wait for another process's commit

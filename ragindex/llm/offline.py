@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from ragindex.accounting import ledger
-from ragindex.errors import UsageError
-from ragindex.llm.parallel import attempt
+from ragindex.errors import LLMError, UsageError
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
+from ragindex.workers import map_in_processes
 
 
 def display_name(llm: str) -> str:
@@ -34,16 +34,10 @@ class OfflineRules:
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Apply the task's rule to an input. Raises UsageError if the task has no rule."""
-        if task.rule is None:
-            raise UsageError(
-                f"{task.name} needs an LLM; no rule can do it. Choose one with --llm openai:MODEL "
-                "(or llm: openai:MODEL in a file) and set OPENAI_API_KEY, and OPENAI_BASE_URL for another endpoint."
-            )
-        start = time.perf_counter()
-        output = task.rule(inputs)
-        seconds = time.perf_counter() - start
-        ledger.count_outcome(task.name, "rule")
-        ledger.record_call(ledger.CallRecord(task.name, self.id, seconds=seconds, rule=True), seconds)
+        output, seconds = _apply_rule((_require_rule(task), inputs))
+        self._record(task.name, seconds)
+        if isinstance(output, LLMError):
+            raise output
         return output
 
     def map(
@@ -58,9 +52,37 @@ class OfflineRules:
         """Run the task on each input, in order. See `LLM.map`."""
         results: list[Output | Failure] = []
         lanes = ledger.Lanes(1)
-        for number, inputs in enumerate(many):
+        done = map_in_processes(_apply_rule, ((_require_rule(task), inputs) for inputs in many))
+        for number, (output, seconds) in enumerate(done):
             with lanes.item(number):
-                results.append(attempt(lambda each: self.run(task, each), task.name, inputs))
+                self._record(task.name, seconds)
+            results.append(Failure(task.name, str(output), output.kind) if isinstance(output, LLMError) else output)
             progress(1)
         lanes.close()
         return results
+
+    def _record(self, task: str, seconds: float) -> None:
+        ledger.count_outcome(task, "rule")
+        ledger.record_call(ledger.CallRecord(task, self.id, seconds=seconds, rule=True), seconds)
+
+
+def _require_rule(task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
+    if task.rule is None:
+        raise UsageError(
+            f"{task.name} needs an LLM; no rule can do it. Choose one with --llm openai:MODEL "
+            "(or llm: openai:MODEL in a file) and set OPENAI_API_KEY, and OPENAI_BASE_URL for another endpoint."
+        )
+    return task.rule
+
+
+def _apply_rule(
+    given: tuple[Callable[[Mapping[str, Any]], Output], Mapping[str, Any]],
+) -> tuple[Output | LLMError, float]:
+    """Return the answer of a rule or its error, and the seconds that it took."""
+    rule, inputs = given
+    start = time.perf_counter()
+    try:
+        output: Output | LLMError = rule(inputs)
+    except LLMError as error:
+        output = error
+    return output, time.perf_counter() - start

@@ -70,6 +70,7 @@ def compare(
     fail_below: Annotated[list[str] | None, _flag("fail_below", "LABEL:M=V")] = None,
     strict: Annotated[bool | None, _flag("strict")] = None,
     fresh: Annotated[bool | None, _flag("fresh")] = None,
+    workers: Annotated[int | None, _flag("workers", "N", 1)] = None,
     trace: Annotated[bool | None, _flag("trace")] = None,
     index: Annotated[Path | None, _flag("index", "DIR")] = None,
     out: Annotated[Path | None, _flag("out", "DIR")] = None,

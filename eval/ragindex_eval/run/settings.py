@@ -91,6 +91,9 @@ class CompareSettings(Strict):
     fresh: bool = Field(
         default=False, description="Ask and time every question again; ignore the results of earlier runs."
     )
+    workers: int | None = Field(
+        default=None, ge=1, description="Processes for reading, rules and clustering. Default: the cores."
+    )
     trace: bool = Field(default=False, description="Record each new retrieval as an MLflow span.")
     name: str | None = None
     index: Path | None = Field(default=None, description="The index's folder, kept. Default: ragindex-workspaces/NAME.")

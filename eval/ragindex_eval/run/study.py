@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ragindex.errors import UsageError
 from ragindex.llm.budget import Budget, parse_budget
+from ragindex.workers import use_workers
 from ragindex.workspace.settings import require_seed
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
@@ -25,7 +26,8 @@ def run_study(settings: CompareSettings, command: str = "") -> Study:
     """
     _check(settings)
     budget = parse_budget(settings.budget)
-    found = tuple(one for corpus in settings.all_corpora() for one in _evaluate_corpus(corpus, settings, budget))
+    with use_workers(settings.workers):
+        found = tuple(one for corpus in settings.all_corpora() for one in _evaluate_corpus(corpus, settings, budget))
     names = dict.fromkeys(comparison.dataset.name for comparison in found)
     return Study(settings.name or ", ".join(names), found, command)
 

@@ -6,6 +6,7 @@ mixtures that are initialised by a hierarchical clustering and selected by BIC.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
 from ragindex.parts.support.arrays import Integers
+from ragindex.workers import map_in_processes
 
 Points: TypeAlias = npt.NDArray[np.float64]
 Reduction: TypeAlias = Literal["pca", "umap"]
@@ -66,21 +68,18 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
 
     A set may have a single row, and a row may be in no set. Zero vectors are in no cluster; equal vectors are
     in the same ones. A cluster heavier than `limit` is clustered again, or cut in two if that leaves it
-    almost whole, which may separate equal vectors; a cluster of fewer than four rows is not split. Everything
-    runs in one thread, so that the result does not depend on the number of threads: the same vectors, seed,
-    libraries and machine give the same clusters. The work grows linearly with the number of cells. Raises
-    MissingExtraError if UMAP is asked for and not installed.
+    almost whole, which may separate equal vectors; a cluster of fewer than four rows is not split. The clusters
+    of the first stage are divided on several processes (ragindex.workers), each in one thread, so that the
+    result does not depend on their numbers: the same vectors, seed, libraries and machine give the same
+    clusters. The work grows linearly with the number of cells. Raises MissingExtraError if UMAP is asked for
+    and not installed.
     """
     units = normalize_rows(vectors).astype(np.float64)
     heavy = np.asarray(weights, np.float64)
-    with limit_blas(1), threadpool_limits(limits=1, user_api="openmp"):
-        parts = [
-            part
-            for cell in cells(units, how.partition)
-            for cluster in _cluster_in_two_stages(units, cell, how)
-            for part in _split_heavy(units, cluster, heavy, limit, how)
-        ]
-    return sorted({tuple(part.tolist()) for part in parts})
+    wide = list(_cluster_widely(units, how))
+    given = ((units[rows], heavy[rows], limit, how) for rows in wide)
+    found = zip(wide, map_in_processes(_cluster_closely, given), strict=True)
+    return sorted({tuple(rows[part].tolist()) for rows, parts in found for part in parts})
 
 
 def cells(units: Points, most: int) -> list[Integers]:
@@ -100,9 +99,29 @@ def cells(units: Points, most: int) -> list[Integers]:
 # ---------------------------------------------------------------- stages
 
 
-def _cluster_in_two_stages(units: Points, rows: Integers, how: Clustering) -> Iterator[Integers]:
-    for wide in _fit_clusters(units, rows, how, int(max(len(rows) - 1, 0) ** 0.5)):
-        yield from _fit_clusters(units, wide, how, _LOCAL_NEIGHBOURS)
+def _cluster_widely(units: Points, how: Clustering) -> Iterator[Integers]:
+    """Yield the clusters of the first stage, cell by cell."""
+    for cell in cells(units, how.partition):
+        with _one_thread():
+            clusters = _fit_clusters(units, cell, how, int(max(len(cell) - 1, 0) ** 0.5))
+        yield from clusters
+
+
+def _cluster_closely(given: tuple[Points, Points, float, Clustering]) -> list[Integers]:
+    """Return the clusters of the second stage within one of the first: vectors, their weights, limit, parameters."""
+    units, weights, limit, how = given
+    with _one_thread():
+        return [
+            part
+            for cluster in _fit_clusters(units, np.arange(len(units)), how, _LOCAL_NEIGHBOURS)
+            for part in _split_heavy(units, cluster, weights, limit, how)
+        ]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    with limit_blas(1), threadpool_limits(limits=1, user_api="openmp"):
+        yield
 
 
 def _fit_clusters(units: Points, rows: Integers, how: Clustering, neighbours: int, least: int = 1) -> list[Integers]:

@@ -232,9 +232,8 @@ def _read_stored_records(records: Collection) -> _StoredRecords:
     table = pa.Table.from_batches(records.scan(("segment", *numbers)), pa.schema(types)).sort_by("id")
     segments = tuple(sorted(table.column("segment").unique().to_pylist()))
     number = pc.index_in(table.column("segment"), value_set=pa.array(segments, pa.string()))
-    files, averages, starts, counts = (
-        column.to_numpy().astype(np.int64) for column in (number, *(table.column(name) for name in numbers))
-    )
+    columns = (number, *(table.column(name) for name in numbers))
+    files, averages, starts, counts = (column.to_numpy().astype(np.int64) for column in columns)
     return _StoredRecords(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts), averages)
 
 
@@ -279,7 +278,7 @@ def _write_segment(rows: pa.Table, vectors: Sequence[Floats], context: BuildCont
 def _build_records(rows: Any, names: Sequence[str], counts: Integers) -> pa.RecordBatch:
     """Return records whose vectors lie in their segment as `save_rows` writes them."""
     stored = counts > 0
-    averages = np.cumsum(stored) - stored
+    averages: Integers = np.cumsum(stored) - stored
     starts = stored.sum() + np.cumsum(counts) - counts
     numbers = (pa.array(column.astype(np.float64)) for column in (averages, starts, counts))
     columns = [rows.column("id"), pa.array(names, pa.string()), rows.column("digest"), *numbers]

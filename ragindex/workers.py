@@ -1,0 +1,125 @@
+"""Work on several processes: reading files, rules, clustering. Results are those of one process, in the same order.
+
+Processes are joblib's (loky): they start without importing the caller's main module, stay for the next work of the same
+kind, and end with this process, also if it is killed.
+"""
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, TypeVar
+
+from ragindex.cores import available_cores
+from ragindex.errors import RagindexError, UsageError
+
+SERIAL_SECONDS = 4.0
+"""Work of a kind is done in this process until it has taken so long: starting processes takes as long."""
+WORKERS = "RAGINDEX_WORKERS"
+"""The environment variable with the default number of workers."""
+_IDLE_SECONDS = 60
+"""Seconds after which a process without work ends."""
+_WATCH_SECONDS = 0.5
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+_given: ContextVar[int | None] = ContextVar("ragindex_workers", default=None)
+_spent: dict[str, float] = {}
+"""Seconds of work in this process, by function."""
+
+
+@contextmanager
+def use_workers(count: int | None) -> Iterator[None]:
+    """Let `map_in_processes` use `count` processes inside the block; None changes nothing.
+
+    Raises UsageError if `count` is less than 1.
+    """
+    if count is None:
+        yield
+        return
+    token = _given.set(_check_count(count, "workers"))
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def available_workers() -> int:
+    """Return the number of processes to use: that of `use_workers`, RAGINDEX_WORKERS, or the available cores."""
+    given = _given.get()
+    if given is not None:
+        return given
+    written = os.environ.get(WORKERS, "")
+    return _check_count(written, WORKERS) if written else available_cores()
+
+
+def _check_count(count: int | str, name: str) -> int:
+    if not str(count).isdecimal() or int(count) < 1:
+        raise UsageError(f"{name} must be a whole number of at least 1. Got {count!r}.")
+    return int(count)
+
+
+def map_in_processes(function: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
+    """Yield `function(item)` for each item, in order, from several processes if there is enough work.
+
+    Items are taken as processes need them. Warnings are repeated here. An error is raised here, perhaps before results
+    of earlier items. `function`, items and results must be picklable. Raises RagindexError if a process dies.
+    """
+    left, name, workers = iter(items), f"{function.__module__}.{function.__qualname__}", available_workers()
+    while workers == 1 or _spent.get(name, 0.0) < SERIAL_SECONDS:
+        for item in left:
+            start = time.perf_counter()
+            result = function(item)
+            _spent[name] = _spent.get(name, 0.0) + time.perf_counter() - start
+            yield result
+            break
+        else:
+            return
+    yield from _map(function, left, workers)
+
+
+def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) -> Iterator[_Out]:
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    run = Parallel(workers, backend="loky", return_as="generator", idle_worker_timeout=_IDLE_SECONDS)
+    results = run(delayed(_call)(function, item) for item in items)
+    try:
+        for result, told in results:
+            for category, message in told:
+                warnings.warn(message, category, stacklevel=2)
+            yield result
+    except TerminatedWorkerError as error:
+        raise RagindexError(
+            f"One of {workers} worker processes died, perhaps for lack of memory. Use fewer: --workers 1, or "
+            f"{WORKERS}=1. Progress saved."
+        ) from error
+    finally:
+        results.close()
+
+
+def _call(function: Callable[[_In], _Out], item: _In) -> tuple[_Out, list[tuple[Any, str]]]:
+    """Return the result, and the categories and messages of warnings."""
+    _end_with_parent()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        result = function(item)
+    return result, [(one.category, str(one.message)) for one in caught]
+
+
+@cache
+def _end_with_parent() -> None:
+    """End this worker soon after its parent, which may have been killed. Elsewhere than on POSIX it ends when idle."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    if os.name == "posix":
+        threading.Thread(target=watch, name="ragindex-parent", daemon=True).start()

@@ -1,0 +1,188 @@
+"""Work on processes: the results of one process, in order; errors, warnings, an interrupt and a death."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ragindex import errors, workers
+from ragindex.corpus import local_files
+from ragindex.corpus.json_reader import Problems
+from ragindex.errors import DataError, LLMError, RagindexError, UsageError
+from ragindex.llm.offline import OfflineRules
+from ragindex.llm.tasks import Failure
+from ragindex.parts.trees.soft_clusters import Clustering, soft_clusters
+from ragindex.parts.trees.summary_tree import SUMMARY
+from ragindex.workers import available_workers, map_in_processes, use_workers
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Two processes from the first item on."""
+    monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
+    with use_workers(2):
+        yield
+
+
+def _square(number: int) -> tuple[int, int]:
+    return number * number, os.getpid()
+
+
+def _warn(number: int) -> int:
+    warnings.warn(f"number {number}", UserWarning, stacklevel=2)
+    return number
+
+
+def _fail(number: int) -> int:
+    if number == 3:
+        raise DataError("a number", "three", path="file", line=3)
+    return number
+
+
+def _die(number: int) -> int:
+    os._exit(9)
+
+
+@pytest.mark.usefixtures("processes")
+def test_results_come_in_order_from_other_processes() -> None:
+    found = list(map_in_processes(_square, range(50)))
+    assert [result for result, _ in found] == [number * number for number in range(50)]
+    assert os.getpid() not in {process for _, process in found}
+    assert list(map_in_processes(_square, [])) == []
+
+
+def test_little_work_stays_in_this_process() -> None:
+    with use_workers(2):
+        assert {process for _, process in map_in_processes(_square, range(50))} == {os.getpid()}
+
+
+def test_one_worker_is_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
+    with use_workers(1):
+        assert {process for _, process in map_in_processes(_square, range(5))} == {os.getpid()}
+
+
+@pytest.mark.usefixtures("processes")
+def test_warnings_and_errors_of_processes_are_those_of_one() -> None:
+    with pytest.warns(UserWarning, match="^number 0$"):
+        assert list(map_in_processes(_warn, [0])) == [0]
+    with pytest.raises(DataError, match="file, line 3: expected a number; found three") as raised:
+        list(map_in_processes(_fail, range(10)))
+    assert (raised.value.path, raised.value.line, raised.value.expected) == ("file", 3, "a number")
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_process_that_dies_is_named_with_what_to_do() -> None:
+    with pytest.raises(RagindexError, match="One of 2 worker processes died.*--workers 1, or RAGINDEX_WORKERS=1"):
+        list(map_in_processes(_die, range(4)))
+    assert [result for result, _ in map_in_processes(_square, range(3))] == [0, 1, 4]  # the next work has new processes
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DataError("a", "b", path="c"), LLMError("refused", "refusal"), errors.MissingExtraError("x"), UsageError("y")],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.usefixtures("processes")
+def test_errors_keep_their_attributes(error: RagindexError) -> None:
+    (copy,) = map_in_processes(_give_back, [error])
+    assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
+
+
+def _give_back(error: RagindexError) -> RagindexError:
+    return error
+
+
+@pytest.mark.parametrize("written", ["0", "-1", "two", "1.5"])
+def test_bad_numbers_of_workers(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(workers.WORKERS, written)
+    with pytest.raises(UsageError, match="RAGINDEX_WORKERS must be a whole number of at least 1. Got"):
+        available_workers()
+    with pytest.raises(UsageError, match="workers must be a whole number"), use_workers(0):
+        pass
+
+
+# ---------------------------------------------------------------- who uses them
+
+
+@pytest.mark.usefixtures("processes")
+def test_clusters_are_those_of_one_process() -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((12, 24))
+    vectors = (centres[rng.integers(0, 12, 300)] + 0.3 * rng.standard_normal((300, 24))).astype(np.float32)
+    found = soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6))
+    with use_workers(1):
+        assert soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6)) == found
+    assert len(found) > 12
+
+
+@pytest.mark.usefixtures("processes")
+def test_rules_answer_as_in_one_process() -> None:
+    texts = [f"The harbour of town {number} was built in 18{number:02}. It has a mole." for number in range(20)]
+    inputs = [{"texts": [text], "words": 5, "language": "english"} for text in texts]
+    found = OfflineRules().map(SUMMARY, inputs)
+    with use_workers(1):
+        assert OfflineRules().map(SUMMARY, inputs) == found
+    assert not any(isinstance(one, Failure) for one in found)
+
+
+@pytest.mark.usefixtures("processes")
+def test_files_are_read_as_in_one_process(tmp_path: Path) -> None:
+    for number in range(12):
+        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nIts text.", encoding="utf-8")
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\xfa")
+    (tmp_path / "empty.html").write_text("", encoding="utf-8")
+    problems, alone = Problems(skip_bad=True), Problems(skip_bad=True)
+    found = local_files.read_folder(tmp_path, problems)
+    with use_workers(1):
+        assert local_files.read_folder(tmp_path, alone) == found
+    assert problems.sentences == alone.sentences
+    assert (len(found[0][0]), len(problems.sentences)) == (12, 2)
+
+
+# ---------------------------------------------------------------- stopped
+
+_PROGRAM = """
+import time
+from ragindex import workers
+
+def work(number):
+    time.sleep(0.2)
+    return number
+
+workers.SERIAL_SECONDS = 0.0
+with workers.use_workers(2):
+    for number in workers.map_in_processes(work, range(10_000)):
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
+@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_process(signalled: signal.Signals) -> None:
+    """Without a guard for `__main__`: workers do not import the caller's program."""
+    program = [sys.executable, "-c", _PROGRAM]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        assert len(_members(run.pid)) >= 3
+        os.kill(run.pid, signalled)
+        run.stdout.read()
+    deadline = time.monotonic() + 30
+    while (left := _members(run.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
+def _members(group: int) -> list[int]:
+    """The processes of a session that are alive."""
+    found = subprocess.run(["ps", "-s", str(group), "-o", "pid=,stat="], capture_output=True, text=True, check=False)
+    return [int(pid) for pid, state in map(str.split, found.stdout.splitlines()) if not state.startswith("Z")]
