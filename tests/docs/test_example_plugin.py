@@ -38,6 +38,7 @@ def test_it_has_at_most_60_lines() -> None:
     assert len(blocks("python")[0].splitlines()) <= 60
 
 
+@pytest.mark.slow
 def test_a_scheme_may_search_a_part_that_exists(tmp_path: Path) -> None:
     imports = blocks("python")[0].partition("class ")[0]
     (tmp_path / "first_words.py").write_text(imports + blocks("python")[2], encoding="utf-8")
@@ -61,6 +62,7 @@ def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None
     assert run(site, "-c", code, cwd=tmp_path).stdout.split() == ["True", "False"]
 
 
+@pytest.mark.slow
 def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
     test = tmp_path / "test_shared_names.py"
     test.write_text(blocks("python")[1], encoding="utf-8")

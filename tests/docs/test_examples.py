@@ -20,7 +20,15 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 INSTALLS = ("make ", "pip install ")  # run by hand, and by the tests of the plugin page
 ELSEWHERE = {"writing-a-retriever.md", "api.md"}  # test_example_plugin.py and test_api_reference.py run them
-LONG = {ROOT / "README.md", ROOT / "docs" / "comparing.md"}  # they run the demo and many comparisons
+LONG = {
+    "README.md",
+    "comparing.md",
+    "data.md",
+    "griever.md",
+    "hipporag.md",
+    "sirerag.md",
+    "worlds.md",
+}  # slow
 
 
 def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
@@ -57,7 +65,7 @@ def _commands() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in PAGES],
+    [pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page for page in PAGES],
     ids=lambda page: page.name,
 )
 def test_examples(page: Path, desk: Path) -> None:

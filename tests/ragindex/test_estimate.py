@@ -79,6 +79,7 @@ def test_without_a_sample_nothing_is_asked_and_input_is_near(
     assert one.money == pytest.approx(one.input_tokens / 1e6 + 4 * one.output_tokens / 1e6)
 
 
+@pytest.mark.slow
 def test_a_sample_measures_the_answers_and_is_not_paid_twice(
     server: OpenAIServer, corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_sample_measures_the_answers_and_is_not_paid_twice(
     assert one.output_tokens == pytest.approx(tally.first.output_tokens, rel=0.15)
 
 
+@pytest.mark.slow
 def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Path) -> None:
     data = datasets.read_dataset("world:100", limit=40)
     server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})

@@ -152,6 +152,7 @@ def test_nothing_that_is_written_or_told_holds_it(server: OpenAIServer, desk: Pa
     assert leaks(desk, *told) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 429, 500])
 def test_a_server_that_repeats_what_it_was_sent(number: int, server: OpenAIServer, desk: Path) -> None:
     server.choose = let_in(
@@ -375,6 +376,7 @@ console.run_with_exit_codes(start)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["a user and a password", "a key in the query", "a password that is not quoted"])
 def test_what_nobody_has_foreseen(how: str) -> None:
     done = subprocess.run(

@@ -244,5 +244,6 @@ def test_a_batch_that_cannot_be_applied_again_after_a_crash(tmp_path: Path) -> N
     assert "of an update (apply must be repeatable): " in said
 
 
+@pytest.mark.slow
 def test_a_scheme_that_keeps_the_contract_passes_all(tmp_path: Path) -> None:
     testing.check_scheme(BM25(), tmp_path)

@@ -266,6 +266,7 @@ def says(process: subprocess.Popen[str]) -> list[str]:
     return process.stdout.readline().split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["opened", "not yet"])
 def test_another_process_keeps_its_state_until_it_is_killed(tmp_path: Path, how: str) -> None:
     writer = made(tmp_path)

@@ -291,6 +291,7 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
     assert list(workspace.documents.sources()) == ["a"]
 
 
+@pytest.mark.slow
 def test_ten_thousand_identical_passages_and_one_of_one_character(tmp_path: Path) -> None:
     workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add([*(Document(f"{n:05d}", "Same", "the same words") for n in range(10_000)), Document("x", "", "!")])
