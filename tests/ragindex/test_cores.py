@@ -52,6 +52,28 @@ def _run(script: str) -> None:
     assert (ran.stdout, ran.stderr) == ("passed\n", "")
 
 
+def test_an_interrupt_while_a_limit_is_set_leaves_no_limit() -> None:
+    _run("""
+    wait = cores._BlasLimits._await_lowest
+
+    def interrupted(limits):
+        cores._BlasLimits._await_lowest = wait
+        wait(limits)
+        raise KeyboardInterrupt
+
+    cores._BlasLimits._await_lowest = interrupted
+    try:
+        with limit_blas(1):
+            raise AssertionError("the block was entered")
+    except KeyboardInterrupt:
+        pass
+    assert after_lingering() == {4}
+    with limit_blas(2):
+        assert threads() == {2}
+    assert after_lingering() == {4}
+    """)
+
+
 def test_the_lowest_limit_holds_until_the_last_block_has_ended() -> None:
     _run("""
     first, second = limit_blas(2), limit_blas(3)
