@@ -8,7 +8,7 @@ sample, so a prompt that depends on no answer keeps its exact count.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -227,11 +227,14 @@ class CountingRules(OfflineRules):
         self.model = model
         self.id = f"counting for {model}"  # only used for temporary indexes
 
-    def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """Return the rule's answer and record its tokens. Raises UsageError if the task has no rule."""
+    def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
+        """Return the task's rule. Raises UsageError if it has none."""
         if task.rule is None:
             raise UsageError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
-        output = task.rule(inputs)
+        return task.rule
+
+    def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:
+        """Record the tokens of a question and its answer."""
         read = tokens.count_message_tokens(render_messages(task, inputs), self.model)
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)
@@ -239,4 +242,3 @@ class CountingRules(OfflineRules):
         written = tokens.count_text_tokens(answered, self.model)
         entry = ledger.CallRecord(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
         ledger.record_call(replace(entry, replayed=True), 0.0)  # the call costs nothing
-        return output

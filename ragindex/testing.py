@@ -5,7 +5,7 @@ message names the plugin's class and file and says what was expected.
 """
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -409,9 +409,9 @@ class _RecordingRules(OfflineRules):
     def __init__(self) -> None:
         self.asked: list[Task[Any]] = []
 
-    def run(self, task: Task[Output], inputs: Any, *, repeat: int = 0, again: bool = False) -> Output:
+    def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
         self.asked.append(task)
-        return super().run(task, inputs, repeat=repeat, again=again)
+        return super().require_rule(task)
 
 
 class _RecordingLLM(LLMPlugin):

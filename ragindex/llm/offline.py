@@ -34,10 +34,10 @@ class OfflineRules:
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Apply the task's rule to an input. Raises UsageError if the task has no rule."""
-        output, seconds = _apply_rule((_require_rule(task), inputs))
-        self._record(task.name, seconds)
+        output, seconds = _apply_rule((self.require_rule(task), inputs))
         if isinstance(output, LLMError):
             raise output
+        self.record(task, inputs, output, seconds)
         return output
 
     def map(
@@ -51,28 +51,32 @@ class OfflineRules:
     ) -> list[Output | Failure]:
         """Run the task on each input, in order. See `LLM.map`."""
         results: list[Output | Failure] = []
-        lanes = ledger.Lanes(1)
-        done = map_in_processes(_apply_rule, ((_require_rule(task), inputs) for inputs in many))
+        inputs, lanes = list(many), ledger.Lanes(1)
+        done = map_in_processes(_apply_rule, ((self.require_rule(task), each) for each in inputs))
         for number, (output, seconds) in enumerate(done):
-            with lanes.item(number):
-                self._record(task.name, seconds)
-            results.append(Failure(task.name, str(output), output.kind) if isinstance(output, LLMError) else output)
+            if isinstance(output, LLMError):
+                results.append(Failure(task.name, str(output), output.kind))
+            else:
+                with lanes.item(number):
+                    self.record(task, inputs[number], output, seconds)
+                results.append(output)
             progress(1)
         lanes.close()
         return results
 
-    def _record(self, task: str, seconds: float) -> None:
-        ledger.count_outcome(task, "rule")
-        ledger.record_call(ledger.CallRecord(task, self.id, seconds=seconds, rule=True), seconds)
+    def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
+        """Return the task's rule. Raises UsageError if it has none."""
+        if task.rule is None:
+            raise UsageError(
+                f"{task.name} needs an LLM; no rule can do it. Choose one with --llm openai:MODEL "
+                "(or llm: openai:MODEL in a file) and set OPENAI_API_KEY, and OPENAI_BASE_URL for another endpoint."
+            )
+        return task.rule
 
-
-def _require_rule(task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
-    if task.rule is None:
-        raise UsageError(
-            f"{task.name} needs an LLM; no rule can do it. Choose one with --llm openai:MODEL "
-            "(or llm: openai:MODEL in a file) and set OPENAI_API_KEY, and OPENAI_BASE_URL for another endpoint."
-        )
-    return task.rule
+    def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:
+        """Record an answer in the ledger."""
+        ledger.count_outcome(task.name, "rule")
+        ledger.record_call(ledger.CallRecord(task.name, self.id, seconds=seconds, rule=True), seconds)
 
 
 def _apply_rule(
