@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from ragindex import errors, workers
+from ragindex.accounting import ledger
 from ragindex.corpus import local_files
 from ragindex.corpus.json_reader import Problems
 from ragindex.errors import DataError, LLMError, RagindexError, UsageError
+from ragindex.estimate import CountingRules
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure
 from ragindex.parts.trees.soft_clusters import Clustering, soft_clusters
@@ -131,6 +133,15 @@ def test_rules_answer_as_in_one_process() -> None:
     with use_workers(1):
         assert OfflineRules().map(SUMMARY, inputs) == found
     assert not any(isinstance(one, Failure) for one in found)
+
+
+@pytest.mark.usefixtures("processes")
+def test_rules_that_count_see_every_answer() -> None:
+    inputs = [{"texts": [f"Text {number}."], "words": 5, "language": "english"} for number in range(20)]
+    with ledger.record_calls() as recorded:
+        CountingRules("gpt-4o-mini").map(SUMMARY, inputs)
+    assert [(entry.task, entry.item) for entry in recorded.entries] == [(SUMMARY.name, number) for number in range(20)]
+    assert all(entry.input_tokens and entry.output_tokens for entry in recorded.entries)
 
 
 @pytest.mark.usefixtures("processes")
