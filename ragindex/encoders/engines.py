@@ -1,6 +1,7 @@
 """Engines that run a model in ONNX form on CPUs: OpenVINO and ONNX Runtime. Both compute in 32 bits."""
 
 import importlib.util
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from threading import BoundedSemaphore
@@ -27,7 +28,11 @@ def open_engine(name: EngineName, file: Path, threads: int) -> RunModel:
 
     Raises MissingExtraError if the engine is not installed, and OSError or RuntimeError if it cannot load the file.
     """
-    return _open_openvino(file, threads) if name == "openvino" else _open_onnxruntime(file, threads)
+    opening = _open_openvino if name == "openvino" else _open_onnxruntime
+    # OpenVINO gives the thread that compiles a model a stack for signals, and unmaps it with the model: if this is the
+    # main thread, the next signal, Ctrl-C for instance, then ends the process with a segmentation fault.
+    with ThreadPoolExecutor(1) as one:
+        return one.submit(opening, file, threads).result()
 
 
 def _open_openvino(file: Path, threads: int) -> RunModel:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from difflib import unified_diff
 from pathlib import Path
 
 # What differs from run to run or from machine to machine, and what stands for it.
@@ -30,4 +31,6 @@ def assert_matches(text: str, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert path.is_file(), f"{path.name} is missing: run the test with UPDATE_SNAPSHOTS=1"
-    assert text == path.read_text(encoding="utf-8")
+    kept = path.read_text(encoding="utf-8")
+    difference = unified_diff(kept.splitlines(), text.splitlines(), path.name, "what was printed", lineterm="")
+    assert text == kept, "\n".join(difference)

@@ -362,3 +362,26 @@ def test_doctor_says_what_runs_models_and_what_would_be_faster(monkeypatch: pyte
     assert sentence_transformer.describe_engine() == ("none", "pip install 'sentence-transformers>=5'")
     monkeypatch.setattr(sentence_transformer, "choose_device", lambda asked: "cuda")
     assert sentence_transformer.describe_engine() == ("torch", "on cuda")
+
+
+_CLOSE_TWO_MODELS = """
+import signal, sys
+from ragindex.encoders.sentence_transformer import SentenceTransformers
+
+folder, engine = sys.argv[1:]
+models = [SentenceTransformers(model=folder, engine=engine, document_prompt=prompt).open() for prompt in ("", "a: ")]
+assert [len(model.encode_documents(["A cat."])) for model in models] == [1, 1]
+del models[0]
+del models[0]
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_after_models_are_closed(engine: str) -> None:
+    """OpenVINO unmaps the stack for signals of the thread that compiled a model."""
+    arguments = [sys.executable, "-c", _CLOSE_TWO_MODELS, str(FOLDER), engine]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
