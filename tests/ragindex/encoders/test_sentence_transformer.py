@@ -373,6 +373,7 @@ models = [SentenceTransformers(model=folder, engine=engine, document_prompt=prom
 assert [len(model.encode_documents(["A cat."])) for model in models] == [1, 1]
 del models[0]
 del models[0]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts programs in the background without it
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
