@@ -66,10 +66,11 @@ READINGS = [
         "ngrams=texts",
         "predicate_score=query",
         "frequency=objects",
-        "frequency=passages",
+        "frequency=triples",
         "extend_any=true, iterations=3",
         "keep_prefixes=false",
-        "retrieval_weight=1",
+        "retrieval_weight=0",
+        "retrieval_score=query",
         "entity_threshold=0.6",
         "rewrites=2",
     )

@@ -41,9 +41,11 @@ class Readings:
     same_as: str = "evidence"
     join: str = "shortlist"
     predicate_score: str = "matcher"
-    frequency: str = "triples"
+    frequency: str = "passages"
     extend_any: bool = False
     keep_prefixes: bool = True
+    retrieval_weight: float = 1.0
+    retrieval_score: str = "question"
 
 
 def retrieve(
@@ -56,9 +58,15 @@ def retrieve(
 def ranked(corpus: "Corpus", question: str, k: int) -> list[tuple[str, float]]:
     """All passages that were found by asking for k at a time."""
     best: dict[str, float] = {}
+    asked: dict[str, set[str]] = {}  # the texts that found a passage
     for text in sub_queries(question) if corpus.readings.split else [question]:
-        for id, score in Way(corpus).go(text, k).items():
+        way = Way(corpus)
+        for id, score in way.go(text, k).items():
             best[id] = max(score, best.get(id, -math.inf))
+            asked.setdefault(id, {question}).add(way.asked[id])
+    weight, by_query = corpus.readings.retrieval_weight, corpus.readings.retrieval_score == "query"
+    for id, texts in asked.items() if weight else ():
+        best[id] += weight * max(corpus.cosines(text)[id] for text in (texts if by_query else {question}))
     return sorted(best.items(), key=lambda one: (-one[1], one[0]))
 
 
@@ -80,6 +88,7 @@ class Corpus:
     def __init__(self, workspace: Workspace, triples: Mapping[str, Sequence[Triple]], readings: Readings) -> None:
         self.workspace, self.readings = workspace, readings
         self.opened: dict[str, Retriever] = {}
+        self._cosines: dict[str, dict[str, float]] = {}
         self.triples = {id: list(dict.fromkeys(own)) for id, own in triples.items()}
         self.aliases: list[dict[str, Any]] = []
         if readings.same_as != "none":
@@ -92,6 +101,14 @@ class Corpus:
         if scheme not in self.opened:
             self.opened[scheme] = registry.scheme(scheme).open(self.workspace)
         return [hit.id for hit in self.opened[scheme].retrieve([Query("q", text, where)], k)[0].hits]
+
+    def cosines(self, text: str) -> dict[str, float]:
+        """The cosine of the text with every passage of the corpus."""
+        if text not in self._cosines:
+            dense = registry.scheme("dense").open(self.workspace)
+            hits = dense.retrieve([Query("q", text)], len(self.triples))[0].hits
+            self._cosines[text] = {hit.id: hit.score for hit in hits}
+        return self._cosines[text]
 
     def frequency(self, partial: Partial) -> int:
         """How many triples of the corpus have it (V8)."""
@@ -107,6 +124,7 @@ class Way:
     def __init__(self, corpus: Corpus) -> None:
         self.corpus, self.readings = corpus, corpus.readings
         self.found: list[str] = []
+        self.asked: dict[str, str] = {}  # the text that each of these was found by
         self.scores: dict[Stated, float] = {}
         self.paths: list[Path] = []
 
@@ -115,6 +133,7 @@ class Way:
         for iteration in range(1, self.readings.iterations + 1):
             new = self.passages(text, k, joins)
             self.found += new
+            self.asked |= dict.fromkeys(new, text)
             kept, joins = self.shortlist(text, new)
             matcher = Matcher(self, text)
             self.extend({stated: matcher.triple(stated[1])[0] for stated in kept})
@@ -183,7 +202,7 @@ class Way:
                 for stated in path
                 if stated[0] == id
             ]
-            ranked[id] = max(products, default=1 / (place + 1) - 2)
+            ranked[id] = max(products, default=0 if self.readings.retrieval_weight else 1 / (place + 1) - 2)
         return ranked
 
 

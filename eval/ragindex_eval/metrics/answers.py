@@ -2,8 +2,9 @@
 
 EM and F1 follow SQuAD (Rajpurkar et al. 2016): texts are lower-cased, punctuation and the articles a, an, the are
 removed, and the best score over all accepted answers counts. As in the HotpotQA evaluation script, F1 is 0 if one of
-the two texts is yes, no or noanswer and the other is different. String-EM is that of ASQA (Stelmakh et al. 2022): the
-share of short answers that occur in a longer one. ROUGE-L (Lin 2004) is the F-measure of the longest common
+the two texts is yes, no or noanswer and the other is different. String-EM is the share of accepted answers that occur
+in a longer one. It is not ASQA's STR-EM (Stelmakh et al. 2022), which groups the aliases of each sub-question and
+counts the sub-questions of which one alias occurs. ROUGE-L (Lin 2004) is the F-measure of the longest common
 subsequence of words.
 """
 

@@ -67,8 +67,8 @@ class GrieverParameters(Scheme):
     predicate_score: Literal["matcher", "query"] = Field(
         default="matcher", description="Predicates are scored by the matcher, or by the whole query (V8)."
     )
-    frequency: Literal["triples", "objects", "passages"] = Field(
-        default="triples", description="What discounts common partial triples: triples, objects or passages (V8)."
+    frequency: Literal["passages", "triples", "objects"] = Field(
+        default="passages", description="What discounts common partial triples: passages, triples or objects (V8)."
     )
     extend_any: bool = Field(default=False, description="Extend a path at any of its triples, not only the last (V9).")
     extend_within: bool = Field(default=False, description="Extend a path with triples of the same iteration (V9).")
@@ -81,7 +81,12 @@ class GrieverParameters(Scheme):
         default="product", description="How the paths of a passage become its score (V10)."
     )
     retrieval_weight: float = Field(
-        default=0.0, ge=0, description="Weight of the base's score in a passage's score (V10)."
+        default=1.0, ge=0, description="Weight of the retrieval score in a passage's score. 0: paths alone (V10)."
+    )
+    retrieval_score: Literal["question", "query"] = Field(
+        default="question",
+        description="Retrieval score of a passage: its cosine with the question, or with the query that found it where "
+        "that is greater (V10).",
     )
     rewrite: bool = Field(
         default=True, description="Replace parts of the question by the entities that were found (V11)."

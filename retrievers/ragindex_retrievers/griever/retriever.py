@@ -94,7 +94,7 @@ class GrieverRetriever:
     def _search(
         self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int, trace: Trace
     ) -> tuple[list[SubquerySearch], RankedIds]:
-        ranked, cosines = RankedIds(), dict[str, float]()
+        ranked, cosines = RankedIds(), dict[str, float]()  # retrieval scores of the passages found
         with trace.step(1, "clauses", query.text) as step:
             lines = [self._line(text, encoded, query) for text in texts]
             step["note"] = " | ".join(texts)
@@ -103,8 +103,9 @@ class GrieverRetriever:
             going = [line for line in lines if not line.over]
             if not going:
                 break
+            self._add_cosines(going, query, encoded, cosines)
             self._grow(going, query, iteration, trace)
-            ranked = self._ranked(lines, self._cosines(lines, query, encoded, cosines))
+            ranked = self._ranked(lines, cosines)
             trace.steps.append(Step(iteration, IF_STOPPED, query.text, tuple(id for id, _ in ranked[:KEPT_IDS])))
         self._explain(lines, query, iteration, trace)
         return lines, ranked
@@ -194,18 +195,23 @@ class GrieverRetriever:
 
     # ------------------------------------------------------------ the end
 
-    def _cosines(
+    def _add_cosines(
         self, lines: Sequence[SubquerySearch], query: Query, encoded: Mapping[str, Encoded], cosines: dict[str, float]
-    ) -> Mapping[str, float]:
-        """Return the cosine of each passage with the question, if `retrieval_weight` uses it.
+    ) -> None:
+        """Add the retrieval scores of the latest passages, if `retrieval_weight` uses them.
 
-        `cosines` caches those looked up.
+        With `retrieval_score=query`, call it before the lines are rewritten: their vectors are still those that
+        the passages were found by.
         """
         if not self.settings.retrieval_weight:
-            return {}
-        new = [id for id in dict.fromkeys(id for line in lines for id in line.found) if id not in cosines]
+            return
+        latest = dict.fromkeys(hit.id for line in lines for hit in line.latest)
+        new = [id for id in latest if id not in cosines]
         cosines |= dict.fromkeys(new, 0.0) | self.index.cosines(encoded[query.text][0], new)
-        return cosines
+        if self.settings.retrieval_score == "query":
+            for line in lines:
+                for id, cosine in self.index.cosines(line.vector, [hit.id for hit in line.latest]).items():
+                    cosines[id] = max(cosine, cosines[id])
 
     def _ranked(self, lines: Sequence[SubquerySearch], cosines: Mapping[str, float]) -> RankedIds:
         """Return the ranking of all lines: as one sub-graph, or as a fusion of one ranking per line.

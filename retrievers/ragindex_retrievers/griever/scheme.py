@@ -28,20 +28,20 @@ from ragindex_retrievers.griever.splitting import CONNECTORS
 class Griever(GrieverParameters):
     """Ranking of passages by paths of triples that match the question, in a few searches and without an LLM.
 
-    `base` finds the first passages, `follow` those of later `iterations`: unseen passages that share an entity
-    with the triples found. Both are flat schemes; they search passages whatever their `over` is. Each sub-query
-    of a question (`split` at `connectors`, at most `clauses`, plus the whole question with `fire_full`) is
-    searched on its own and asks for k passages per iteration; `combine` merges their rankings (V3). `exclude`
-    and `join` set the filter of later iterations (V4). `shortlist`, `t_max` and `partial_scope` choose triples
-    (V1, V6). `ngrams` (from the question's token vectors, or encoded as texts), `pool`, `max_ngram` and
-    `predicate_score` match names; `frequency` discounts common partial triples (V7, V8). `extend_any`,
-    `extend_within` and `keep_prefixes` build paths (V9). `path_score` scores paths, and `passage_score` turns
-    their scores into scores of passages; `retrieval_weight` adds the base's scores (V10). `rewrite` with its
-    thresholds puts the entities found into the question (V11). `same_as` sets how aliases are found: `llm` has
-    an LLM judge those of `evidence` and `embedding` while the index is built, `none` uses no aliases (V2).
+    `base` finds the first passages, `follow` those of later `iterations`: unseen passages that share an entity with
+    the triples found. Both are flat schemes; they search passages whatever their `over` is. Each sub-query of a
+    question (`split` at `connectors`, at most `clauses`, plus the whole question with `fire_full`) is searched on its
+    own and asks for k passages per iteration; `combine` merges their rankings (V3). `exclude` and `join` set the
+    filter of later iterations (V4). `shortlist`, `t_max` and `partial_scope` choose triples (V1, V6). `ngrams` (from
+    the question's token vectors, or encoded as texts), `pool`, `max_ngram` and `predicate_score` match names;
+    `frequency` discounts common partial triples (V7, V8). `extend_any`, `extend_within` and `keep_prefixes` build
+    paths (V9). `path_score` scores paths, and `passage_score` turns their scores into scores of passages;
+    `retrieval_weight` adds `retrieval_score`, the score of the passage itself (V10). `rewrite` with its thresholds
+    puts the entities found into the question (V11). `same_as` sets how aliases are found: `llm` has an LLM judge
+    those of `evidence` and `embedding` while the index is built, `none` uses no aliases (V2).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def depends_on_k(self, k: int) -> bool:
         """Return True if each iteration asks for k passages."""
@@ -122,7 +122,6 @@ class Paths(Griever):
     extend_within: bool = True
     path_score: Literal["mean", "cosine"] = "cosine"
     passage_score: PassageScore = "path"
-    retrieval_weight: float = Field(default=1.0, ge=0)
     rewrite: bool = False
 
 

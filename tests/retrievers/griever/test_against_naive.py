@@ -50,10 +50,14 @@ READINGS: Sequence[Mapping[str, Any]] = (
     {"t_max": 3, "join": "all"},
     {"predicate_score": "query"},
     {"frequency": "objects"},
-    {"frequency": "passages"},
+    {"frequency": "triples"},
     {"iterations": 3, "extend_any": True},
     {"iterations": 3, "keep_prefixes": False},
     {"t_max": 3},
+    {"retrieval_weight": 0},
+    {"retrieval_weight": 0.4},
+    {"retrieval_score": "query"},
+    {"iterations": 3, "retrieval_score": "query"},
 )
 
 
@@ -95,7 +99,7 @@ class Compared:
     def __init__(self, folder: Path, seed: int, k: int) -> None:
         documents = made_up(seed)
         self.workspace = imported(folder / "w", openie(folder / "f.json", documents), documents)
-        self.workspace.sync([registry.scheme("griever")])
+        self.workspace.sync([registry.scheme("griever"), registry.scheme("dense")])
         self.triples = {one.id: read_off(one) for one in documents}
         self.questions, self.k = asked(seed), k
         self._expected: dict[str, list[dict[str, float]]] = {}
@@ -140,6 +144,6 @@ def test_every_reading_makes_a_difference(readings: Mapping[str, Any], compared:
 
 def test_what_there_is_to_compare(compared: Compared) -> None:
     """Passages that no triple was scored of, and others; some of them found under a rewritten question only."""
-    every = [score for one in compared.expected({}) for score in one.values()]
+    every = [score for one in compared.expected({"retrieval_weight": 0}) for score in one.values()]
     assert {score < -1 for score in every} == {True, False}
     assert compared.expected({})[0].keys() != compared.expected({"rewrite": False})[0].keys()

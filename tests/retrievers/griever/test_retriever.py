@@ -159,7 +159,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     asked(workspace, "griever(rewrite=false, retrieval_weight=1, path_score=cosine, shortlist=full)", question)
     assert batches == [(question, clause)]
     batches.clear()
-    asked(workspace, "griever(rewrite=false, fire_full=false)", question)
+    asked(workspace, "griever(rewrite=false, fire_full=false, retrieval_weight=0)", question)
     assert batches == [(clause,)]
 
 
@@ -267,7 +267,13 @@ def test_a_corpus_without_triples(tmp_path: Path) -> None:
     workspace.sync([registry.scheme("griever")])
     found = asked(workspace, "griever", "where is nothing named?")
     assert ids(found)[0] == "b"
-    assert all(hit.score <= -1 for hit in found.hits)
+    question = Query("q", "where is nothing named?")
+    [dense] = registry.scheme("dense").open(workspace).retrieve([question], 2)
+    assert ids(found) == [hit.id for hit in dense.hits]
+    assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in dense.hits], abs=1e-6)
+    found = asked(workspace, "griever(retrieval_weight=0)", question.text)
+    assert ids(found)[0] == "b"
+    assert [hit.score for hit in found.hits] == [-1.0]
 
 
 def test_a_chain_of_aliases_across_senses(tmp_path: Path) -> None:
