@@ -28,7 +28,7 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
         ("dense", queries, 1),
         ("hybrid", queries, 2),
         ("composed", queries, 2),
-        ("griever", queries[:1], 10),  # of two iterations
+        ("griever", queries[:1], 12),  # of two iterations, six each
         ("gear.naive", queries[:1], 6),  # two for the base; starts, neighbours, what is said of them, passages
         ("gear.naive(graph=triple_graph(memory_gib=0))", queries[:1], 6),
         ("hipporag(mode=facts)", queries[:1], 3),  # facts, passages near the question, passages found
