@@ -27,7 +27,7 @@ def notes(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("method", CHOSEN)
 def test_each_row_of_the_readme_has_its_mark_and_each_mark_its_note(method: str) -> None:
     found = rows(README, method)
-    assert len(found) == 2  # the figures, and the advice
+    assert len(found) == (1 if method == "griever.paths" else 2)  # the figures, and the advice where there is any
     marks = {mark for row in found for mark in re.findall(r"[¹²³]", row)}
     assert all(re.search(r"[¹²³]", row) for row in found), found
     (mark,) = marks
