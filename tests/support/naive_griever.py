@@ -39,7 +39,9 @@ class Readings:
     split: bool = True
     rewrite: bool = True
     same_as: str = "evidence"
+    combine: str = "union"
     join: str = "shortlist"
+    triple_score: str = "subquery"
     predicate_score: str = "matcher"
     frequency: str = "passages"
     extend_any: bool = False
@@ -57,17 +59,45 @@ def retrieve(
 
 def ranked(corpus: "Corpus", question: str, k: int) -> list[tuple[str, float]]:
     """All passages that were found by asking for k at a time."""
+    readings = corpus.readings
+    texts, one = sub_queries(question) if readings.split else [question], Graph(corpus)
+    ways = [Way(one if readings.combine == "subgraph" else Graph(corpus), text) for text in texts]
+    for iteration in range(1, readings.iterations + 1):
+        go_on([way for way in ways if not way.over], ways[0], k, last=iteration == readings.iterations)
     best: dict[str, float] = {}
     asked: dict[str, set[str]] = {}  # the texts that found a passage
-    for text in sub_queries(question) if corpus.readings.split else [question]:
-        way = Way(corpus)
-        for id, score in way.go(text, k).items():
+    for way in ways:
+        for id, score in way.graph.ranked().items():
             best[id] = max(score, best.get(id, -math.inf))
-            asked.setdefault(id, {question}).add(way.asked[id])
-    weight, by_query = corpus.readings.retrieval_weight, corpus.readings.retrieval_score == "query"
-    for id, texts in asked.items() if weight else ():
-        best[id] += weight * max(corpus.cosines(text)[id] for text in (texts if by_query else {question}))
+        for id, text in way.asked.items():
+            asked.setdefault(id, {question}).add(text)
+    weight, by_query = readings.retrieval_weight, readings.retrieval_score == "query"
+    for id, found_by in asked.items() if weight else ():
+        best[id] += weight * max(corpus.cosines(text)[id] for text in (found_by if by_query else {question}))
     return sorted(best.items(), key=lambda one: (-one[1], one[0]))
+
+
+def go_on(ways: Sequence["Way"], first: "Way", k: int, *, last: bool) -> None:
+    """One iteration of all ways, step by step."""
+    for way, new in [(way, way.passages(k)) for way in ways]:
+        way.found(new)
+    matchers = [(way, Matcher(way.graph, way.text)) for way in ways]
+    whole = Matcher(first.graph, first.text)
+    lists = [(way, matcher, *way.shortlist(matcher)) for way, matcher in matchers]
+    new_of: dict[int, dict[Stated, float]] = {}
+    for way, matcher, kept, _ in lists:
+        new = new_of.setdefault(id(way.graph), {})
+        for stated in kept:
+            by = whole if way.graph.corpus.readings.triple_score == "question" else matcher
+            new[stated] = max(by.triple(stated[1])[0], new.get(stated, -math.inf))
+    for graph in {id(way.graph): way.graph for way in ways}.values():
+        graph.extend(new_of[id(graph)])
+    of_all = {name for *_, joins in lists for name in joins}
+    for way, matcher, kept, joins in lists:
+        way.joins = of_all if way.graph.corpus.readings.combine == "subgraph" else joins
+        way.over = not way.joins
+        if way.graph.corpus.readings.rewrite and not way.over and not last:
+            way.text = matcher.rewritten(kept)
 
 
 def sub_queries(question: str) -> list[str]:
@@ -118,63 +148,20 @@ class Corpus:
         return len({id for id, _ in held}) if self.readings.frequency == "passages" else len(held)
 
 
-class Way:
-    """What one sub-query finds: passages in their order, the sub-graph's triples with their scores, its paths."""
+class Graph:
+    """What one sub-query finds, or all together: passages in their order, triples with their scores, paths."""
 
     def __init__(self, corpus: Corpus) -> None:
-        self.corpus, self.readings = corpus, corpus.readings
+        self.corpus = corpus
         self.found: list[str] = []
-        self.asked: dict[str, str] = {}  # the text that each of these was found by
         self.scores: dict[Stated, float] = {}
         self.paths: list[Path] = []
-
-    def go(self, text: str, k: int) -> dict[str, float]:
-        joins: set[str] = set()
-        for iteration in range(1, self.readings.iterations + 1):
-            new = self.passages(text, k, joins)
-            self.found += new
-            self.asked |= dict.fromkeys(new, text)
-            kept, joins = self.shortlist(text, new)
-            matcher = Matcher(self, text)
-            self.extend({stated: matcher.triple(stated[1])[0] for stated in kept})
-            if not joins:
-                break
-            if self.readings.rewrite and iteration < self.readings.iterations:
-                text = matcher.rewritten(kept)
-        return self.ranked()
-
-    def passages(self, text: str, k: int, joins: set[str]) -> list[str]:
-        if not self.found:
-            return self.corpus.search("composed(over=triple_passages)", text, k)
-        names = tuple(sorted(joins))
-        linked = filters.Any((Terms("subjects", names), Terms("objects", names)))
-        where = All((Not(Ids(tuple(self.found))), linked))
-        return self.corpus.search("hybrid(over=triple_passages)", text, k, where)
 
     def with_aliases(self, names: Iterable[str]) -> set[str]:
         """These names and others of the same entities, as far as a passage that was found so far says so."""
         known = set(names)
         said = [row["aliases"] for row in self.corpus.aliases if set(row["passage_ids"]) & set(self.found)]
         return known | {name for aliases in said if known & set(aliases) for name in aliases}
-
-    def shortlist(self, text: str, passages: Sequence[str]) -> tuple[list[Stated], set[str]]:
-        """Those triples of the passages with a partial that the question finds, and what joins them to others."""
-        stated = [(id, triple) for id in passages for triple in self.corpus.triples[id]]
-        if not stated:
-            return [], set()
-        entities = self.with_aliases(name for _, (subject, _, object) in stated for name in (subject, object))
-        where = All((Terms("passage_ids", tuple(passages)), Terms("subject", tuple(sorted(entities)))))
-        ids = self.corpus.search("hybrid(over=partial_triples)", text, self.readings.t_max, where)
-        kept, joins = [], set()
-        for id, triple in stated:
-            direct, inverse = (partial_id(*partial) in ids for partial in partials(triple))
-            if direct or inverse:
-                kept.append((id, triple))
-            if direct or (inverse and self.readings.join == "all"):
-                joins.add(triple[2])
-            if inverse or (direct and self.readings.join == "all"):
-                joins.add(triple[0])
-        return kept, self.with_aliases(joins)
 
     def extend(self, new: Mapping[Stated, float]) -> None:
         """Paths of earlier iterations go on with new triples, and each of these opens one (V9)."""
@@ -184,13 +171,15 @@ class Way:
         for path in earlier:
             longer = [(*path, stated) for stated in new if self.goes_on(path, stated[1])]
             self.paths += longer
-            if longer and not self.readings.keep_prefixes:
+            if longer and not self.corpus.readings.keep_prefixes:
                 self.paths.remove(path)
 
     def goes_on(self, path: Path, triple: Triple) -> bool:
-        ends = path if self.readings.extend_any else path[-1:]
+        """Whether they share an entity, and the path does not say the same already."""
+        ends = path if self.corpus.readings.extend_any else path[-1:]
         names = {name for _, (subject, _, object) in ends for name in (subject, object)}
-        return bool(names & self.with_aliases((triple[0], triple[2])))
+        told = any(triple == one for _, one in path)
+        return not told and bool(names & self.with_aliases((triple[0], triple[2])))
 
     def ranked(self) -> dict[str, float]:
         """A passage has the best product of a triple's score and that of a path through it (V10)."""
@@ -202,16 +191,62 @@ class Way:
                 for stated in path
                 if stated[0] == id
             ]
-            ranked[id] = max(products, default=0 if self.readings.retrieval_weight else 1 / (place + 1) - 2)
+            otherwise = 0 if self.corpus.readings.retrieval_weight else 1 / (place + 1) - 2
+            ranked[id] = max(products, default=otherwise)
         return ranked
+
+
+class Way:
+    """One sub-query: its text now, what it has just found, what its next passages must name, and what it was asked."""
+
+    def __init__(self, graph: Graph, text: str) -> None:
+        self.graph, self.text = graph, text
+        self.latest: list[str] = []
+        self.joins: set[str] = set()
+        self.asked: dict[str, str] = {}  # the text that each passage was found by
+        self.over = False
+
+    def passages(self, k: int) -> list[str]:
+        corpus = self.graph.corpus
+        if not self.joins:
+            return corpus.search("composed(over=triple_passages)", self.text, k)
+        names = tuple(sorted(self.joins))
+        linked = filters.Any((Terms("subjects", names), Terms("objects", names)))
+        where = All((Not(Ids(tuple(self.graph.found))), linked))
+        return corpus.search("hybrid(over=triple_passages)", self.text, k, where)
+
+    def found(self, new: list[str]) -> None:
+        self.latest = new
+        self.graph.found += [id for id in new if id not in self.graph.found]
+        self.asked |= dict.fromkeys(new, self.text)
+
+    def shortlist(self, matcher: "Matcher") -> tuple[list[Stated], set[str]]:
+        """Those triples of its passages with a partial that the question finds, and what joins them to others."""
+        corpus, readings = self.graph.corpus, self.graph.corpus.readings
+        stated = [(id, triple) for id in self.latest for triple in corpus.triples[id]]
+        if not stated:
+            return [], set()
+        entities = self.graph.with_aliases(name for _, (subject, _, object) in stated for name in (subject, object))
+        where = All((Terms("passage_ids", tuple(self.latest)), Terms("subject", tuple(sorted(entities)))))
+        ids = corpus.search("hybrid(over=partial_triples)", self.text, readings.t_max, where)
+        kept, joins = [], set()
+        for id, triple in stated:
+            direct, inverse = (partial_id(*partial) in ids for partial in partials(triple))
+            if direct or inverse:
+                kept.append((id, triple))
+            if direct or (inverse and readings.join == "all"):
+                joins.add(triple[2])
+            if inverse or (direct and readings.join == "all"):
+                joins.add(triple[0])
+        return kept, self.graph.with_aliases(joins)
 
 
 class Matcher:
     """Names beside the n-grams of one text (V7)."""
 
-    def __init__(self, way: Way, text: str) -> None:
-        self.way, self.text = way, text
-        (self.vector,), (tokens,) = way.corpus.workspace.encoder.encode_queries_with_tokens([text])
+    def __init__(self, graph: Graph, text: str) -> None:
+        self.graph, self.text = graph, text
+        (self.vector,), (tokens,) = graph.corpus.workspace.encoder.encode_queries_with_tokens([text])
         self.matched: dict[frozenset[str], tuple[float, Span | None]] = {}
         self.grams: list[tuple[Span, Any]] = []
         words = [word.span() for word in WORD.finditer(text)]
@@ -231,7 +266,7 @@ class Matcher:
             best: tuple[float, Span | None] = (0.0, None)
             for name in sorted(key):
                 for span, gram in self.grams:
-                    cosine = float(self.way.corpus.vectors[name] @ gram)
+                    cosine = float(self.graph.corpus.vectors[name] @ gram)
                     if best[1] is None or cosine > best[0] + AS_EQUAL:
                         best = (cosine, span)
             self.matched[key] = best
@@ -239,22 +274,22 @@ class Matcher:
 
     def predicate(self, predicate: str) -> tuple[float, Span | None]:
         score, span = self.best([predicate])
-        by_query = self.way.readings.predicate_score == "query"
-        return float(self.way.corpus.vectors[predicate] @ self.vector) if by_query else score, span
+        by_query = self.graph.corpus.readings.predicate_score == "query"
+        return float(self.graph.corpus.vectors[predicate] @ self.vector) if by_query else score, span
 
     def triple(self, triple: Triple) -> tuple[float, Partial]:
         """Equations 1 and 2, and the partial that gave the greater score."""
         scored = []
         for partial in partials(triple):
-            matched = self.best(self.way.with_aliases([partial[0]]))[0] + self.predicate(partial[1])[0]
-            scored.append((matched / (2 * (1 + math.log(self.way.corpus.frequency(partial)))), partial))
+            matched = self.best(self.graph.with_aliases([partial[0]]))[0] + self.predicate(partial[1])[0]
+            scored.append((matched / (2 * (1 + math.log(self.graph.corpus.frequency(partial)))), partial))
         return max(scored, key=lambda one: one[0])
 
     def rewritten(self, kept: Sequence[Stated]) -> str:
         """The text with the other end of its best triple, if another, in the place of the end it names (V11)."""
         for _, triple in sorted(kept, key=lambda one: -self.triple(one[1])[0]):
             _, (entity, predicate, inverse) = self.triple(triple)
-            score, mention = self.best(self.way.with_aliases([entity]))
+            score, mention = self.best(self.graph.with_aliases([entity]))
             other = triple[0] if inverse else triple[2]
             if mention and score >= SURE_ENTITY and self.text[slice(*mention)].lower() != other.lower():
                 return self.swapped(mention, predicate, other)

@@ -10,7 +10,7 @@ import numpy as np
 from ragindex.filters import All, Any, Filter, Ids, Not, Terms, combine_filters
 from ragindex.interfaces import Collection, FilterQuery, Floats, SearchResult, VectorQuery
 from ragindex.parts.triples.triple_json import from_json
-from ragindex.parts.triples.triples import Triples, triple_id
+from ragindex.parts.triples.triples import Triples
 from ragindex.stores.multi_search import search_together
 from ragindex.types import Triple
 from ragindex_retrievers.griever.lookup_cache import RecentValues
@@ -43,6 +43,11 @@ class Stated:
     partials: tuple[str, str]
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Return what tells it from every other triple of the corpus."""
+        return self.passage_id, self.number
+
+    @property
     def sides(self) -> tuple[tuple[str, bool], tuple[str, bool]]:
         """Return the entity key of each partial triple, and whether that is the inverse one."""
         return (self.subject, False), (self.object, True)
@@ -54,13 +59,12 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Opened parts of the index. Thread-safe. `same_as` and `triple_vectors` are None if they are not used."""
+    """Opened parts of the index. Thread-safe. `same_as` is None if it is not used."""
 
     passages: Collection
     partial_triples: Collection
     names: NameCollections
     same_as: Collection | None
-    triple_vectors: Collection | None
     passage_vectors: Collection
     of: Triples
     by_passage: bool
@@ -129,14 +133,6 @@ class Lookups:
             return {}
         (found,) = self.passage_vectors.search([VectorQuery(question, len(passage_ids), (), Ids(tuple(passage_ids)))])
         return dict(zip(found.ids, found.scores.tolist(), strict=True))
-
-    def vectors_of(self, triples: Sequence[Stated]) -> Floats:
-        """Return the stored vectors of the triples, (len(triples), dimensions)."""
-        if self.triple_vectors is None:
-            return np.zeros((len(triples), 0), np.float32)
-        ids = [triple_id(one.passage_id, one.number) for one in triples]
-        [found] = self.triple_vectors.search([_make_id_query(ids, ("vector",))])
-        return _read_vectors(found, ids, self.triple_vectors.schema.dimensions or 0)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -10,7 +10,6 @@ from ragindex.parts.vectors.base_field import FlatField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_retrievers.griever.matching import Pooling
-from ragindex_retrievers.griever.paths import PassageScore
 
 TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
 
@@ -38,9 +37,10 @@ class GrieverParameters(Scheme):
     )
     clauses: int = Field(default=8, ge=1, description="Sub-queries per question at most.")
     fire_full: bool = Field(default=True, description="Search with the whole question besides its sub-queries (V3).")
-    combine: Literal["union", "rrf"] = Field(
+    combine: Literal["union", "rrf", "subgraph"] = Field(
         default="union",
-        description="How the rankings of sub-queries are combined: union, or reciprocal rank fusion (V3).",
+        description="How the results of sub-queries are combined: each passage with its best score, reciprocal rank "
+        "fusion, or one sub-graph that all extend (V3).",
     )
     iterations: int = Field(default=2, ge=1, description="Iterations of search (Algorithm 1).")
     exclude: Literal["all", "last"] = Field(
@@ -51,7 +51,9 @@ class GrieverParameters(Scheme):
         default="shortlist",
         description="Entities that a later iteration must share: those of the shortlist, or of all its triples (V4).",
     )
-    numbers: bool = Field(default=True, description="Let dates and numbers join passages.")
+    join_best: int | None = Field(
+        default=None, ge=1, description="Join on entities of this many best triples only. null: of all (V4)."
+    )
     shortlist: Literal["partial", "full", "none"] = Field(
         default="partial", description="Search triples by partial triples, by full triples, or not at all (V6)."
     )
@@ -64,6 +66,10 @@ class GrieverParameters(Scheme):
     )
     pool: Pooling = Field(default="mean", description="How token vectors of an n-gram are pooled.")
     max_ngram: int = Field(default=6, ge=1, description="Longest n-gram, in tokens or words.")
+    triple_score: Literal["subquery", "question"] = Field(
+        default="subquery",
+        description="What triples are scored against: the sub-query that found them, or the question (V3).",
+    )
     predicate_score: Literal["matcher", "query"] = Field(
         default="matcher", description="Predicates are scored by the matcher, or by the whole query (V8)."
     )
@@ -71,15 +77,7 @@ class GrieverParameters(Scheme):
         default="passages", description="What discounts common partial triples: passages, triples or objects (V8)."
     )
     extend_any: bool = Field(default=False, description="Extend a path at any of its triples, not only the last (V9).")
-    extend_within: bool = Field(default=False, description="Extend a path with triples of the same iteration (V9).")
     keep_prefixes: bool = Field(default=True, description="Keep a path beside its extensions (V9).")
-    path_score: Literal["mean", "cosine"] = Field(
-        default="mean",
-        description="Score of a path: the mean of its triples, or the cosine of all of them with the question.",
-    )
-    passage_score: PassageScore = Field(
-        default="product", description="How the paths of a passage become its score (V10)."
-    )
     retrieval_weight: float = Field(
         default=1.0, ge=0, description="Weight of the retrieval score in a passage's score. 0: paths alone (V10)."
     )
@@ -91,7 +89,7 @@ class GrieverParameters(Scheme):
     rewrite: bool = Field(
         default=True, description="Replace parts of the question by the entities that were found (V11)."
     )
-    rewrites: int = Field(default=1, ge=1, description="Rewritten questions per iteration at most.")
+    rewrites: int = Field(default=1, ge=1, description="Mentions replaced in a question per iteration at most (V11).")
     entity_threshold: float = Field(default=0.7, description="Score from which an entity is put into the question.")
     predicate_threshold: float = Field(
         default=0.5, description="Score from which a predicate counts as matched in rewriting."

@@ -1,8 +1,7 @@
 """Paths of triples, their scores, and the scores of passages (GRIEVER, section 4.4)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,27 +14,6 @@ from ragindex_retrievers.griever.scoring import ScoredTriple
 
 MOST = 5_000
 """Maximum number of paths per sub-query, best scores first; many joins over three iterations give millions."""
-Measure: TypeAlias = Callable[[Doubles, Doubles], Doubles]
-"""Function from the sums (n, any) and lengths (n,) of paths to their scores (n,)."""
-PassageScore = Literal["product", "path"]
-
-
-def running_average(sums: Doubles, lengths: Doubles) -> Doubles:
-    """Return the mean score of the triples of each path, (n,), from sums (n, 1): the path score of the paper."""
-    mean: Doubles = sums[:, 0] / lengths
-    return mean
-
-
-def cosine_with(question: Floats) -> Measure:
-    """Return a measure: the cosine of the question with the sum of the stored vectors of a path's triples."""
-    unit = question.astype(np.float64)
-
-    def measure(sums: Doubles, lengths: Doubles) -> Doubles:
-        norms = np.linalg.norm(sums, axis=1)
-        cosines: Doubles = np.divide(sums @ unit, norms, out=np.zeros(len(sums)), where=norms > 0)
-        return cosines
-
-    return measure
 
 
 @dataclass(slots=True)
@@ -77,7 +55,10 @@ class Joins:
 
 @dataclass(frozen=True, slots=True)
 class PathTable:
-    """Paths with their sums and scores. `places[i]` are the triples of path i in the order in which they were added."""
+    """Paths with their scores: `places[i]` are the triples of path i in the order in which they were added.
+
+    The score of a path is the mean of its triples' scores; `sums` has their sums.
+    """
 
     places: list[tuple[int, ...]]
     sums: Doubles
@@ -92,67 +73,56 @@ class PathTable:
 class Subgraph:
     """Triples shortlisted so far, and the paths of at most `longest` of them.
 
-    `extend_any`: a path grows at any of its triples, not only at the last. `extend_within`: it also grows by
-    triples of the same iteration, in their order. Without `keep_prefixes`, a path that was extended no longer
-    counts by itself (V9).
+    `extend_any`: a path grows at any of its triples, not only at the last. Without `keep_prefixes`, a path that was
+    extended no longer counts by itself (V9).
     """
 
     longest: int
-    measure: Measure = running_average
     extend_any: bool = False
-    extend_within: bool = False
     keep_prefixes: bool = True
     triples: list[ScoredTriple] = field(default_factory=list)
+    facts: list[tuple[str, str, str]] = field(default_factory=list)
     joins: Joins = field(default_factory=Joins)
     paths: PathTable | None = None
 
-    def extend(self, found: Sequence[ScoredTriple], aliases: Aliases, worth: Doubles) -> None:
-        """Add the new triples: each opens a path, and extends the earlier paths that it shares an entity with.
+    def extend(self, found: Sequence[ScoredTriple], aliases: Aliases) -> None:
+        """Add triples: each opens a path, and extends the earlier paths that it shares an entity with.
 
-        `worth` (triples, any) has the rows that the measure adds up.
+        A path never takes up a fact that it has already, though another passage states it too.
         """
         first = len(self.triples)
         self.triples += found
+        self.facts += [(one.stated.subject, one.stated.triple.predicate, one.stated.object) for one in found]
         self.joins.add([(one.stated.subject, one.stated.object) for one in found], aliases)
-        opened = self._measured([(place,) for place in range(first, len(self.triples))], worth)
-        every = opened if self.paths is None else _concatenate([self.paths, opened])
-        growing = every if self.extend_within else self.paths
-        while growing is not None:
-            grown, extended = self._grown(growing, first, worth)
-            if not self.keep_prefixes:
-                every = every.taken([n for n, places in enumerate(every.places) if places not in extended])
-            every = _keep_best(_concatenate([every, grown]))
-            growing = grown if self.extend_within and grown.places else None
-        self.paths = every
+        worth = np.array([one.score for one in found], np.float64)
+        opened = _make_paths([(place,) for place in range(first, len(self.triples))], worth)
+        if self.paths is None:
+            self.paths = _keep_best(opened)
+            return
+        grown, extended = self._grown(self.paths, first, worth)
+        kept = [n for n in range(len(self.paths.places)) if self.keep_prefixes or n not in extended]
+        self.paths = _keep_best(_concatenate([self.paths.taken(kept), opened, grown]))
 
-    def _grown(self, paths: PathTable, first: int, worth: Doubles) -> tuple[PathTable, set[tuple[int, ...]]]:
-        """Return the paths extended by one triple from place `first` on, and the paths that they extend."""
+    def _grown(self, paths: PathTable, first: int, worth: Doubles) -> tuple[PathTable, set[int]]:
+        """Return the paths extended by one triple from place `first` on, and the numbers of those that they extend."""
         numbers = [n for n, places in enumerate(paths.places) if len(places) < self.longest]
         ends = [paths.places[n] if self.extend_any else paths.places[n][-1:] for n in numbers]
         joined = self.joins.between(ends, first)
-        lasts = np.array([paths.places[n][-1] for n in numbers], np.int64)
-        joined &= np.arange(first, len(self.triples)) > lasts[:, None]
-        rows, columns = np.nonzero(joined)
-        grown = [(*paths.places[numbers[row]], first + int(column)) for row, column in zip(rows, columns, strict=True)]
-        sums = paths.sums[[numbers[row] for row in rows]] + worth[columns]
-        return self._measured(grown, sums), {paths.places[numbers[row]] for row in rows}
+        pairs = [(numbers[row], int(column)) for row, column in zip(*np.nonzero(joined), strict=True)]
+        new = [(n, at) for n, at in pairs if self.facts[first + at] not in {self.facts[p] for p in paths.places[n]}]
+        sums = paths.sums[[n for n, _ in new]] + worth[[at for _, at in new]]
+        grown = [(*paths.places[n], first + at) for n, at in new]
+        return _make_paths(grown, sums), {n for n, _ in new}
 
-    def _measured(self, places: list[tuple[int, ...]], sums: Doubles) -> PathTable:
-        return PathTable(places, sums, self.measure(sums, np.array([len(each) for each in places], np.float64)))
-
-    def passage_scores(self, by: PassageScore) -> dict[str, float]:
-        """Return for each passage the best score of a path through one of its triples.
-
-        `by=product` multiplies it by the score of that triple.
-        """
+    def passage_scores(self) -> dict[str, float]:
+        """Return for each passage the greatest product of the score of one of its triples and of a path through it."""
         best: dict[int, float] = {}
         for places, score in zip(self.paths.places, self.paths.scores.tolist(), strict=True) if self.paths else ():
             for place in places:
                 best[place] = max(score, best.get(place, score))
         found: dict[str, float] = {}
         for place, score in best.items():
-            passage = self.triples[place].stated.passage_id
-            value = self.triples[place].score * score if by == "product" else score
+            passage, value = self.triples[place].stated.passage_id, self.triples[place].score * score
             found[passage] = max(value, found.get(passage, value))
         return found
 
@@ -165,6 +135,10 @@ class Subgraph:
         pairs = [(self.paths.places[number], float(scores[number])) for number in near]
         best = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
         return [(tuple(self.triples[place].stated.triple for place in places), score) for places, score in best]
+
+
+def _make_paths(places: list[tuple[int, ...]], sums: Doubles) -> PathTable:
+    return PathTable(places, sums, sums / np.array([len(each) for each in places], np.float64))
 
 
 def _concatenate(several: Sequence[PathTable]) -> PathTable:

@@ -4,12 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import numpy as np
-
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Floats, QueryEncoder, Retriever, TokenEncoder
-from ragindex.llm.rules import is_number
-from ragindex.parts.support.arrays import Doubles
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
@@ -17,10 +13,10 @@ from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.griever.lookups import Lookups, join_filter
 from ragindex_retrievers.griever.matching import Ngrams, ngrams, ngrams_as_texts
 from ragindex_retrievers.griever.parameters import GrieverParameters
-from ragindex_retrievers.griever.paths import Subgraph, cosine_with, running_average
+from ragindex_retrievers.griever.paths import Subgraph
 from ragindex_retrievers.griever.rewriting import rewrite
 from ragindex_retrievers.griever.scoring import ScoredTriple, ScoringInput, describe_matches, score_all
-from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch, rank
+from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch, extend_subgraphs, rank
 from ragindex_retrievers.griever.shortlisting import Shortlister, entities_of, shortlist
 from ragindex_retrievers.griever.splitting import split_question
 
@@ -80,9 +76,8 @@ class GrieverRetriever:
         return split_question(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
 
     def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
-        """Return the texts to encode first: the sub-queries, and the question if something is compared with it."""
-        compared = self.settings.path_score == "cosine" or self.settings.retrieval_weight
-        return [query.text, *texts] if compared else texts
+        """Return the texts to encode first: the sub-queries, and the question if passages are compared with it."""
+        return [query.text, *texts] if self.settings.retrieval_weight else texts
 
     def _one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
         trace = Trace()
@@ -96,7 +91,7 @@ class GrieverRetriever:
     ) -> tuple[list[SubquerySearch], RankedIds]:
         ranked, cosines = RankedIds(), dict[str, float]()  # retrieval scores of the passages found
         with trace.step(1, "clauses", query.text) as step:
-            lines = [self._line(text, encoded, query) for text in texts]
+            lines = self._lines(texts, encoded, query)
             step["note"] = " | ".join(texts)
         for iteration in range(1, self.settings.iterations + 1):
             self._retrieve(lines, query, k, iteration, trace)
@@ -104,17 +99,22 @@ class GrieverRetriever:
             if not going:
                 break
             self._add_cosines(going, query, encoded, cosines)
-            self._grow(going, query, iteration, trace)
+            self._grow(going, lines[0], query, iteration, trace)
             ranked = self._ranked(lines, cosines)
             trace.steps.append(Step(iteration, IF_STOPPED, query.text, tuple(id for id, _ in ranked[:KEPT_IDS])))
         self._explain(lines, query, iteration, trace)
         return lines, ranked
 
-    def _line(self, text: str, encoded: Mapping[str, Encoded], query: Query) -> SubquerySearch:
-        measure = cosine_with(encoded[query.text][0]) if self.settings.path_score == "cosine" else running_average
+    def _lines(self, texts: Sequence[str], encoded: Mapping[str, Encoded], query: Query) -> list[SubquerySearch]:
         how = self.settings
-        subgraph = Subgraph(how.iterations, measure, how.extend_any, how.extend_within, how.keep_prefixes)
-        return SubquerySearch(text, *encoded[text], query.filter, subgraph)
+        graphs = [Subgraph(how.iterations, how.extend_any, how.keep_prefixes) for _ in texts]
+        lines = [
+            SubquerySearch(text, *encoded[text], query.filter, graph) for text, graph in zip(texts, graphs, strict=True)
+        ]
+        if how.combine == "subgraph":
+            for line in lines[1:]:
+                line.subgraph, line.found = lines[0].subgraph, lines[0].found
+        return lines
 
     # ------------------------------------------------------------ one iteration
 
@@ -128,7 +128,9 @@ class GrieverRetriever:
             trace.of_base(answer.trace, iteration)
             line.add(answer.hits)
 
-    def _grow(self, lines: Sequence[SubquerySearch], query: Query, iteration: int, trace: Trace) -> None:
+    def _grow(
+        self, lines: Sequence[SubquerySearch], first: SubquerySearch, query: Query, iteration: int, trace: Trace
+    ) -> None:
         """Shortlist and score the triples of the latest passages, and extend the paths.
 
         Also sets the filters and texts of the next iteration.
@@ -139,21 +141,15 @@ class GrieverRetriever:
             step["ids"] = tuple(dict.fromkeys(id for one in found for id in one.found))
         with trace.step(iteration, "matched triples", query.text) as step:
             scored = self._scored(lines, found)
+            ranked = scored if settings.triple_score == "subquery" else self._scored([first] * len(lines), found)
             every = [(one, line.text) for line, each in zip(lines, scored, strict=True) for one in each]
             best = sorted(every, key=lambda pair: -pair[0].score)[:SHOWN_PASSAGES]
             step["paths"] = tuple((one.stated.triple,) for one, _ in best)
             step["scores"] = tuple(one.score for one, _ in best)
             step["note"] = " | ".join(dict.fromkeys(describe_matches(*pair) for pair in best))
-        for line, chosen, triples in zip(lines, found, scored, strict=True):
-            line.subgraph.extend(triples, chosen.aliases, self._worth(triples))
+        extend_subgraphs(lines, found, ranked)
         if iteration < settings.iterations:
             self._go_on(lines, found, scored, query, iteration, trace)
-
-    def _worth(self, triples: Sequence[ScoredTriple]) -> Doubles:
-        """Return the rows that a path adds up, one per triple: its score, or its stored vector."""
-        if self.settings.path_score == "mean":
-            return np.array([one.score for one in triples], np.float64).reshape(-1, 1)
-        return self.index.vectors_of([one.stated for one in triples]).astype(np.float64)
 
     def _scored(self, lines: Sequence[SubquerySearch], found: Sequence[Shortlist]) -> list[list[ScoredTriple]]:
         """Return the triples of each line, scored against its current text."""
@@ -172,17 +168,26 @@ class GrieverRetriever:
     ) -> None:
         """Set the next filter and text of each line; a line without entities to join on is over."""
         settings = self.settings
-        for line, one in zip(lines, found, strict=True):
-            joins = entities_of(one.kept) if settings.join == "all" else one.joins
-            every = [*joins, *(alias for each in joins for alias in one.aliases.get(each, ()))]
-            named = [name for name in dict.fromkeys(every) if settings.numbers or not is_number(name)]
+        named = [self._joins(*each) for each in zip(found, scored, strict=True)]
+        if settings.combine == "subgraph":
+            named = [tuple(dict.fromkeys(name for each in named for name in each))] * len(named)
+        for line, joins in zip(lines, named, strict=True):
             seen = list(line.found) if settings.exclude == "all" else [hit.id for hit in line.latest]
-            line.joins, line.over = tuple(named), not named
-            line.wanted = join_filter(named, seen, query.filter)
+            line.joins, line.over = joins, not joins
+            line.wanted = join_filter(joins, seen, query.filter)
         if settings.rewrite:
             with trace.step(iteration, "rewrite", query.text) as step:
                 self._rewrite(lines, scored)
                 step["note"] = " | ".join(line.text for line in lines)
+
+    def _joins(self, found: Shortlist, scored: Sequence[ScoredTriple]) -> tuple[str, ...]:
+        """Return the names that the next passages of a line must share: its join entities and their aliases (V4)."""
+        joins = entities_of(found.kept) if self.settings.join == "all" else found.joins
+        if self.settings.join_best is not None:
+            best = sorted(scored, key=lambda one: -one.score)[: self.settings.join_best]
+            near = {one.stated.other(one.inverse) for one in best}
+            joins = tuple(name for name in joins if name in near)
+        return tuple(dict.fromkeys([*joins, *(alias for each in joins for alias in found.aliases.get(each, ()))]))
 
     def _rewrite(self, lines: Sequence[SubquerySearch], scored: Sequence[Sequence[ScoredTriple]]) -> None:
         settings = self.settings
@@ -214,17 +219,11 @@ class GrieverRetriever:
                     cosines[id] = max(cosine, cosines[id])
 
     def _ranked(self, lines: Sequence[SubquerySearch], cosines: Mapping[str, float]) -> RankedIds:
-        """Return the ranking of all lines: as one sub-graph, or as a fusion of one ranking per line.
-
-        If paths are scored by cosines, a passage without triples counts as a path of its own.
-        """
-        by, weight = self.settings.passage_score, self.settings.retrieval_weight
-        added = {id: weight * cosine for id, cosine in cosines.items()}
-        otherwise = cosines if self.settings.path_score == "cosine" else dict.fromkeys(cosines, 0.0)
-        if self.settings.combine == "union":
-            return rank(lines, by, added, otherwise)
-        each = [[id for id, _ in rank([line], by, added, otherwise)] for line in lines]
-        return reciprocal_rank_fusion(each, self.settings.rrf_k)
+        """Return the ranking over all lines: by each passage's best score, or as a fusion of one ranking per line."""
+        added = {id: self.settings.retrieval_weight * cosine for id, cosine in cosines.items()}
+        if self.settings.combine != "rrf":
+            return rank(lines, added)
+        return reciprocal_rank_fusion([[id for id, _ in rank([line], added)] for line in lines], self.settings.rrf_k)
 
     def _explain(self, lines: Sequence[SubquerySearch], query: Query, iteration: int, trace: Trace) -> None:
         with trace.step(iteration, "paths", query.text) as step:

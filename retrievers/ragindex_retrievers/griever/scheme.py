@@ -2,24 +2,19 @@
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, TokenEncoder
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.triples.triples import Triples
-from ragindex.parts.vectors.base_field import FlatField, over
+from ragindex.parts.vectors.base_field import over
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.plugins import registry
 from ragindex.plugins.registry import label
 from ragindex_retrievers.griever.lookups import Lookups
-from ragindex_retrievers.griever.parameters import GrieverParameters, TriplesField
+from ragindex_retrievers.griever.parameters import GrieverParameters
 from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples
 from ragindex_retrievers.griever.parts.same_as import SameAs
 from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
-from ragindex_retrievers.griever.paths import PassageScore
 from ragindex_retrievers.griever.retriever import GrieverRetriever
 from ragindex_retrievers.griever.shortlisting import Shortlister
 from ragindex_retrievers.griever.splitting import CONNECTORS
@@ -31,17 +26,17 @@ class Griever(GrieverParameters):
     `base` finds the first passages, `follow` those of later `iterations`: unseen passages that share an entity with
     the triples found. Both are flat schemes; they search passages whatever their `over` is. Each sub-query of a
     question (`split` at `connectors`, at most `clauses`, plus the whole question with `fire_full`) is searched on its
-    own and asks for k passages per iteration; `combine` merges their rankings (V3). `exclude` and `join` set the
-    filter of later iterations (V4). `shortlist`, `t_max` and `partial_scope` choose triples (V1, V6). `ngrams` (from
-    the question's token vectors, or encoded as texts), `pool`, `max_ngram` and `predicate_score` match names;
-    `frequency` discounts common partial triples (V7, V8). `extend_any`, `extend_within` and `keep_prefixes` build
-    paths (V9). `path_score` scores paths, and `passage_score` turns their scores into scores of passages;
+    own and asks for k passages per iteration; `combine` merges their results (V3). With `combine=subgraph` they share
+    one sub-graph, the passages found and the join entities. `exclude`, `join` and `join_best` set the filter of later
+    iterations (V4). `shortlist`, `t_max` and `partial_scope` choose triples (V1, V6). `ngrams` (from the question's
+    token vectors, or encoded as texts), `pool`, `max_ngram`, `triple_score` and `predicate_score` match names;
+    `frequency` discounts common partial triples (V7, V8). `extend_any` and `keep_prefixes` build paths (V9).
     `retrieval_weight` adds `retrieval_score`, the score of the passage itself (V10). `rewrite` with its thresholds
     puts the entities found into the question (V11). `same_as` sets how aliases are found: `llm` has an LLM judge
     those of `evidence` and `embedding` while the index is built, `none` uses no aliases (V2).
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def depends_on_k(self, k: int) -> bool:
         """Return True if each iteration asks for k passages."""
@@ -53,8 +48,8 @@ class Griever(GrieverParameters):
         searched = [*over(self.base, Passages()).parts(), *over(self.follow, self._passages()).parts()]
         if self.shortlist != "none":
             searched += [self._shortlisted(), Vectors(of=self._shortlisted())]
-        vectors = [Vectors(of=Passages())] + [Vectors(of=self.triples)] * (self.path_score == "cosine")
-        return (self._passages(), self._partials(), NameVectors(over=self.triples), *aliases, *searched, *vectors)
+        names, vectors = NameVectors(over=self.triples), Vectors(of=Passages())
+        return (self._passages(), self._partials(), names, *aliases, *searched, vectors)
 
     def open(self, index: OpenIndex) -> Retriever:
         """Open the retriever. Raises UsageError if `ngrams=tokens` and the encoder gives no token vectors."""
@@ -68,7 +63,6 @@ class Griever(GrieverParameters):
             index.open_part(self._partials()),
             index.open_part(NameVectors(over=self.triples)),
             None if self.same_as == "none" else index.open_part(self._aliases()),
-            None if self.path_score == "mean" else index.open_part(Vectors(of=self.triples)),
             index.open_part(Vectors(of=Passages())),
             self.triples,
             self.partial_scope == "passage",
@@ -104,25 +98,6 @@ class Griever(GrieverParameters):
             return None
         text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
         return Shortlister(self.shortlist, text, vectors, self.t_max, self.rrf_k)
-
-
-class Paths(Griever):
-    """GRIEVER with a path scored as a whole: by the cosine of the question with all its triples together.
-
-    Same as Griever with other defaults. docs/methods/griever.md says which of them help and how they were
-    chosen.
-    """
-
-    triples: TriplesField = Triples(entity_key="casefold")
-    base: FlatField = Field(default_factory=lambda: registry.scheme("hybrid"))
-    base_k: int | None = Field(default=15, ge=1)
-    split: bool = False
-    numbers: bool = False
-    t_max: int = Field(default=60, ge=1)
-    extend_within: bool = True
-    path_score: Literal["mean", "cosine"] = "cosine"
-    passage_score: PassageScore = "path"
-    rewrite: bool = False
 
 
 def _get_connectors(language: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from made_extractions import imported, openie, spelt
 
@@ -41,7 +40,7 @@ FEW = "griever(base_k=2, t_max=4, split=false)"
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     folder = tmp_path_factory.mktemp("griever")
     made = imported(folder / "w", openie(folder / "f.json", DOCUMENTS), DOCUMENTS)
-    made.sync([registry.scheme("griever"), registry.scheme("griever(path_score=cosine, shortlist=full)")])
+    made.sync([registry.scheme("griever"), registry.scheme("griever(shortlist=full)")])
     return made
 
 
@@ -156,7 +155,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     rewritten = steps(found, "rewrite")[0].note.split(" | ")
     assert batches == [(question, clause), tuple(dict.fromkeys(rewritten))]
     batches.clear()
-    asked(workspace, "griever(rewrite=false, retrieval_weight=1, path_score=cosine, shortlist=full)", question)
+    asked(workspace, "griever(rewrite=false, shortlist=full)", question)
     assert batches == [(question, clause)]
     batches.clear()
     asked(workspace, "griever(rewrite=false, fire_full=false, retrieval_weight=0)", question)
@@ -207,18 +206,6 @@ def test_every_row_of_the_papers_ablation(workspace: Workspace) -> None:
     assert len(whole.paths) == 4  # both triples of both passages
     fewer = steps(asked(workspace, "griever(base_k=2, split=false, t_max=1)"), "matched triples")[0]
     assert len(fewer.paths) == 1
-
-
-def test_a_path_as_a_whole(workspace: Workspace) -> None:
-    """The cosine of the question with the sum of the stored vectors of the path's triples."""
-    found = asked(workspace, "griever(base_k=2, split=false, path_score=cosine, shortlist=full, rewrite=false)")
-    [paths] = steps(found, "paths")
-    encoder = workspace.encoder
-    [question] = encoder.encode_queries([NORTH_STAR])
-    for path, score in zip(paths.paths, paths.scores, strict=True):
-        texts = [f"{one.subject} {one.predicate} {one.object}" for one in path]
-        total = encoder.encode_documents(texts).sum(axis=0)
-        assert score == pytest.approx(float(question @ total / np.linalg.norm(total)), abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex.interfaces import TokenEmbeddings
-from ragindex.parts.support.arrays import Doubles
 from ragindex.types import Hit, Triple
 from ragindex_retrievers.griever.lookups import Stated
 from ragindex_retrievers.griever.matching import (
@@ -21,10 +20,10 @@ from ragindex_retrievers.griever.matching import (
     ngrams_as_texts,
     spans,
 )
-from ragindex_retrievers.griever.paths import Subgraph, cosine_with
+from ragindex_retrievers.griever.paths import Subgraph
 from ragindex_retrievers.griever.rewriting import rewrite
 from ragindex_retrievers.griever.scoring import NameMatch, ScoredTriple, partial_score
-from ragindex_retrievers.griever.search_state import SubquerySearch, rank
+from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch, extend_subgraphs, rank
 from ragindex_retrievers.griever.splitting import CONNECTORS, split_question
 
 # ---------------------------------------------------------------- clauses
@@ -182,10 +181,6 @@ def _scored(passage: str, subject: str, predicate: str, object: str, score: floa
     return ScoredTriple(stated, score, False, match.get("entity", nothing), match.get("relation", nothing))
 
 
-def _worth(scored: list[ScoredTriple]) -> Doubles:
-    return np.array([[one.score] for one in scored])
-
-
 def _paths(graph: Subgraph) -> list[tuple[tuple[int, ...], float]]:
     assert graph.paths is not None
     return sorted(zip(graph.paths.places, graph.paths.scores.round(6).tolist(), strict=True))
@@ -197,8 +192,8 @@ SECOND = [_scored("p2", "Emma", "published in", "1815", 0.4), _scored("p3", "Bob
 
 def test_paths_share_an_entity() -> None:
     graph = Subgraph(3)
-    graph.extend(FIRST, {}, _worth(FIRST))
-    graph.extend(SECOND, {"Bobby": ("Bob",)}, _worth(SECOND))
+    graph.extend(FIRST, {})
+    graph.extend(SECOND, {"Bobby": ("Bob",)})
     assert _paths(graph) == [
         ((0,), 0.8),
         ((0, 2), 0.6),
@@ -207,8 +202,7 @@ def test_paths_share_an_entity() -> None:
         ((2,), 0.4),
         ((3,), 0.6),
     ]
-    assert graph.passage_scores("product") == pytest.approx({"p1": 0.8 * 0.8, "p2": 0.4 * 0.6, "p3": 0.6 * 0.6})
-    assert graph.passage_scores("path") == pytest.approx({"p1": 0.8, "p2": 0.6, "p3": 0.6})
+    assert graph.passage_scores() == pytest.approx({"p1": 0.8 * 0.8, "p2": 0.4 * 0.6, "p3": 0.6 * 0.6})
     assert graph.best_paths(2) == [
         ((FIRST[0].stated.triple,), 0.8),
         ((FIRST[0].stated.triple, SECOND[0].stated.triple), pytest.approx(0.6)),
@@ -225,35 +219,45 @@ def test_a_third_triple_extends_the_last_or_any() -> None:
     ):
         graph = Subgraph(3, extend_any=extend_any, keep_prefixes=keep)
         for found in (FIRST[:1], SECOND[:1], third):
-            graph.extend(found, {}, _worth(found))
+            graph.extend(found, {})
         assert [places for places, _ in _paths(graph)] == expected
         assert dict(_paths(graph)).get((0, 1, 2), 0.566667) == round((0.8 + 0.4 + 0.5) / 3, 6)
 
 
-def test_triples_of_one_iteration_extend_each_other_where_wanted() -> None:
-    joined = [FIRST[0], SECOND[0], _scored("p4", "1815", "was", "a year", 0.6)]
-    graph = Subgraph(2, extend_within=True)
-    graph.extend(joined, {}, _worth(joined))
-    assert _paths(graph) == [((0,), 0.8), ((0, 1), 0.6), ((1,), 0.4), ((1, 2), 0.5), ((2,), 0.6)]
-    graph = Subgraph(3, extend_within=True)
-    graph.extend(joined, {}, _worth(joined))
-    assert ((0, 1, 2), 0.6) in _paths(graph)
+def test_a_path_has_each_fact_once() -> None:
+    """Two passages state that Ann wrote Emma: both open a path, and none goes from the one to the other."""
+    again = [_scored("p5", "Ann", "wrote", "Emma", 0.7), SECOND[0]]
     graph = Subgraph(3)
-    graph.extend(joined, {}, _worth(joined))
-    assert [places for places, _ in _paths(graph)] == [(0,), (1,), (2,)]
+    graph.extend(FIRST[:1], {})
+    graph.extend(again, {})
+    assert _paths(graph) == [((0,), 0.8), ((0, 2), 0.6), ((1,), 0.7), ((2,), 0.4)]
+    graph.extend([_scored("p6", "Emma", "published in", "1815", 0.9), _scored("p6", "Emma", "is", "a book", 0.3)], {})
+    assert [places for places, _ in _paths(graph) if len(places) == 3] == [(0, 2, 4)]
+
+
+def test_one_sub_graph_of_all_lines() -> None:
+    """The triples of a line extend the paths of another; one that both found has its better score."""
+    one, other = _line([FIRST[0]], []), _line([], [])
+    other.subgraph = one.subgraph
+    again = _scored("p2", "Emma", "published in", "1815", 0.5)
+    empty = Shortlist((), (), {})
+    extend_subgraphs([one, other], [empty, empty], [[SECOND[0]], [again]])
+    assert _paths(one.subgraph) == [((0,), 0.8), ((0, 1), 0.65), ((1,), 0.5)]
+    extend_subgraphs([one, other], [empty, empty], [[again], []])
+    assert len(_paths(one.subgraph)) == 3  # it has this triple already
 
 
 def _line(scored: list[ScoredTriple], found: list[tuple[str, float]]) -> SubquerySearch:
     line = SubquerySearch("", np.empty(0, np.float32), Ngrams((), np.empty((0, 0), np.float32)), None, Subgraph(3))
     line.add(tuple(Hit(id, "passage", (id,), (id,), "", "", score, "") for id, score in found))
-    line.subgraph.extend(scored, {}, _worth(scored))
+    line.subgraph.extend(scored, {})
     return line
 
 
 def test_passages_of_all_lines_as_one_ranking() -> None:
     one = _line(FIRST, [("p0", 0.9), ("p1", 0.6), ("p9", 0.3)])
     other = _line(SECOND, [("p3", 4.0), ("p2", 2.0), ("p9", 1.0)])
-    assert rank([one, other], "product", {}, {}) == [
+    assert rank([one, other], {}) == [
         ("p1", pytest.approx(0.64)),
         ("p3", pytest.approx(0.36)),
         ("p2", pytest.approx(0.16)),
@@ -261,17 +265,9 @@ def test_passages_of_all_lines_as_one_ranking() -> None:
         ("p9", pytest.approx(1 / 3 - 2)),
     ]
     cosines = {"p0": 0.5, "p1": 0.1, "p2": 0.3, "p3": 0.2, "p9": 0.0}
-    added = rank([one, other], "path", cosines, dict.fromkeys(cosines, 0.0))
-    assert added == [
-        (id, pytest.approx(score)) for id, score in (("p1", 0.9), ("p3", 0.8), ("p2", 0.7), ("p0", 0.5), ("p9", 0))
+    assert rank([one, other], cosines) == [
+        (id, pytest.approx(score)) for id, score in (("p1", 0.74), ("p3", 0.56), ("p0", 0.5), ("p2", 0.46), ("p9", 0))
     ]
-    assert dict(rank([one, other], "path", cosines, cosines))["p0"] == pytest.approx(1.0)
-
-
-def test_a_path_as_a_whole() -> None:
-    measure = cosine_with(np.array([0.6, 0.8], np.float32))
-    found = measure(np.array([[1.0, 1.0], [0.0, 3.0], [0.0, 0.0]]), np.array([2.0, 1.0, 1.0]))
-    np.testing.assert_allclose(found, [1.4 / math.sqrt(2), 0.8, 0], atol=1e-6)
 
 
 # ---------------------------------------------------------------- rewriting

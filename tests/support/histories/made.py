@@ -293,7 +293,7 @@ METHODS: Mapping[str, Scheme] = {
     "graphrag": registry.scheme("graphrag"),
     "griever": registry.scheme("griever"),
     "griever passage": registry.scheme("griever(partial_scope=passage)"),
-    "griever.paths": registry.scheme("griever.paths"),
+    "griever full": registry.scheme("griever(shortlist=full)"),
     "raptor": registry.scheme("raptor(tree=summary_tree(stop_at=1, levels=3))"),
     "sirerag": registry.scheme(f"sirerag(pool=tree_pool(trees={_TREES}))"),
 }
@@ -301,7 +301,7 @@ METHODS: Mapping[str, Scheme] = {
 KINDS: Mapping[str, tuple[str, ...]] = {
     "flat": ("bm25", "dense", "hybrid", "composed"),
     "records": ("bm25 triples", "composed triples", "colbert"),
-    "merged": ("composed words", "griever", "griever passage", "griever.paths"),
+    "merged": ("composed words", "griever", "griever passage", "griever full"),
     "graph": ("gear.naive", "gear.naive store", "hipporag", "hipporag push", "graphrag"),
     "tree": ("raptor", "sirerag"),
 }

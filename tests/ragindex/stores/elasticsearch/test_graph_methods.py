@@ -21,7 +21,7 @@ METHODS = (
     "gear",
     "gear(graph=triple_graph(memory_gib=0), iterations=2)",
     "griever",
-    "griever.paths",
+    "griever(shortlist=full, same_as=none)",
     "hipporag",
     "hipporag(mode=facts)",
     "hipporag(mode=facts, walk=power)",
