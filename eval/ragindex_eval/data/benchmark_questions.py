@@ -217,7 +217,8 @@ def read_quality_questions(path: Path, finder: DocumentFinder, problems: Problem
 
 
 def _quality_question(line: Item, value: Any, finder: DocumentFinder) -> DatasetQuestion:
-    item, article = line.within(value, "a question"), finder.name(line.text("article_id"), line)
+    item = line.within(value, "a question")
+    articles = finder.content(line.text("title", default=""), line.text("article"), line)
     text = require_text(item, item.text("question"))
     options = tuple(item.unicode(one, "an array of strings under 'options'") for one in item.array("options"))
     if not 2 <= len(options) <= _MOST_OPTIONS:
@@ -228,7 +229,7 @@ def _quality_question(line: Item, value: Any, finder: DocumentFinder) -> Dataset
     kind = _KINDS_OF_DIFFICULTY.get(difficult, "") if isinstance(difficult, int) else ""
     answers = () if label is None else (options[label - 1],)
     source_id = item.text("question_unique_id", default="")
-    return DatasetQuestion(text, Gold(frozenset([article]), answers, kind, source_id, options=options))
+    return DatasetQuestion(text, Gold(frozenset(articles), answers, kind, source_id, options=options))
 
 
 # ---------------------------------------------------------------- ASQA
