@@ -19,7 +19,7 @@ _LABEL = regex.compile(
     regex.IGNORECASE | regex.DOTALL,
 )
 _SPACE = regex.compile(r"\s+")
-_MOST_SENTENCES = 400  # sentences that the rule compares with each option
+_MOST_SENTENCES = 1_000  # sentences that the rule compares with each option
 _LONGEST_ANSWER = 10_000  # characters of an answer that are read
 
 
@@ -39,25 +39,27 @@ def choice_inputs(
     return {**answer_inputs(question, context, language), "options": lettered}
 
 
-def choose_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
-    """Choose the option whose words, with those of the question, overlap most with one sentence of the passages.
+def choose_option_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
+    """Choose the option that overlaps most with one sentence of the passages, more so if the question does too.
 
-    The first of equals is chosen; none without passages and notes, or if no sentence shares a word.
+    An option scores max((1 + overlap of question and sentence) * overlap of option and sentence) over the sentences
+    (see `lexical_overlap.overlaps`). The first of equals is chosen; none if no sentence has a word of an option.
     """
-    question, language = inputs["question"], inputs.get("language", "english")
-    texts = {passage.number: f"{passage.title}\n{passage.text}" for passage in inputs["passages"]}
-    sentences = [one for text in [*texts.values(), *inputs["notes"]] for one in split_sentences(text)]
-    sentences = nearest_texts(question, sentences, _MOST_SENTENCES, language) or sentences[:_MOST_SENTENCES]
-    scores = [max(overlaps(f"{question} {one.text}", sentences, language), default=0.0) for one in inputs["options"]]
+    question, language, options = inputs["question"], inputs.get("language", "english"), inputs["options"]
+    texts = {passage.number: passage.text for passage in inputs["passages"]}
+    sentences = [one for text in [*texts.values(), *inputs["notes"]] for one in split_sentences(text)][:_MOST_SENTENCES]
+    near = [1 + score for score in overlaps(question, sentences, language)]
+    each = [overlaps(option.text, sentences, language) for option in options]
+    scores = [max((a * b for a, b in zip(near, one, strict=True)), default=0.0) for one in each]
     if not any(scores):
         return AnswerOutput(answer="", found=False)
-    best = inputs["options"][scores.index(max(scores))]
+    best = options[scores.index(max(scores))]
     nearest = nearest_texts(f"{question} {best.text}", list(texts.values()), 1, language)
     return AnswerOutput(answer=best.letter, passages=[number for number, text in texts.items() if text in nearest])
 
 
 _PROMPT = Path(__file__).with_name("prompts") / "choose.jinja"
-CHOICE = Task("choose", 1, _PROMPT, AnswerOutput, rule=choose_by_rule, max_tokens=200)
+CHOICE = Task("choose", 1, _PROMPT, AnswerOutput, rule=choose_option_by_rule, max_tokens=200)
 
 
 def parse_choice(answer: str, options: Sequence[str]) -> int | None:
