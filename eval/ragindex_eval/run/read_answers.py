@@ -16,6 +16,7 @@ from ragindex.canonical import digest
 from ragindex.corpus import Chunking, chunk
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
+from ragindex.llm.answer_at_length import LONG_ANSWER
 from ragindex.llm.answer_question import ANSWER, AnswerContext, AnswerOutput
 from ragindex.llm.choose_option import CHOICE, LETTERS, choice_inputs, parse_choice
 from ragindex.llm.rules.lexical_overlap import overlaps
@@ -39,7 +40,8 @@ class AnswerReader:
     """Reader over at most `tokens` tokens of what was retrieved; `llm` is a language model or offline rules.
 
     Tokens are counted with the tokenizer of `model`, or estimated if `model` is "" or its tokenizer is not available.
-    `options` are the choices of multiple-choice questions, by query id; the reader chooses one of them.
+    `options` are the choices of multiple-choice questions, by query id; the reader chooses one of them. `ambiguous` are
+    the ids of questions with sub-questions, which have long answers.
     """
 
     llm: LLM
@@ -47,13 +49,16 @@ class AnswerReader:
     model: str
     language: str
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ambiguous: frozenset[str] = frozenset()
 
     @property
     def id(self) -> str:
         """A hash of what answers depend on, except the retrieved passages. Raises UsageError if `tokens` is below 1."""
         given = [self.llm.id, ANSWER.version, ANSWER.hash, self.tokens, self.model, self.language, self.estimated]
         choices = [[id, *options] for id, options in sorted(self.options.items())]
-        return digest([*given, CHOICE.version, CHOICE.hash, choices] if choices else given)
+        chooses = [CHOICE.version, CHOICE.hash, choices] if choices else []
+        writes = [LONG_ANSWER.version, LONG_ANSWER.hash, sorted(self.ambiguous)] if self.ambiguous else []
+        return digest([*given, *chooses, *writes])
 
     @property
     def estimated(self) -> bool:
@@ -66,16 +71,18 @@ class AnswerReader:
         Raises as `LLM.map` does. The costs are in the answers, and in the ledger recordings of this context.
         """
         seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in found]
-        chosen = [number for number, query in enumerate(queries) if query.id in self.options]
-        written = [number for number, query in enumerate(queries) if query.id not in self.options]
-        answers: dict[int, ReaderAnswer] = {}
-        for task, numbers in ((ANSWER, written), (CHOICE, chosen)):
+        tasks, answers = [self._task(query) for query in queries], dict[int, ReaderAnswer]()
+        for task in (ANSWER, CHOICE, LONG_ANSWER):
+            numbers = [number for number, one in enumerate(tasks) if one is task]
             inputs = [self._inputs(queries[number], seen[number]) for number in numbers]
             answers |= zip(numbers, self._ask(task, inputs, [seen[number] for number in numbers]), strict=True)
         return [
             replace(answers[number], answer=_format_choice(answers[number].answer, self.options.get(query.id, ())))
             for number, query in enumerate(queries)
         ]
+
+    def _task(self, query: Query) -> Task[AnswerOutput]:
+        return CHOICE if query.id in self.options else LONG_ANSWER if query.id in self.ambiguous else ANSWER
 
     def _inputs(self, query: Query, seen: AnswerContext) -> dict[str, Any]:
         if query.id in self.options:
@@ -103,9 +110,13 @@ def _format_choice(answer: str, options: Sequence[str]) -> str:
 
 
 def make_reader(workspace: Workspace, tokens: int, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
-    """Create a reader with the LLM of a workspace; of `gold` it gets the options. Raises UsageError if `tokens` < 1."""
+    """Create a reader with the LLM of a workspace. Raises UsageError if `tokens` is below 1.
+
+    Of `gold`, the reader gets the options, and which questions have sub-questions.
+    """
     options = {id: one.options for id, one in (gold or {}).items() if one.options}
-    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language, options)
+    long = frozenset(id for id, one in (gold or {}).items() if one.sub_questions)
+    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language, options, long)
     answer_question.build_context((), (), tokens)
     return made
 

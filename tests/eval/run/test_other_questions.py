@@ -118,7 +118,8 @@ def test_no_retriever_sees_the_options(tmp_path: Path) -> None:
 def test_options_tell_readers_apart() -> None:
     plain = AnswerReader(OfflineRules(), 2000, "", "english")
     one, other = (AnswerReader(OfflineRules(), 2000, "", "english", {"q": ("a", last)}) for last in "bc")
-    assert len({plain.id, one.id, other.id}) == 3
+    long = AnswerReader(OfflineRules(), 2000, "", "english", ambiguous=frozenset("q"))
+    assert len({plain.id, one.id, other.id, long.id}) == 4
     both = AnswerReader(OfflineRules(), 2000, "", "english", {"q": ("a", "b")})
     first, second = both.read([Query("q", "Which?"), Query("p", "Who?")], [Retrieval(()), Retrieval(())])
     assert (first.answer, second.answer) == ("", "")
@@ -158,6 +159,8 @@ def test_dr_is_of_the_means(tmp_path: Path, server: OpenAIServer, monkeypatch: p
     monkeypatch.setattr(pipeline, "open_span_model", lambda name: first_four_digits)
     server.write = lambda body: json.dumps({"answer": "It burned in 1871.", "passages": [1], "found": True})
     comparison = run(tmp_path, AMBIGUOUS, llm="openai:small", qa_model="made", out=tmp_path / "out")
+    systems = {one.body["messages"][0]["content"].partition("\n")[0] for one in server.requests}
+    assert systems == {"You answer questions that can be understood in several ways, each with its own answer."}
     for method in (*comparison.methods, *comparison.bounds):
         means = {
             name: sum(one[name] for one in method.per_query.values()) / 2 for name in ("ROUGE-Lsum", "Disambig-F1")
@@ -178,6 +181,8 @@ def test_dr_is_of_the_means(tmp_path: Path, server: OpenAIServer, monkeypatch: p
 def test_without_a_model_disambig_f1_is_not_there(tmp_path: Path) -> None:
     comparison = run(tmp_path, AMBIGUOUS, "bm25")
     assert {name for name in comparison.methods[0].metrics if "@" not in name} == {"STR-EM", "ROUGE-Lsum"}
+    assert comparison.methods[0].final[1].reading is not None
+    assert comparison.methods[0].final[1].reading.answer == "The mill burned in the winter of 1871."
     with pytest.raises(UsageError, match="--qa-model measures answers. Add --read."):
         study.run_study(make_settings({"data": "world:20", "methods": "bm25", "qa_model": "made"}))
 
