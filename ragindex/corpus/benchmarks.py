@@ -2,9 +2,10 @@
 
 Formats: BEIR (github.com/beir-cellar/beir), HippoRAG (github.com/OSU-NLP-Group/HippoRAG), MuSiQue
 (github.com/StonyBrookNLP/musique), HotpotQA (hotpotqa.github.io), 2WikiMultihopQA (github.com/Alab-NII/2wikimultihop).
+`ragindex.corpus.more_benchmarks` reads further ones.
 """
 
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def read_paragraphs(path: Path, problems: Problems) -> Gathered:
         inner = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
         return [_make_document(one, *parse_paragraph(one)) for one in inner]
 
-    return gather(_flatten(problems.each(of_question, read_json_items(path, problems))), problems)
+    return gather(chain.from_iterable(problems.each(of_question, read_json_items(path, problems))), problems)
 
 
 def read_contexts(path: Path, problems: Problems) -> Gathered:
@@ -112,9 +113,4 @@ def read_contexts(path: Path, problems: Problems) -> Gathered:
     def of_question(item: Item) -> list[RawDocument]:
         return [_make_document(item, *parse_context_entry(item, value)) for value in item.array("context")]
 
-    return gather(_flatten(problems.each(of_question, read_json_items(path, problems))), problems)
-
-
-def _flatten(lists: Iterator[list[RawDocument]]) -> Iterator[RawDocument]:
-    for one in lists:
-        yield from one
+    return gather(chain.from_iterable(problems.each(of_question, read_json_items(path, problems))), problems)

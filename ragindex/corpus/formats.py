@@ -10,8 +10,26 @@ from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hippo
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
 from ragindex.corpus.json_reader import Problems, read_first_item
 from ragindex.corpus.local_files import SUFFIXES, read_folder
+from ragindex.corpus.more_benchmarks import (
+    find_ircot_questions,
+    find_multihop_rag_files,
+    is_asqa,
+    read_asqa,
+    read_ircot,
+    read_multihop_rag,
+    read_quality,
+)
 from ragindex.errors import DataError, UnknownNameError, UsageError
 from ragindex.plugins import registry
+
+SINGLE_HOP, SINGLE_HOP_FILLED = "musique-single-hop", "musique-single-hop-filled"
+"""Formats of MuSiQue's files, with the single-hop questions that its questions are composed of."""
+
+
+def _read_single_hop(path: Path, problems: Problems) -> Gathered:
+    """Read the corpus beside the questions, as HippoRAG publishes it, or else the paragraphs of the questions."""
+    return (read_hipporag if find_file_pair(path)[1].exists() else read_paragraphs)(path, problems)
+
 
 _READERS: Mapping[str, Callable[[Path, Problems], Gathered]] = {
     "jsonl": read_jsonl,
@@ -20,7 +38,24 @@ _READERS: Mapping[str, Callable[[Path, Problems], Gathered]] = {
     "musique": read_paragraphs,
     "hotpotqa": read_contexts,
     "2wikimultihopqa": read_contexts,
+    SINGLE_HOP: _read_single_hop,
+    SINGLE_HOP_FILLED: _read_single_hop,
+    "ircot": read_ircot,
+    "multihop-rag": read_multihop_rag,
+    "quality": read_quality,
+    "asqa": read_asqa,
 }
+_SHAPES = (
+    ({"question_text", "contexts"}, "ircot"),
+    ({"query", "evidence_list"}, "multihop-rag"),
+    ({"article_id", "article", "questions"}, "quality"),
+    ({"paragraphs"}, "musique"),
+    ({"context", "supporting_facts", "evidences"}, "2wikimultihopqa"),
+    ({"context", "supporting_facts"}, "hotpotqa"),
+)
+"""Keys of the items of a file, and the format that they mean."""
+_CHUNKED = frozenset({"folder", "multihop-rag", "quality"})
+"""Formats of long documents, which are chunked; each document of the others is one passage."""
 FORMATS = ("folder", *_READERS)
 
 
@@ -48,7 +83,7 @@ def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False)
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
     root, only = _find_origin(path, format)
-    skipped, whole = tuple(problems.sentences), format != "folder"
+    skipped, whole = tuple(problems.sentences), format not in _CHUNKED
     return Corpus(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only)
 
 
@@ -73,8 +108,10 @@ def _find_origin(path: Path, format: str) -> tuple[Path, str]:
         return real, "" if path.is_dir() else path.name
     if format in ("jsonl", "beir") and path.is_dir():
         path = path / "corpus.jsonl"
-    if format == "hipporag":
+    if format in ("hipporag", SINGLE_HOP, SINGLE_HOP_FILLED):
         path = next(file for file in find_file_pair(path) if file.exists())
+    if format == "multihop-rag":
+        path = find_multihop_rag_files(path)[1]
     return path.resolve(), ""
 
 
@@ -86,6 +123,8 @@ def recognise_format(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix in SUFFIXES:
         return "folder"
+    if path.name.startswith("QuALITY."):
+        return "quality"
     if suffix == ".json" and find_file_pair(path)[1].exists():
         return "hipporag"
     if suffix in (".json", ".jsonl"):
@@ -102,7 +141,7 @@ def _check_format(path: Path, format: str) -> str:
     _require_existing(path)
     if format == "beir" and not path.is_dir():
         raise DataError("a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)", "a file", path=path)
-    if path.is_dir() and format in ("musique", "hotpotqa", "2wikimultihopqa"):
+    if path.is_dir() and format in ("musique", "hotpotqa", "2wikimultihopqa", "quality", "asqa"):
         raise DataError(f"a {format} file (.json or .jsonl)", "a folder", path=path)
     return format
 
@@ -115,16 +154,21 @@ def _require_existing(path: Path) -> None:
 def _recognise_folder(path: Path) -> str:
     if (path / "corpus.jsonl").is_file():
         return "beir" if (path / "queries.jsonl").is_file() else "jsonl"
+    if find_ircot_questions(path).is_file():
+        return "ircot"
+    if all(file.is_file() for file in find_multihop_rag_files(path)):
+        return "multihop-rag"
     both = (path / "questions.json").is_file() and (path / "corpus.json").is_file()
     return "hipporag" if both else "folder"
 
 
 def _recognise_items(path: Path) -> str:
     keys = read_first_item(path).keys()
-    if "paragraphs" in keys:
-        return "musique"
-    if {"context", "supporting_facts"} <= keys:
-        return "2wikimultihopqa" if "evidences" in keys else "hotpotqa"
+    for required, format in _SHAPES:
+        if required <= keys:
+            return format
+    if is_asqa(path):
+        return "asqa"
     if path.suffix.lower() == ".jsonl":
         return "jsonl"
     raise DataError(

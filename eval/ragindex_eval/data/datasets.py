@@ -4,30 +4,42 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ragindex.canonical import metadata_json
 from ragindex.corpus import Corpus, read
 from ragindex.corpus.benchmarks import find_file_pair
+from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
 from ragindex.corpus.json_reader import Problems
+from ragindex.corpus.more_benchmarks import is_asqa
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
 from ragindex.workspace import sources
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import gold_classes, worlds
+from ragindex_eval.data.benchmark_questions import (
+    read_asqa_questions,
+    read_benchmark_questions,
+    read_ircot_questions,
+    read_multihop_rag_questions,
+    read_quality_questions,
+    read_single_hop_questions,
+)
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.questions import (
     DatasetQuestion,
     DocumentFinder,
     read_beir_questions,
-    read_benchmark_questions,
     read_csv_questions,
     read_plain_questions,
 )
 from ragindex_eval.format import many
+
+_Questions: TypeAlias = Iterator[DatasetQuestion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +155,18 @@ def _build_dataset(
 def _drop_unanswerable(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
     """Return the questions without those whose documents are all judged wrong, and a note with the number left out.
 
-    No metric is defined for a question without a relevant document.
+    No metric is defined for a question without a relevant document. Sub-questions (ASQA) are kept: their answers are
+    measured where a corpus of one's own has no gold documents.
     """
-    judged = [one for one in asked if one.gold is None or one.gold.doc_ids]
+    judged = [one for one in asked if one.gold is None or one.gold.doc_ids or one.gold.sub_questions]
     count = len(asked) - len(judged)
     return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
 
 
-def _read_questions(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> Iterator[DatasetQuestion]:
+def _read_questions(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> _Questions:
     finder = DocumentFinder(corpus)
     if file is not None:
         return _read_question_file(file, finder, problems)
-    if corpus.format == "beir":
-        return read_beir_questions(path, finder, problems)
     if corpus.format == "world":
         return iter(worlds.make_questions(*worlds.parse_world(str(path))))
     if corpus.format in ("folder", "jsonl"):
@@ -163,15 +174,35 @@ def _read_questions(path: Path, file: Path | None, corpus: Corpus, problems: Pro
             f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
             "question,answer,documents or a .txt with one question a line."
         )
+    if corpus.format in _READERS:
+        return _READERS[corpus.format](path, finder, problems)
     return read_benchmark_questions(find_file_pair(path)[0] if corpus.format == "hipporag" else path, finder, problems)
 
 
-def _read_question_file(file: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
+def _read_single_hops(path: Path, finder: DocumentFinder, problems: Problems, *, filled: bool) -> _Questions:
+    file = find_file_pair(path)[0] if path.is_dir() else path
+    return read_single_hop_questions(file, finder, problems, filled=filled)
+
+
+_READERS: Mapping[str, Callable[[Path, DocumentFinder, Problems], _Questions]] = {
+    "beir": read_beir_questions,
+    SINGLE_HOP: partial(_read_single_hops, filled=False),
+    SINGLE_HOP_FILLED: partial(_read_single_hops, filled=True),
+    "ircot": read_ircot_questions,
+    "multihop-rag": read_multihop_rag_questions,
+    "quality": read_quality_questions,
+    "asqa": read_asqa_questions,
+}
+
+
+def _read_question_file(file: Path, finder: DocumentFinder, problems: Problems) -> _Questions:
     if file.suffix.lower() == ".csv":
         return read_csv_questions(file, finder, problems)
     if file.suffix.lower() == ".txt":
         return read_plain_questions(file)
-    expected = "questions in a .csv (question,answer,documents) or in a .txt (one a line)"
+    if file.suffix.lower() == ".json" and is_asqa(file):
+        return read_asqa_questions(file, None, problems)
+    expected = "questions in a .csv (question,answer,documents) or in a .txt (one a line), or ASQA.json"
     raise DataError(expected, file.name, path=file)
 
 
@@ -219,4 +250,10 @@ def _list_hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mappin
         yield [document.id, document.title, document.text, metadata_json(metadata)]
     for query in queries:
         one = None if gold is None else gold.get(query.id)
-        yield [query.id, query.text, None if one is None else [sorted(one.grades.items()), list(one.answers), one.kind]]
+        yield [query.id, query.text, None if one is None else _list_gold_values(one)]
+
+
+def _list_gold_values(gold: Gold) -> list[Any]:
+    parts = [[part.question, list(part.answers)] for part in gold.sub_questions]
+    rare = [values for values in (list(gold.options), parts) if values]
+    return [sorted(gold.grades.items()), list(gold.answers), gold.kind, *rare]

@@ -5,13 +5,23 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class SubQuestion:
+    """One reading of an ambiguous question (ASQA's `qa_pairs`), and the aliases of its answer."""
+
+    question: str
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gold:
     """The right answer to a question: the documents that contain it, with their grades, and the accepted answers.
 
     `grades` has an entry greater than 0 per document, 1 if the benchmark has no grades. `kind` is the hop label
     or question type, and `source_id` is the question's id in the benchmark; either is "" if there is none.
     `twins` maps documents with the same text as a gold document to that document
-    (`ragindex_eval.data.gold_classes`).
+    (`ragindex_eval.data.gold_classes`). `options` are the choices of a multiple-choice question, which the reader is
+    shown, and the accepted answer is one of them. With `sub_questions`, the accepted answers are long ones that answer
+    all of these.
     """
 
     doc_ids: frozenset[str]
@@ -20,6 +30,8 @@ class Gold:
     source_id: str = ""
     grades: Mapping[str, int] = field(default_factory=dict)
     twins: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    sub_questions: tuple[SubQuestion, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.grades:

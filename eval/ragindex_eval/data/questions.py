@@ -1,4 +1,4 @@
-"""Readers of questions with their gold; only this module and `datasets` see both together."""
+"""Readers of questions with their gold; only this module, `benchmark_questions` and `datasets` see both together."""
 
 import csv
 import difflib
@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import regex
 
 from ragindex.corpus import Corpus
-from ragindex.corpus.benchmarks import parse_context_entry, parse_paragraph
 from ragindex.corpus.corpus import parse_id
 from ragindex.corpus.json_reader import (
     Item,
@@ -20,14 +18,12 @@ from ragindex.corpus.json_reader import (
     decode_utf8,
     format_value,
     read_bytes,
-    read_json_items,
     read_json_lines,
 )
 from ragindex.errors import DataError
 from ragindex_eval.data.equal_texts import content
 from ragindex_eval.data.gold import Gold
 
-_HOPS = regex.compile(r"(\d+hop\d*)__")  # MuSiQue's ids: 2hop__…, 3hop1__…
 _SPLITS = ("test", "dev", "train")
 _GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")
 _COLUMNS = ("question", "answer", "documents")
@@ -111,65 +107,6 @@ def require_text(item: Item, text: str) -> str:
     if not text.strip():
         raise item.error("a question", "an empty one")
     return text
-
-
-# ---------------------------------------------------------------- HippoRAG, MuSiQue, HotpotQA, 2WikiMultihopQA
-
-
-def read_benchmark_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
-    """Yield the questions of HippoRAG, MuSiQue, HotpotQA or 2WikiMultihopQA, with supporting texts as gold."""
-    return problems.each(lambda item: _benchmark_question(item, finder), read_json_items(path, problems))
-
-
-def _benchmark_question(item: Item, finder: DocumentFinder) -> DatasetQuestion:
-    text = require_text(item, item.text("question"))
-    if "paragraphs" in item.fields:
-        gold = _supporting_paragraphs(item, finder)
-    elif "supporting_facts" in item.fields:
-        gold = _supporting_facts(item, finder)
-    else:
-        raise item.error("gold under 'paragraphs' or 'supporting_facts'", item.under("paragraphs"))
-    source_id = parse_id(item) or ""
-    hops = _HOPS.match(source_id)
-    kind = hops[1] if hops else item.text("type", default="")
-    return DatasetQuestion(text, Gold(frozenset(gold), _answers(item), kind, source_id))
-
-
-def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> list[str]:
-    found, paragraphs = [], item.array("paragraphs")
-    if not paragraphs:
-        raise item.error("a question with paragraphs", "one without any")
-    for value in paragraphs:
-        one = item.within(value, "a paragraph")
-        supporting = one.fields.get("is_supporting", False)
-        if not isinstance(supporting, bool):
-            raise one.error("true or false under 'is_supporting'", one.under("is_supporting"))
-        if supporting:
-            found += finder.content(*parse_paragraph(one), one)
-    return found
-
-
-def _supporting_facts(item: Item, finder: DocumentFinder) -> list[str]:
-    contents = (
-        dict(parse_context_entry(item, value) for value in item.array("context")) if "context" in item.fields else {}
-    )
-    titles = []
-    for fact in item.array("supporting_facts"):
-        if not isinstance(fact, list) or not fact:
-            raise item.error("supporting_facts of [title, sentence number] pairs", item.under("supporting_facts"))
-        titles.append(item.unicode(fact[0], "a title in supporting_facts"))
-    return [id for title in dict.fromkeys(titles) for id in finder.title(title, contents, item)]
-
-
-def _answers(item: Item) -> tuple[str, ...]:
-    found = [*_strings(item, "answer"), *_strings(item, "answer_aliases")]
-    return tuple(dict.fromkeys(answer for answer in found if answer.strip()))
-
-
-def _strings(item: Item, key: str) -> list[str]:
-    value: Any = item.fields.get(key)
-    values = [] if value is None else value if isinstance(value, list) else [value]
-    return [item.unicode(one, f"a string or an array of strings under {key!r}") for one in values]
 
 
 # ---------------------------------------------------------------- BEIR

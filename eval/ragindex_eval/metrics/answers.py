@@ -2,25 +2,34 @@
 
 EM and F1 follow SQuAD (Rajpurkar et al. 2016): texts are lower-cased, punctuation and the articles a, an, the are
 removed, and the best score over all accepted answers counts. As in the HotpotQA evaluation script, F1 is 0 if one of
-the two texts is yes, no or noanswer and the other is different. String-EM is the share of accepted answers that occur
-in a longer one. It is not ASQA's STR-EM (Stelmakh et al. 2022), which groups the aliases of each sub-question and
-counts the sub-questions of which one alias occurs. ROUGE-L (Lin 2004) is the F-measure of the longest common
-subsequence of words.
+the two texts is yes, no or noanswer and the other is different. ROUGE-L (Lin 2004) is the F-measure of the longest
+common subsequence of words. Accuracy counts the chosen options of multiple-choice questions.
+`ragindex_eval.metrics.long_answers` has the metrics of ASQA.
 """
 
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-ANSWER_METRICS = ("EM", "F1", "string_EM", "ROUGE-L")
-ANSWER_METRICS_SHOWN = ("EM", "F1")
-"""Those that tables show; the others are in the files."""
+from ragindex.llm.choose_option import parse_choice
+
+ANSWER_METRICS = ("EM", "F1", "accuracy", "STR-EM", "ROUGE-L", "ROUGE-Lsum", "Disambig-F1", "DR")
+_FIRST = ("EM", "F1", "accuracy")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED_ANSWERS = {"yes", "no", "noanswer"}
-_WORDS = re.compile(r"[a-z0-9]+")
-_MAX_WORDS = 2_000  # words of a text that ROUGE-L reads, because its run time is the product of both lengths
+WORDS = re.compile(r"[a-z0-9]+")
+MAX_WORDS = 2_000  # words of a text that ROUGE-L reads, because its run time is the product of both lengths
+
+
+def select_shown(measured: Collection[str]) -> list[str]:
+    """Return the answer metrics that tables show: EM, F1 and accuracy where they are measured, else those of ASQA.
+
+    The others are in the files.
+    """
+    first = [name for name in _FIRST if name in measured]
+    return first or [name for name in ANSWER_METRICS if name in measured]
 
 
 def normalised(text: str) -> str:
@@ -38,12 +47,10 @@ def f1(answer: str, accepted: Sequence[str]) -> float:
     return max((_f1(normalised(answer), normalised(one)) for one in accepted), default=0.0)
 
 
-def string_exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """Return the share of accepted answers that occur in the answer, for data that expects all of them."""
-    if not accepted:
-        return 0.0
-    said = normalised(answer)
-    return sum(normalised(one) in said for one in accepted) / len(accepted)
+def accuracy(answer: str, accepted: Sequence[str], options: Sequence[str]) -> float:
+    """Return 1.0 if the answer names the accepted option (`parse_choice`), else 0.0, also if it names none."""
+    place = parse_choice(answer, options)
+    return float(place is not None and options[place] in accepted)
 
 
 def rouge_l(answer: str, accepted: Sequence[str]) -> float:
@@ -54,6 +61,11 @@ def rouge_l(answer: str, accepted: Sequence[str]) -> float:
 def _f1(answer: str, accepted: str) -> float:
     if answer != accepted and (answer in _CLOSED_ANSWERS or accepted in _CLOSED_ANSWERS):
         return 0.0
+    return token_f1(answer, accepted)
+
+
+def token_f1(answer: str, accepted: str) -> float:
+    """Return the word-level F1 of two normalized texts, as SQuAD 2 does: 1.0 if both are empty, 0.0 if one is."""
     said, wanted = answer.split(), accepted.split()
     if not said or not wanted:
         return float(said == wanted)
@@ -62,7 +74,7 @@ def _f1(answer: str, accepted: str) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return _WORDS.findall(text.lower())[:_MAX_WORDS]
+    return WORDS.findall(text.lower())[:MAX_WORDS]
 
 
 def _rouge_l(said: Sequence[str], wanted: Sequence[str]) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from ragindex.errors import DataError
 from ragindex.types import Query, Usage
 from ragindex.workspace.workspace import PartFigures
-from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.json_values import answer_from_json
 from ragindex_eval.results.model import (
@@ -89,7 +89,11 @@ def _read_by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
 
 def _gold(line: Mapping[str, Any]) -> Gold:
     grades, equal = line["gold"], line["twins"]
-    return Gold(frozenset(grades), tuple(line["answers"]), line["kind"], line["source_id"], grades, equal)
+    parts = (SubQuestion(one["question"], tuple(one["answers"])) for one in line.get("sub_questions", ()))
+    options = tuple(line.get("options", ()))
+    return Gold(
+        frozenset(grades), tuple(line["answers"]), line["kind"], line["source_id"], grades, equal, options, tuple(parts)
+    )
 
 
 def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> MethodResult:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from ragindex.types import Query, Step, Usage
 from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
+from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.reader_results import ReaderAnswer, ReaderFacts, ReadingCosts
 from ragindex_eval.results.reader_results import costs as reading_costs
@@ -281,11 +282,11 @@ class MethodResult:
 
 
 def sort_methods(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
-    """Sort methods, best first: by recall at the smallest k, else by EM if answers were read.
+    """Sort methods, best first: by recall at the smallest k, else by the first answer metric if answers were read.
 
     The sort is stable; without a metric, the order stays as it is.
     """
-    first = next((name for name in (f"R@{ks[0]}", "EM") if any(name in one.metrics for one in methods)), "")
+    first = next((name for name in (f"R@{ks[0]}", *ANSWER_METRICS) if any(name in one.metrics for one in methods)), "")
     return sorted(methods, key=lambda method: -method.metrics.get(first, 0.0))
 
 

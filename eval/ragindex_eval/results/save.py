@@ -12,6 +12,7 @@ study.json lists the comparisons. If there are several, each has its own folder 
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ def _trec_qrels(comparison: Comparison) -> Iterable[str]:
 def _question_lines(comparison: Comparison) -> Iterable[str]:
     """Yield one JSON object per question; `gold` maps document ids to grades and is null if there is no gold.
 
-    `twins` maps other documents with the text of a gold document to that gold document.
+    `twins` maps other documents with the text of a gold document to that gold document. Only multiple-choice questions
+    have `options`, and only ambiguous ones `sub_questions`.
     """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -116,6 +118,10 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
             "titles": {doc_id: comparison.titles.get(doc_id, "") for doc_id in judged},
             "answers": list(gold.answers) if gold else [],
         }
+        if gold and gold.options:
+            line["options"] = list(gold.options)
+        if gold and gold.sub_questions:
+            line["sub_questions"] = [asdict(one) for one in gold.sub_questions]
         yield json.dumps(line, ensure_ascii=False)
 
 

@@ -1,16 +1,19 @@
 """Conclusions of a comparison: confidence intervals, tests, and notes on the data and the figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ragindex.canonical import digest
 from ragindex.errors import UsageError
+from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
 from ragindex.workspace.notes import format_part_notes
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.format import many
 from ragindex_eval.metrics import tree_coverage
+from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.metrics.score import judgements
 from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, sort_methods
 from ragindex_eval.results.reader_results import ReaderFacts
@@ -66,10 +69,11 @@ def conclude(
             *_search_notes(ranked),
             *format_part_notes(index, [method.scheme for method in asked]),
             *(_reading_notes(dataset, ranked, bounds) if reader else ()),
+            *(f"Disambig-F1 is by the spans of {name}" for name in _qa_model(experiment)),
         ),
         left_out=tuple(left_out),
         environment=environment(),
-        fingerprint=identity if reader is None else digest([identity, reader.id]),
+        fingerprint=identity if reader is None else digest([identity, reader.id, *_qa_model(experiment)]),
         asked=order,
         failed=tuple(failed),
         reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated),
@@ -144,16 +148,39 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     )
 
 
+def _qa_model(experiment: Experiment) -> list[str]:
+    """Return the name of the model for extractive QA, if it measures anything."""
+    ambiguous = any(one.sub_questions for one in (experiment.dataset.gold or {}).values())
+    return [experiment.qa_model] if experiment.qa_model and ambiguous else []
+
+
 def _reading_notes(dataset: Dataset, methods: Sequence[MethodResult], bounds: Sequence[MethodResult]) -> Iterator[str]:
-    """Yield notes on questions without accepted answers, and on answers that the reader could not give."""
+    """Yield notes on questions without accepted answers, on answers that name no option, and on answers not read."""
     asked, answerable = len(dataset.queries), len(bounds[0].final) if bounds else 0
+    measured = _join_names(bounds[0].metrics) if bounds else ""
     if not answerable:
         yield "no question has accepted answers: answers were read, and not measured"
     elif answerable < asked:
-        yield f"EM and F1 are over {answerable:,} of {many(asked, 'question')}: the others have no accepted answers"
+        yield f"{measured} are over {answerable:,} of {many(asked, 'question')}: the others have no accepted answers"
     for method in (*methods, *bounds):
         reasons = [one.reading.error for one in method.final if one.reading and one.reading.error]
         if reasons:
             score = "scores" if len(reasons) == 1 else "score"
-            missing = f"{many(len(reasons), 'answer')} could not be read and {score} 0 at EM and F1"
+            missing = f"{many(len(reasons), 'answer')} could not be read and {score} 0 at {measured}"
             yield f"{method.label}: {missing}: {reasons[0]}"
+        if unnamed := _count_unnamed(method, dataset.gold or {}):
+            yield f"{method.label}: {many(unnamed, 'answer')} named no option and count as wrong"
+
+
+def _join_names(metrics: Iterable[str]) -> str:
+    return " and ".join(select_shown(list(metrics)))
+
+
+def _count_unnamed(method: MethodResult, gold: Mapping[str, Gold]) -> int:
+    """Return how many answers to multiple-choice questions were read, and name no option."""
+    options = {id: one.options for id, one in gold.items() if one.options and one.answers}
+    read = [(one.reading, options[one.query_id]) for one in method.final if one.query_id in options]
+    return sum(
+        reading is not None and reading.error is None and parse_choice(reading.answer, among) is None
+        for reading, among in read
+    )

@@ -30,6 +30,8 @@ from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics import retrieval
+from ragindex_eval.metrics.extractive_qa import open_span_model
+from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.results.model import NO_USAGE, Comparison, MethodAnswer, MethodResult, describe_failed
 from ragindex_eval.run import latency, read_answers
 from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
@@ -152,8 +154,10 @@ def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Wo
     if settings.triples is not None:
         index.import_part(imported_files.TRIPLES, settings.triples)
     index.require_prices([method.scheme for method in plan.methods], reads=settings.read)
-    reader = read_answers.make_reader(index, settings.reader_tokens) if settings.read else None
-    return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh)
+    reader = read_answers.make_reader(index, settings.reader_tokens, dataset.gold) if settings.read else None
+    name = settings.qa_model if settings.read and settings.qa_model else ""
+    spans = open_span_model(name) if name else None
+    return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
 
 
 def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
@@ -302,7 +306,8 @@ def _part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]
 
 
 def _score(experiment: Experiment, one: AnsweredMethod) -> Metrics:
-    return score(one.answers, experiment.dataset.gold, experiment.ks, read=experiment.reader is not None)
+    gold, reads = experiment.dataset.gold, experiment.reader is not None
+    return score(one.answers, gold, experiment.ks, read=reads, find_spans=experiment.find_spans)
 
 
 def _fails(one: AnsweredMethod, metrics: Metrics) -> bool:
@@ -349,7 +354,7 @@ def _result(one: AnsweredMethod, metrics: Metrics, times: MethodTimes) -> Method
         fingerprint=one.fingerprint,
         answers=one.answers,
         per_query=metrics,
-        metrics=retrieval.means(list(metrics.values())),
+        metrics=add_disambiguated_rouge(retrieval.means(list(metrics.values()))),
         latency=times.latency,
         parts=one.parts,
         spent=sum((tally.spent for tally in tallies), NO_USAGE),
@@ -371,5 +376,5 @@ def _read_bounds(experiment: Experiment) -> list[MethodResult]:
     index, reader, k = experiment.index, experiment.reader, experiment.ks[-1]
     if reader is None:
         return []
-    runs = index.folder / "runs"
-    return read_answers.bounds(reader, experiment.dataset, index.chunking, k, runs, fresh=experiment.fresh)
+    fresh, spans, runs = experiment.fresh, experiment.find_spans, index.folder / "runs"
+    return read_answers.bounds(reader, experiment.dataset, index.chunking, k, runs, fresh=fresh, find_spans=spans)

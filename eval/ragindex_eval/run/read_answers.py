@@ -6,23 +6,27 @@ answers from the passages of the gold documents, which show how well it uses all
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
 from ragindex.corpus import Chunking, chunk
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
+from ragindex.llm.answer_at_length import LONG_ANSWER
 from ragindex.llm.answer_question import ANSWER, AnswerContext, AnswerOutput
+from ragindex.llm.choose_option import CHOICE, LETTERS, choice_inputs, parse_choice
 from ragindex.llm.rules.lexical_overlap import overlaps
-from ragindex.llm.tasks import LLM, Failure
+from ragindex.llm.tasks import LLM, Failure, Task
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
+from ragindex_eval.metrics.long_answers import SpanReader, add_disambiguated_rouge
 from ragindex_eval.results.model import NOT_TIMED, MethodResult
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.ask import answer_all
@@ -36,18 +40,25 @@ class AnswerReader:
     """Reader over at most `tokens` tokens of what was retrieved; `llm` is a language model or offline rules.
 
     Tokens are counted with the tokenizer of `model`, or estimated if `model` is "" or its tokenizer is not available.
+    `options` are the choices of multiple-choice questions, by query id; the reader chooses one of them. `ambiguous` are
+    the ids of questions with sub-questions, which have long answers.
     """
 
     llm: LLM
     tokens: int
     model: str
     language: str
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ambiguous: frozenset[str] = frozenset()
 
     @property
     def id(self) -> str:
         """A hash of what answers depend on, except the retrieved passages. Raises UsageError if `tokens` is below 1."""
-        given = [self.llm.id, ANSWER.version, ANSWER.hash, self.tokens, self.model, self.language]
-        return digest([*given, self.estimated])
+        given = [self.llm.id, ANSWER.version, ANSWER.hash, self.tokens, self.model, self.language, self.estimated]
+        choices = [[id, *options] for id, options in sorted(self.options.items())]
+        chooses = [CHOICE.version, CHOICE.hash, choices] if choices else []
+        writes = [LONG_ANSWER.version, LONG_ANSWER.hash, sorted(self.ambiguous)] if self.ambiguous else []
+        return digest([*given, *chooses, *writes])
 
     @property
     def estimated(self) -> bool:
@@ -60,12 +71,31 @@ class AnswerReader:
         Raises as `LLM.map` does. The costs are in the answers, and in the ledger recordings of this context.
         """
         seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in found]
-        asked_of = [
-            answer_question.answer_inputs(query.text, one, self.language)
-            for query, one in zip(queries, seen, strict=True)
+        tasks, answers = [self._task(query) for query in queries], dict[int, ReaderAnswer]()
+        for task in (ANSWER, CHOICE, LONG_ANSWER):
+            numbers = [number for number, one in enumerate(tasks) if one is task]
+            inputs = [self._inputs(queries[number], seen[number]) for number in numbers]
+            answers |= zip(numbers, self._ask(task, inputs, [seen[number] for number in numbers]), strict=True)
+        return [
+            replace(answers[number], answer=_format_choice(answers[number].answer, self.options.get(query.id, ())))
+            for number, query in enumerate(queries)
         ]
+
+    def _task(self, query: Query) -> Task[AnswerOutput]:
+        return CHOICE if query.id in self.options else LONG_ANSWER if query.id in self.ambiguous else ANSWER
+
+    def _inputs(self, query: Query, seen: AnswerContext) -> dict[str, Any]:
+        if query.id in self.options:
+            return choice_inputs(query.text, self.options[query.id], seen, self.language)
+        return answer_question.answer_inputs(query.text, seen, self.language)
+
+    def _ask(
+        self, task: Task[AnswerOutput], inputs: Sequence[Mapping[str, Any]], seen: Sequence[AnswerContext]
+    ) -> list[ReaderAnswer]:
+        if not inputs:
+            return []
         with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
-            said = self.llm.map(ANSWER, asked_of)
+            said = self.llm.map(task, inputs)
         usage, calls = asked.by_item(), Counter(entry.item for entry in asked.entries if not entry.rule)
         return [
             _make_answer(one, context, usage.get(number, Usage()), calls[number])
@@ -73,9 +103,20 @@ class AnswerReader:
         ]
 
 
-def make_reader(workspace: Workspace, tokens: int) -> AnswerReader:
-    """Create a reader with the LLM of a workspace. Raises UsageError if `tokens` is below 1."""
-    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
+def _format_choice(answer: str, options: Sequence[str]) -> str:
+    """Write the option that an answer names with its letter and text; an answer that names none stays as it is."""
+    place = parse_choice(answer, options) if options else None
+    return answer if place is None else f"{LETTERS[place]}. {options[place]}"
+
+
+def make_reader(workspace: Workspace, tokens: int, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
+    """Create a reader with the LLM of a workspace. Raises UsageError if `tokens` is below 1.
+
+    Of `gold`, the reader gets the options, and which questions have sub-questions.
+    """
+    options = {id: one.options for id, one in (gold or {}).items() if one.options}
+    long = frozenset(id for id, one in (gold or {}).items() if one.sub_questions)
+    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language, options, long)
     answer_question.build_context((), (), tokens)
     return made
 
@@ -91,7 +132,14 @@ def _make_answer(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage
 
 
 def bounds(
-    reader: AnswerReader, dataset: Dataset, chunking: Chunking | None, k: int, folder: Path, *, fresh: bool = False
+    reader: AnswerReader,
+    dataset: Dataset,
+    chunking: Chunking | None,
+    k: int,
+    folder: Path,
+    *,
+    fresh: bool = False,
+    find_spans: SpanReader | None = None,
 ) -> list[MethodResult]:
     """Score the reader's answers without passages and from the gold documents, on questions with accepted answers.
 
@@ -114,7 +162,7 @@ def bounds(
         kept = folder / digest([label, dataset.fingerprint, shape, k, reader.id])
         if fresh:
             (kept / "answers.jsonl").unlink(missing_ok=True)
-        found.append(_read_bound(label, source, queries, k, kept, reader, gold))
+        found.append(_read_bound(label, source, queries, k, kept, reader, gold, find_spans))
     return found
 
 
@@ -126,10 +174,11 @@ def _read_bound(
     folder: Path,
     reader: AnswerReader,
     gold: Mapping[str, Gold],
+    find_spans: SpanReader | None,
 ) -> MethodResult:
     with ledger.attribute_calls(method=label), ledger.record_calls() as paid:
         answers = answer_all(source, queries, k, folder / "answers.jsonl", label, reader=reader.read)
-    per_query = score_answers(answers, gold)
+    per_query = score_answers(answers, gold, find_spans)
     return MethodResult(
         label,
         label,
@@ -137,7 +186,7 @@ def _read_bound(
         folder.name,
         {k: answers},
         per_query,
-        retrieval.means(list(per_query.values())),
+        add_disambiguated_rouge(retrieval.means(list(per_query.values()))),
         NOT_TIMED,
         {},
         spent=paid.spent,

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import answers as answer_metrics
-from ragindex_eval.metrics import retrieval
+from ragindex_eval.metrics import long_answers, retrieval
+from ragindex_eval.metrics.long_answers import SpanReader
 from ragindex_eval.metrics.score import judgements, score_question
 from ragindex_eval.results.model import MethodAnswer
-from ragindex_eval.results.reader_results import ReaderAnswer
 
 Metrics = Mapping[str, Mapping[str, float]]
 """The metrics of each question, by its id."""
@@ -30,40 +30,61 @@ def score_rankings(
     return {query_id: {name: values[name] for name in ordered} for query_id, values in found.items()}
 
 
-def score_answers(answers: Sequence[MethodAnswer], gold: Mapping[str, Gold] | None) -> Metrics:
-    """Compute the answer metrics of each question with accepted answers; an unanswered question scores 0."""
-    names, found = answer_metric_names(gold), {}
+def score_answers(
+    answers: Sequence[MethodAnswer], gold: Mapping[str, Gold] | None, find_spans: SpanReader | None = None
+) -> Metrics:
+    """Compute the answer metrics of each question with accepted answers; an unanswered question scores 0.
+
+    Multiple-choice questions have accuracy, and ambiguous ones with sub-questions the metrics of ASQA; of these,
+    Disambig-F1 needs `find_spans`. All others have EM and F1, and STR-EM and ROUGE-L too if one of them has several
+    accepted answers: its STR-EM is 1 if any of them occurs in the answer.
+    """
+    known = {id: one for id, one in (gold or {}).items() if one.answers}
+    several = any(len(one.answers) > 1 for one in known.values() if not one.options and not one.sub_questions)
+    found = {}
     for answer in answers:
-        accepted = gold[answer.query_id].answers if gold and answer.query_id in gold else ()
-        if accepted:
-            values = _score_answer(answer.reading, accepted)
-            found[answer.query_id] = {name: values[name] for name in names}
+        if answer.query_id in known:
+            read = None if answer.reading is None or answer.reading.error is not None else answer.reading
+            values = _score_answer(read.answer if read else "", known[answer.query_id], several, find_spans)
+            found[answer.query_id] = values if read else dict.fromkeys(values, 0.0)
     return found
 
 
 def score(
-    answers: Mapping[int, Sequence[MethodAnswer]], gold: Mapping[str, Gold] | None, ks: Sequence[int], *, read: bool
+    answers: Mapping[int, Sequence[MethodAnswer]],
+    gold: Mapping[str, Gold] | None,
+    ks: Sequence[int],
+    *,
+    read: bool,
+    find_spans: SpanReader | None = None,
 ) -> Metrics:
     """Compute all metrics of each question, in order; answer metrics are included if answers were `read`."""
     rankings = score_rankings(answers, gold, ks)
     final = answers[max(answers)]
-    readings = score_answers(final, gold) if read else {}
+    readings = score_answers(final, gold, find_spans) if read else {}
     ids = [answer.query_id for answer in final if answer.query_id in rankings or answer.query_id in readings]
     return {id: {**rankings.get(id, {}), **readings.get(id, {})} for id in ids}
 
 
-def answer_metric_names(gold: Mapping[str, Gold] | None) -> list[str]:
-    """Return the answer metrics: EM and F1, plus string_EM and ROUGE-L if a question has several accepted answers."""
-    counts = [len(one.answers) for one in (gold or {}).values() if one.answers]
-    return list(answer_metrics.ANSWER_METRICS[: 0 if not counts else 2 if max(counts) == 1 else None])
+def _score_answer(said: str, gold: Gold, several: bool, find_spans: SpanReader | None) -> dict[str, float]:
+    if gold.options:
+        return {"accuracy": answer_metrics.accuracy(said, gold.answers, gold.options)}
+    if gold.sub_questions:
+        return _score_long_answer(said, gold, find_spans)
+    values = {"EM": answer_metrics.exact_match(said, gold.answers), "F1": answer_metrics.f1(said, gold.answers)}
+    if several:
+        values["STR-EM"] = long_answers.string_exact_match(said, [gold.answers])
+        values["ROUGE-L"] = answer_metrics.rouge_l(said, gold.answers)
+    return values
 
 
-def _score_answer(reading: ReaderAnswer | None, accepted: Sequence[str]) -> dict[str, float]:
-    if reading is None or reading.error is not None:
-        return dict.fromkeys(answer_metrics.ANSWER_METRICS, 0.0)
-    return {
-        "EM": answer_metrics.exact_match(reading.answer, accepted),
-        "F1": answer_metrics.f1(reading.answer, accepted),
-        "string_EM": answer_metrics.string_exact_match(reading.answer, accepted),
-        "ROUGE-L": answer_metrics.rouge_l(reading.answer, accepted),
+def _score_long_answer(said: str, gold: Gold, find_spans: SpanReader | None) -> dict[str, float]:
+    groups = [part.answers for part in gold.sub_questions]
+    values = {
+        "STR-EM": long_answers.string_exact_match(said, groups),
+        "ROUGE-Lsum": long_answers.rouge_lsum(said, gold.answers),
     }
+    if find_spans is not None:
+        spans = find_spans([(part.question, said) for part in gold.sub_questions])
+        values["Disambig-F1"] = long_answers.disambiguated_f1(spans, groups)
+    return values

@@ -80,6 +80,9 @@ class CompareSettings(Strict):
         ge=1,
         description=f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}.",
     )
+    qa_model: str | None = Field(
+        default=None, description="With --read: a model for extractive QA (SQuAD 2), for Disambig-F1 and DR of ASQA."
+    )
     store: _Plugin = Field(default="lancedb", description="The store. Default: lancedb.")
     k: tuple[int, ...] = Field(default=(5, 10, 20), description="The cutoffs. Default: 5,10,20.")
     limit: int | None = Field(default=None, description="Ask N questions, drawn by the seed.")

@@ -65,6 +65,8 @@ def _check(settings: CompareSettings) -> None:
     for one in thresholds:
         if one.metric in answers.ANSWER_METRICS and not settings.read:
             raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
+    if settings.qa_model and not settings.read:
+        raise UsageError("--qa-model measures answers. Add --read.")
     _require_different(settings)
     for seed in (*(settings.seeds or ()), settings.seed or 0):
         require_seed(seed)

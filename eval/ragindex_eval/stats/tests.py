@@ -76,11 +76,12 @@ def _quality_intervals(methods: Sequence[MethodResult], ids: Sequence[str], seed
 def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple[list[str], list[str]]]:
     """Group the metrics by the questions of `ids` for which they are defined.
 
-    The groups differ because not every question has accepted answers.
+    The groups differ because not every question has accepted answers. DR, which no single question has, is left out.
     """
     found: dict[tuple[str, ...], list[str]] = {}
     for name in methods[0].metrics if methods else ():
-        found.setdefault(tuple(id for id in ids if name in methods[0].per_query[id]), []).append(name)
+        if defined := tuple(id for id in ids if name in methods[0].per_query[id]):
+            found.setdefault(defined, []).append(name)
     return [(list(defined), names) for defined, names in found.items()]
 
 

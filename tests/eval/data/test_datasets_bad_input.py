@@ -265,7 +265,7 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
         (
             "q.xlsx",
             b"",
-            "expected questions in a .csv (question,answer,documents) or in a .txt (one a line); found q.xlsx.",
+            "questions in a .csv (question,answer,documents) or in a .txt (one a line), or ASQA.json; found q.xlsx.",
         ),
         ("", b"", "absent.txt: expected a file that can be read; found No such file or directory."),
     ],

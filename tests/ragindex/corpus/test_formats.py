@@ -178,15 +178,20 @@ def test_a_format_given_overrides_the_one_recognised(tmp_path: Path) -> None:
 
 
 def test_the_formats() -> None:
-    assert FORMATS == ("folder", "jsonl", "beir", "hipporag", "musique", "hotpotqa", "2wikimultihopqa")
+    published = ("beir", "hipporag", "musique", "hotpotqa", "2wikimultihopqa")
+    single_hop = ("musique-single-hop", "musique-single-hop-filled")
+    assert ("folder", "jsonl", *published, *single_hop, "ircot", "multihop-rag", "quality", "asqa") == FORMATS
 
 
 @pytest.mark.parametrize(
     ("format", "hint"),
     [
         ("hotpot", "'hotpot'. Did you mean hotpotqa or hipporag?"),
-        ("musiqe", "Did you mean musique?"),
-        ("parquet?!", "Available: folder, jsonl, beir, hipporag, musique, hotpotqa, 2wikimultihopqa."),
+        ("musiqe", "Did you mean musique or musique-single-hop or asqa?"),
+        (
+            "parquet?!",
+            "Available: folder, jsonl, beir, hipporag, musique, hotpotqa, 2wikimultihopqa, musique-",
+        ),
     ],
 )
 def test_an_unknown_format_is_answered_with_near_names(tmp_path: Path, format: str, hint: str) -> None:

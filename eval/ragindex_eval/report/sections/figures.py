@@ -32,8 +32,8 @@ def render_figures(comparison: Comparison) -> tuple[Plot, ...] | None:
     found = [_plot_metric(comparison, metric), _plot_against_latency(comparison, metric)]
     if any(method.query_usage.money for method in comparison.methods):
         found.append(_plot_against_money(comparison, metric))
-    if any("F1" in method.metrics for method in comparison.methods):
-        found.append(_plot_metric(comparison, "F1"))
+    measured = {name for method in comparison.methods for name in method.metrics}
+    found += [_plot_metric(comparison, name) for name in ("F1", "accuracy", "STR-EM") if name in measured][:1]
     if len(comparison.ks) > 1:
         found.append(_plot_over_k(comparison))
     for by, words in (("hops", "number of hops"), ("kind", "kind of question")):

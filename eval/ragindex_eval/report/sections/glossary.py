@@ -25,6 +25,25 @@ _QUALITY = {
         "F1",
         "How many words the answer shares with the nearest accepted one: the harmonic mean of precision and recall.",
     ),
+    "accuracy": (
+        "accuracy",
+        "The share of multiple-choice questions whose answer names the right option, by letter, number or text. "
+        "An answer that names none is wrong.",
+    ),
+    "STR-EM": (
+        "STR-EM, string exact match",
+        "Of the sub-questions of an ambiguous question, the share of which any accepted answer stands in the answer.",
+    ),
+    "ROUGE-Lsum": (
+        "ROUGE-Lsum",
+        "How much of the answer and of the nearest reference answer are common subsequences of stemmed words, "
+        "sentence by sentence: the harmonic mean of precision and recall.",
+    ),
+    "Disambig-F1": (
+        "Disambig-F1",
+        "A model for extractive question answering reads the answer for each sub-question: the mean F1 of its spans.",
+    ),
+    "DR": ("DR", "The geometric mean of the means of Disambig-F1 and ROUGE-Lsum over all questions."),
 }
 _TESTS = (
     (

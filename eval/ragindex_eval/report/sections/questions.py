@@ -192,19 +192,20 @@ def _method_findings(
 
 
 def _format_answer(answer: MethodAnswer, metrics: Mapping[str, float]) -> str:
-    """Format the answer of the reader, whether it was found in the hits, and its F1."""
+    """Format the answer of the reader, whether it was found in the hits, and its F1, accuracy or STR-EM."""
     read = answer.reading
     if read is None:
         return ""
     if read.error is not None:
         return shown(f"not read: {without_folders(read.error)}", _QUERY)
     said = shown(read.answer, _TITLE) or "no answer"
-    about = [*([] if read.found else ["not held by what was found"]), *_format_f1(metrics)]
+    about = [*([] if read.found else ["not held by what was found"]), *_format_first_metric(metrics)]
     return f"{said} ({'; '.join(about)})" if about else said
 
 
-def _format_f1(metrics: Mapping[str, float]) -> list[str]:
-    return [f"F1 {percent(metrics['F1'])}"] if "F1" in metrics else []
+def _format_first_metric(metrics: Mapping[str, float]) -> list[str]:
+    found = [f"{name} {percent(metrics[name])}" for name in ("F1", "accuracy", "STR-EM") if name in metrics]
+    return found[:1]
 
 
 def _format_ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from ragindex_eval.format import percent, short
-from ragindex_eval.metrics.answers import ANSWER_METRICS_SHOWN
+from ragindex_eval.metrics.answers import ANSWER_METRICS, select_shown
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import LATENCY, Comparison, Interval, MethodResult
 from ragindex_eval.stats.conclusions import leaders
@@ -20,6 +20,11 @@ _MEANINGS = {
     "one_doc_R": "recall over the hits that name exactly one document",
     "EM": "exact match: the share of questions whose answer is an accepted one",
     "F1": "the words that the answer shares with an accepted one",
+    "accuracy": "the share of multiple-choice questions whose answer names the right option",
+    "STR-EM": "the share of sub-questions of which an accepted answer stands in the answer",
+    "ROUGE-Lsum": "the longest common subsequences of words with the sentences of a reference answer",
+    "Disambig-F1": "the F1 of what a question answering model finds in the answer for each sub-question",
+    "DR": "the geometric mean of Disambig-F1 and ROUGE-Lsum",
 }
 
 
@@ -88,10 +93,7 @@ def _bound_rows(comparison: Comparison, metrics: list[str], costs: int) -> tuple
             bound.label,
             Markup(""),
             (
-                *(
-                    _quality_cell(bound, name, False) if name in ANSWER_METRICS_SHOWN else MetricCell("")
-                    for name in metrics
-                ),
+                *(_quality_cell(bound, name, False) if name in ANSWER_METRICS else MetricCell("") for name in metrics),
                 *blank,
             ),
         )
@@ -102,10 +104,11 @@ def _bound_rows(comparison: Comparison, metrics: list[str], costs: int) -> tuple
 def metrics_shown(comparison: Comparison) -> list[str]:
     """Return the metrics of the table, as far as they were measured for any method.
 
-    These are recall at every k, full recall and nDCG at one k, one_doc_R where it differs from recall, EM and F1.
+    These are recall at every k, full recall and nDCG at one k, one_doc_R where it differs from recall, and
+    the answer metrics of `select_shown`.
     """
     ks, every = comparison.ks, [method.metrics for method in comparison.methods]
-    of_answers = [name for name in ANSWER_METRICS_SHOWN if any(name in found for found in every)]
+    of_answers = select_shown({name for found in every for name in found})
     if not comparison.dataset.judged:
         return of_answers
     one = 10 if 10 in ks else ks[len(ks) // 2]
