@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from command_line import ragindex
 
 from ragindex.plugins import registry
+from ragindex_eval.results.load import load_results
 from ragindex_eval.run.pipeline import make_plan
 from ragindex_eval.run.read_answers import GOLD_PASSAGES, NO_PASSAGES
 from ragindex_eval.run.settings import read_settings
@@ -60,3 +62,20 @@ def test_a_parameter_of_a_study_is_that_of_the_method() -> None:
 def test_no_study_has_settings_of_ones_own_machine() -> None:
     given = {name for settings in STUDIES.values() for name in settings.model_fields_set}
     assert given == {"name", "methods", "k", "read", "published"}
+
+
+def test_a_study_runs_on_a_small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragindex_eval.cli.compare.track", lambda study: None)
+    monkeypatch.chdir(tmp_path)
+    config = ROOT / "studies" / "griever-table-1.yaml"
+    done = ragindex("compare", "world:50:7", "--config", config, "--published-data", "musique", "--limit", 3)
+    assert done.code == 0
+    result = load_results(tmp_path / "ragindex-results" / "griever-table-1")
+    published = result.comparisons[0].published
+    assert published is not None
+    assert [one.published for one in published.figures if one.method == "GRIEVER"] == [0.456, 0.539, 0.573]
+    assert all(one.here is not None and one.verdict == "not comparable" for one in published.figures)
+    assert published.reason == (
+        "encoder is lsa, published all-mpnet-base-v2; llm is rules, published gpt-4o-mini; "
+        "3 questions, published 500; 50 documents, published 139,416"
+    )

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from ragindex_eval.format import points
 
-Verdict: TypeAlias = Literal["same", "differs", "not comparable", "no interval", "not measured"]
-Direction: TypeAlias = Literal["agrees", "contradicts", "unclear", "not measured"]
+FigureVerdict: TypeAlias = Literal["same", "differs", "not comparable", "no interval", "not measured"]
+GainVerdict: TypeAlias = Literal["agrees", "contradicts", "unclear", "not measured"]
 _Bounds: TypeAlias = tuple[float, float]
 
 
@@ -39,7 +39,7 @@ class ComparedGain:
     published: float
     here: float | None
     ci95: _Bounds | None
-    direction: Direction
+    direction: GainVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ComparedFigure:
     published: float
     here: float | None
     ci95: _Bounds | None
-    verdict: Verdict
+    verdict: FigureVerdict
     gain: ComparedGain | None
 
     @property

@@ -9,9 +9,9 @@ from ragindex_eval.results.published import (
     ComparedCondition,
     ComparedFigure,
     ComparedGain,
-    Direction,
+    FigureVerdict,
+    GainVerdict,
     PublishedComparison,
-    Verdict,
 )
 
 _RULES = "rules"
@@ -38,7 +38,7 @@ def compare_published(comparison: Comparison, table: PublishedTable, data: str) 
     return PublishedComparison(table.source, data, conditions, table.unchecked, tuple(figures))
 
 
-def judge_figure(published: float, here: float | None, bounds: Interval | None, *, comparable: bool) -> Verdict:
+def judge_figure(published: float, here: float | None, bounds: Interval | None, *, comparable: bool) -> FigureVerdict:
     """Return the verdict on a figure; the ends of its interval belong to it."""
     if here is None:
         return "not measured"
@@ -49,7 +49,7 @@ def judge_figure(published: float, here: float | None, bounds: Interval | None, 
     return "same" if bounds[0] <= published <= bounds[1] else "differs"
 
 
-def judge_gain(published: float, bounds: Interval | None) -> Direction:
+def judge_gain(published: float, bounds: Interval | None) -> GainVerdict:
     """Return whether a published difference has the sign of the difference here, whose interval is `bounds`."""
     if bounds is None or bounds[0] <= 0.0 <= bounds[1]:
         return "unclear"
