@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ragindex_eval.format import percent, points
 from ragindex_eval.results.model import Comparison, Interval
-from ragindex_eval.results.published import ComparedFigure, ComparedGain
+from ragindex_eval.results.published import ComparedFigure, ComparedGain, PublishedComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,11 @@ class PublishedFigures:
 
 def render_published(comparison: Comparison) -> PublishedFigures | None:
     """Make the rows; None if the comparison was not set beside a published table."""
-    found = comparison.published
-    if found is None:
-        return None
+    return None if comparison.published is None else tabulate_published(comparison.published)
+
+
+def tabulate_published(found: PublishedComparison) -> PublishedFigures:
+    """Make a row for each published figure, and the sentences on conditions."""
     rows = tuple(map(_row, found.figures))
     sentences = [f"Not comparable, because {found.reason}." if found.reason else "All stated conditions are equal."]
     if found.unchecked:
