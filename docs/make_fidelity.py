@@ -53,7 +53,7 @@ def keep(folder: Path) -> None:
             raise SystemExit(f"{folder} has no published figures: run it with --config studies/… --published-data NAME")
         command = re.sub(r"(?<![\w.])/(?:[^/\s]+/)+", "", study.command)
         text = json.dumps({"study": study.name, "command": command, "published": comparison.published.to_json()})
-        value = json.loads(text, parse_float=lambda number: round(float(number), 5))
+        value = json.loads(text, parse_float=lambda number: round(float(number), 8))
         RESULTS.mkdir(exist_ok=True)
         path = RESULTS / f"{study.name}-{comparison.published.data}.json"
         path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

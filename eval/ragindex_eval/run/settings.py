@@ -20,6 +20,7 @@ from ragindex.plugins.registry import Written
 from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
 from ragindex_eval.data.published import PublishedTable
+from ragindex_eval.format import shown
 
 _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -225,4 +226,6 @@ def _explain(error: ValidationError) -> str:
     problems = error.errors()
     problem = next((one for one in problems if one["type"] == BOOLEAN_FOR_NUMBER), problems[0])
     where = ".".join(str(part) for part in problem["loc"][:1]).replace("json_file", "json").replace("_", "-")
-    return f"{where!r}: {problem['msg'].removeprefix('Value error, ')}. Got {problem['input']!r} instead."
+    return (
+        f"{where!r}: {problem['msg'].removeprefix('Value error, ')}. Got {shown(repr(problem['input']), 80)} instead."
+    )

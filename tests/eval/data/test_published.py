@@ -63,6 +63,7 @@ def test_a_table_that_is_wrong_says_where(changed: dict[str, Any], message: str)
     with pytest.raises(UsageError) as error:
         table(**changed)
     assert message in str(error.value)
+    assert len(str(error.value)) < 250
 
 
 def test_a_data_set_must_be_one_of_the_table() -> None:
