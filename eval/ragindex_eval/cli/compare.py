@@ -73,6 +73,7 @@ def compare(
     fresh: Annotated[bool | None, _flag("fresh")] = None,
     workers: Annotated[int | None, _flag("workers", "N", 1)] = None,
     trace: Annotated[bool | None, _flag("trace")] = None,
+    published_data: Annotated[str | None, _flag("published_data", "NAME")] = None,
     index: Annotated[Path | None, _flag("index", "DIR")] = None,
     out: Annotated[Path | None, _flag("out", "DIR")] = None,
     json_file: JsonOption = None,

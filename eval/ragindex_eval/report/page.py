@@ -27,6 +27,7 @@ from ragindex_eval.report.sections import (
     iterations,
     overview,
     pairs,
+    published,
     questions,
     reproduction,
     seeds,
@@ -107,6 +108,7 @@ def _choose_sections(comparison: Comparison) -> Sequence[_Section]:
     end = [asked] if judged else []
     return [
         ("table", "Results", table.render_table),
+        ("published", "Published figures", published.render_published),
         *middle,
         ("figures", "Plots", figures.render_figures),
         ("pairs", "Differences between methods", pairs.render_pairs),

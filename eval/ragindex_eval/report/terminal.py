@@ -10,6 +10,7 @@ from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import many
+from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
 from ragindex_eval.stats import conclusions
@@ -55,7 +56,33 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     for bound in comparison.bounds:
         made.add_row(f"[dim]{bound.label}[/]", *(_bound_cell(column, bound) for column in columns))
     said = f"[bold]{escape_markup(conclusions.sentence(comparison))}[/]"
-    return Group(made, "", said, *map(escape_markup, _fact_lines(comparison)), *_warning_lines(comparison))
+    facts = map(escape_markup, _fact_lines(comparison))
+    published = render_published(comparison)
+    beside = [] if published is None else ["", *_published_lines(published)]
+    return Group(made, "", said, *facts, *_warning_lines(comparison), *beside)
+
+
+def _published_lines(found: PublishedFigures) -> list[RenderableType]:
+    """Return a table of published figures beside those here, under its title, and the sentences on it."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column("method", overflow="fold", min_width=8)
+    over = f" over {min(found.baselines)}" if len(found.baselines) == 1 else ""
+    gains = [f"gain{over}"] if found.baselines else []
+    for title in ["metric", "published", "here", "here −\npublished", "verdict", *gains]:
+        made.add_column(escape_markup(title))
+    for number, row in enumerate(found.rows):
+        again = number > 0 and found.rows[number - 1].method == row.method
+        figures = [row.metric, row.published, row.here, row.difference, row.verdict]
+        cells = ["" if again else row.method, *figures, *([_gain_cell(row, over)] if gains else [])]
+        made.add_row(*map(escape_markup, cells))
+    return [f"[bold]{escape_markup(found.title)}[/]", made, *map(escape_markup, found.sentences)]
+
+
+def _gain_cell(row: PublishedRow, over: str) -> str:
+    if not row.over:
+        return ""
+    named = "" if over else f"over {row.over}: "
+    return f"{named}published {row.published_gain}, here {row.gain}: {row.direction}"
 
 
 def _columns(comparison: Comparison) -> list[_Column]:

@@ -26,6 +26,7 @@ from ragindex_eval.results.model import (
     Percentiles,
     Study,
 )
+from ragindex_eval.results.published import PublishedComparison
 from ragindex_eval.results.reader_results import ReaderFacts
 
 
@@ -72,6 +73,7 @@ def _load_comparison(folder: Path) -> Comparison:
         methods=tuple(_method(one, found[one["label"]], value["ks"][-1]) for one in value["methods"]),
         reader=ReaderFacts(**read) if read else None,
         coverage=Coverage.from_json(value["coverage"]) if value.get("coverage") else None,
+        published=PublishedComparison.from_json(value["published"]) if value.get("published") else None,
         bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),
         asked=tuple(value["asked"]),
         failed=tuple(_method(one, failed[one["label"]], value["ks"][-1]) for one in value["failed"]),

@@ -9,6 +9,7 @@ from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.results.published import PublishedComparison
 from ragindex_eval.results.reader_results import ReaderAnswer, ReaderFacts, ReadingCosts
 from ragindex_eval.results.reader_results import costs as reading_costs
 
@@ -329,6 +330,7 @@ class Comparison:
     - `reader`, `bounds`: if answers were read, the reader, and what it answers without passages and from the gold
       documents.
     - `coverage`: set if a method searches trees of summaries.
+    - `published`: set if the settings have a published table with figures on this data set.
     """
 
     dataset: DatasetFacts
@@ -353,6 +355,7 @@ class Comparison:
     coverage: Coverage | None = None
     asked: tuple[str, ...] = ()
     failed: tuple[MethodResult, ...] = ()
+    published: PublishedComparison | None = None
 
     def method(self, label: str) -> MethodResult:
         """Return the result of a method by its label. Raises KeyError if there is none."""
@@ -387,6 +390,7 @@ class Comparison:
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
             **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
+            **({} if self.published is None else {"published": self.published.to_json()}),
             **({} if self.reader is None else {"reader": self.reader.to_json(), "bounds": bounds}),
         }
 

@@ -8,7 +8,7 @@ bounds. Answers and latency are saved in the folder `runs` of the index, under a
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import regex
@@ -29,6 +29,7 @@ from ragindex.workspace.settings import require_apart
 from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.published import require_published_data
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
@@ -43,6 +44,7 @@ from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.run.methods import Method, add_reranked, choose_methods
 from ragindex_eval.run.score import Metrics, score
 from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.stats.published import compare_published
 
 
 def evaluate(
@@ -75,9 +77,21 @@ def evaluate(
         results = [_result(one, metrics, time) for (one, metrics), time in zip(measured, times, strict=True)]
         bounds = _read_bounds(experiment)
         earlier = {one.label: one.earlier for one in answered.methods if one.earlier}
-        return conclude(
-            experiment, plan.methods, results, failed, bounds, earlier, [*plan.left_out, *answered.left_out]
-        )
+        left_out = [*plan.left_out, *answered.left_out]
+        concluded = conclude(experiment, plan.methods, results, failed, bounds, earlier, left_out)
+        return _add_published(concluded, settings)
+
+
+def _add_published(comparison: Comparison, settings: CompareSettings) -> Comparison:
+    """Add the published figures on the data set, or a note if the settings do not say which data set it is."""
+    table, data = settings.published, settings.published_data
+    if table is None:
+        return comparison
+    if data is None:
+        names = ", ".join(table.data)
+        note = f"the figures of {table.source} are left out: name this data set with --published-data ({names})"
+        return replace(comparison, notes=(*comparison.notes, note))
+    return replace(comparison, published=compare_published(comparison, table, data))
 
 
 # ---------------------------------------------------------------- plan
@@ -92,7 +106,8 @@ class Plan:
 
 
 def make_plan(settings: CompareSettings) -> Plan:
-    """Choose the methods, with grid variants and reranked twins. Raises UsageError for invalid methods or grids."""
+    """Choose the methods, with grid variants and reranked twins. Raises UsageError for invalid settings of these."""
+    require_published_data(settings.published, settings.published_data)
     methods, left_out = choose_methods(settings.written_methods())
     methods = add_reranked(expand_grid(methods, settings.grid), settings.rerank_with())
     if settings.triples is not None:

@@ -19,6 +19,8 @@ from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.plugins.registry import Written
 from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
+from ragindex_eval.data.published import PublishedTable
+from ragindex_eval.format import shown
 
 _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -44,6 +46,7 @@ class CorpusSettings(Strict):
     format: str | None = None
     language: str | None = None
     limit: int | None = None
+    published_data: str | None = None
 
 
 class CompareSettings(Strict):
@@ -98,6 +101,10 @@ class CompareSettings(Strict):
         default=None, ge=1, description="Processes for reading, rules and clustering. Default: the cores."
     )
     trace: bool = Field(default=False, description="Record each new retrieval as an MLflow span.")
+    published: PublishedTable | None = None
+    published_data: str | None = Field(
+        default=None, description="The data set of the published table in --config that DATA is, as musique."
+    )
     name: str | None = None
     index: Path | None = Field(default=None, description="The index's folder, kept. Default: ragindex-workspaces/NAME.")
     out: Path | None = Field(default=None, description="Rankings, figures and report. Default: ragindex-results/NAME.")
@@ -222,4 +229,6 @@ def _explain(error: ValidationError) -> str:
     problems = error.errors()
     problem = next((one for one in problems if one["type"] == BOOLEAN_FOR_NUMBER), problems[0])
     where = ".".join(str(part) for part in problem["loc"][:1]).replace("json_file", "json").replace("_", "-")
-    return f"{where!r}: {problem['msg'].removeprefix('Value error, ')}. Got {problem['input']!r} instead."
+    return (
+        f"{where!r}: {problem['msg'].removeprefix('Value error, ')}. Got {shown(repr(problem['input']), 80)} instead."
+    )

@@ -12,6 +12,7 @@ from ragindex.workers import use_workers
 from ragindex.workspace.settings import require_seed
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.data.published import require_published_data
 from ragindex_eval.metrics import answers
 from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.run.grid import parse_threshold, require_methods
@@ -68,6 +69,8 @@ def _check(settings: CompareSettings) -> None:
     if settings.qa_model and not settings.read:
         raise UsageError("--qa-model measures answers. Add --read.")
     _require_different(settings)
+    for corpus in filter(None, settings.all_corpora()):
+        require_published_data(settings.published, corpus.published_data)
     for seed in (*(settings.seeds or ()), settings.seed or 0):
         require_seed(seed)
     if settings.seeds is not None and len(set(settings.seeds)) < len(settings.seeds):

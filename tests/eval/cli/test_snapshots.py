@@ -1,5 +1,6 @@
 """What the commands print, held in text files. UPDATE_SNAPSHOTS=1 writes the files anew: look at the difference."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,56 @@ def test_questions() -> None:
     write(Path("more"), {"mill.txt": text, "flood.txt": "The flood of 1904 destroyed eleven bridges in Lindau."})
     done = ragindex("questions", "more", "--out", "drafted.csv", "--n", "4")
     assert_matches(masked(done.out + done.err), SNAPSHOTS / "questions.txt")
+
+
+STUDY = """
+methods: [{name: bm25, label: BM25}, {name: bm25, label: "[b]triples[/]", params: {over: triples}}]
+k: 1,3
+published:
+  source: "<script>alert(1)</script> A paper, Table 1"
+  unit: percent
+  metrics: [R@1, R@3]
+  baseline: BM25
+  conditions: {questions: 2, llm: gpt-4o}
+  unchecked: ["the <b>moon</b>"]
+  data:
+    notes:
+      conditions: {documents: 4, llm: offline}
+      figures: {BM25: [75, 12.5], "[b]triples[/]": [60.0, 12.5]}
+    "<i>books</i>":
+      figures: {BM25: [41.7, 50], "<u>dense</u>": [45.6, null]}
+"""
+
+
+def test_compare_with_published_figures() -> None:
+    Path("study.yaml").write_text(STUDY)
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--config", "study.yaml", "--published-data")
+    done = ragindex(*arguments, "<i>books</i>", "--out", "books")
+    assert done.code == 0
+    assert_matches(masked(done.out, SPACES, FIGURES), SNAPSHOTS / "published.txt")
+    html = Path("books/report.html").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; A paper, Table 1, &lt;i&gt;books&lt;/i&gt;" in html
+    assert "&lt;u&gt;dense&lt;/u&gt;" in html
+    assert "the &lt;b&gt;moon&lt;/b&gt;" in html
+    assert not any(tag in html for tag in ("<script", "<i>", "<u>", "<b>moon"))
+    ragindex("report", "books")
+    assert Path("books/report.html").read_text() == html
+    figures = json.loads(Path("books/comparison.json").read_text())["published"]["figures"]
+    assert [(one["method"], one["metric"], one["verdict"]) for one in figures] == [
+        ("BM25", "R@1", "not comparable"),
+        ("BM25", "R@3", "not comparable"),
+        ("<u>dense</u>", "R@1", "not measured"),
+    ]
+    same = ragindex(*arguments, "notes", "--llm", "offline", "--json", "-").json["published"]
+    assert [one["equal"] for one in same["conditions"]] == [True, True, True]
+    verdicts = [(one["published"], one["here"], one["ci95"], one["verdict"]) for one in same["figures"][:2]]
+    assert verdicts == [(0.75, 0.75, [0.5, 1.0], "same"), (0.125, 1.0, [1.0, 1.0], "differs")]
+
+
+def test_without_the_name_of_the_data_set_published_figures_are_left_out() -> None:
+    Path("study.yaml").write_text(STUDY)
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--config", "study.yaml")
+    assert "name this data set with --published-data (notes, <i>books</i>)" in ragindex(*arguments).out
+    wrong = ragindex(*arguments, "--published-data", "books")
+    assert wrong.code == 2
+    assert "has no figures on 'books'. Available: notes, <i>books</i>." in wrong.err
