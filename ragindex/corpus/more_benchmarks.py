@@ -34,7 +34,7 @@ _IRCOT_RAW = (
 """Files whose paragraphs are the corpora of MuSiQue and of 2WikiMultihopQA."""
 _ARTICLE_METADATA = ("author", "source", "category", "published_at", "url")
 _STORY_METADATA = ("author", "source", "topic", "year", "url")
-_HTML = regex.compile(r"</(?:p|html|body|div|i|em)>|<br */?>", regex.IGNORECASE)
+_HTML = regex.compile(r"</(?:p|html|body)>", regex.IGNORECASE)
 _GLANCE_BYTES = 2**20
 _NO_CONTEXT = "No context provided"
 

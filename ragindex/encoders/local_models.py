@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragindex.distribution import install_line, require_module
-from ragindex.encoders.sentence_transformer import _content, _no_progress_bars, _quiet, choose_device
+from ragindex.encoders.sentence_transformer import _content, _quiet, choose_device, hide_progress_bars
 from ragindex.errors import UsageError
 
 _SHOWN = 8  # hexadecimal digits of a revision
@@ -45,7 +45,7 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, devic
     else:
         where, options = model, {"revision": revision} if revision else {}
     try:
-        with _no_progress_bars(), _quiet("sentence_transformers"):
+        with hide_progress_bars(), _quiet("sentence_transformers"):
             return getattr(module, kind)(where, device=choose_device(device), **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(

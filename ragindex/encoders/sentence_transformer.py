@@ -159,7 +159,7 @@ class SentenceTransformers(EncoderPlugin):
         )
         folder = Path(self.model).expanduser()
         try:
-            with _no_progress_bars(), _quiet("sentence_transformers"):
+            with hide_progress_bars(), _quiet("sentence_transformers"):
                 return module.SentenceTransformer(str(folder) if folder.is_dir() else self.model, device=device)
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(
@@ -345,7 +345,8 @@ def _quiet(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def hide_progress_bars() -> Iterator[None]:
+    """Hide the progress bars of transformers within the block."""
     logging = import_module("transformers.utils.logging")
     enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ragindex.distribution import require_module
-from ragindex.encoders.sentence_transformer import choose_device
+from ragindex.encoders.sentence_transformer import choose_device, hide_progress_bars
 from ragindex.errors import UsageError
 
 _MAX_LENGTH = 384  # tokens of question and window
@@ -113,8 +113,9 @@ def open_span_model(name: str) -> SpanModel:
     """
     transformers = require_module("transformers", "sentence-transformers", "--qa-model")
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name)
-        model = transformers.AutoModelForQuestionAnswering.from_pretrained(name)
+        with hide_progress_bars():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+            model = transformers.AutoModelForQuestionAnswering.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise UsageError(f"--qa-model: {name!r} is no model for extractive QA: {str(error)[:300]}") from error
     if not tokenizer.is_fast:

@@ -99,9 +99,11 @@ def test_a_long_context_is_read_in_windows() -> None:
     assert read([("Who?", "Ada" + " it" * 40 + " Miller")]) == [""]  # more than 30 tokens, and `ada` alone ends badly
 
 
-def test_a_model_of_transformers_is_read_from_its_folder(tmp_path: Path) -> None:
+def test_a_model_of_transformers_is_read_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = make_model(tmp_path)
+    capfd.readouterr()
     read = open_span_model(str(tmp_path))
+    assert capfd.readouterr() == ("", "")  # no progress bars
     tokenizer = make_tokenizer()
     question = "Who opened it?"
     given = tokenizer(question, CONTEXT, return_tensors="pt", return_offsets_mapping=True)
