@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
 from ragindex.types import Query, Step, Usage
@@ -84,11 +85,24 @@ class Latency:
         """The number of timed questions."""
         return len(self.per_query)
 
+    @property
+    def mean(self) -> float | None:
+        """The mean total time in milliseconds; None if no question was answered."""
+        return fmean(self.per_query.values()) if self.per_query else None
+
+    @property
+    def sd(self) -> float | None:
+        """The standard deviation of the total times (of a sample) in milliseconds; None for fewer than two."""
+        return stdev(self.per_query.values()) if len(self.per_query) > 1 else None
+
     def to_json(self) -> dict[str, Any]:
-        """Convert to the JSON object `{"p50", "p95", "encoder": {…}, "store": {…}, "own": {…}, "taken"}`."""
+        """Convert to the JSON object `{"p50", "p95", "mean", "sd", "encoder": {…}, "store": {…}, "own": {…}, "taken"}`.
+
+        `mean` and `sd` are for readers of the file: they are computed from `per_query`.
+        """
         split = {"encoder": self.encoder, "store": self.store, "own": self.own}
         by_part = {name: value.to_json() for name, value in split.items()}
-        return {**self.total.to_json(), **by_part, "taken": self.taken}
+        return {**self.total.to_json(), "mean": self.mean, "sd": self.sd, **by_part, "taken": self.taken}
 
 
 _NO_PERCENTILES = Percentiles(None, None)

@@ -1,9 +1,9 @@
-"""Entities and triples of every passage, from one LLM call per passage, from rules, or from a file."""
+"""Entities and triples of every passage, from one LLM call per passage or two, from rules, or from a file."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, Field
@@ -44,7 +44,7 @@ class RuleAnswer(ExtractionAnswer):
         return Extracted(clean_names(self.entities), triples, dropped, "rules", self.note)
 
 
-def _extract_by_rules(inputs: Mapping[str, Any]) -> ExtractionAnswer:
+def _extract_by_rules(inputs: Mapping[str, Any]) -> RuleAnswer:
     found = rules.extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
     triples = [[one.subject, one.predicate, one.object] for one in found.triples]
     return RuleAnswer(entities=list(found.entities), triples=triples, note=" ".join(found.notes))
@@ -58,6 +58,55 @@ EXTRACT: Task[ExtractionAnswer] = Task(
     rule=_extract_by_rules,
     max_tokens=2048,
 )
+
+
+class NamesAnswer(BaseModel):
+    """The names in a passage: the first of two calls."""
+
+    entities: list[str]
+
+
+class RelationsAnswer(BaseModel):
+    """The triples of a passage between given names: the second of two calls."""
+
+    triples: TripleLists
+
+    def extracted(self, entities: Sequence[str]) -> Extracted:
+        """Return these names, the triples, and the number of triples that have no known form."""
+        return ExtractionAnswer(entities=list(entities), triples=self.triples).extracted()
+
+
+class RuleRelations(RelationsAnswer):
+    """The triples of the rules, with their note."""
+
+    note: str
+
+    def extracted(self, entities: Sequence[str]) -> Extracted:
+        """Return these names and the triples, marked as made by rules."""
+        return RuleAnswer(entities=list(entities), triples=self.triples, note=self.note).extracted()
+
+
+def _relate_by_rules(inputs: Mapping[str, Any]) -> RelationsAnswer:
+    found = _extract_by_rules(inputs)
+    return RuleRelations(triples=found.triples, note=found.note)
+
+
+NAMES: Task[NamesAnswer] = Task(
+    name="extract_names",
+    version=1,
+    prompt=Path(__file__).parent / "prompts" / "names.jinja",
+    output=NamesAnswer,
+    rule=lambda inputs: NamesAnswer(entities=_extract_by_rules(inputs).entities),
+    max_tokens=1024,
+)
+RELATE: Task[RelationsAnswer] = Task(
+    name="extract_relations",
+    version=1,
+    prompt=Path(__file__).parent / "prompts" / "relate.jinja",
+    output=RelationsAnswer,
+    rule=_relate_by_rules,
+    max_tokens=2048,
+)
 EXTRACTION_SCHEMA = Schema(
     stored=("triples", "source", "note", "content"),
     keywords=("passage_ids", "doc_ids", "entities"),
@@ -69,18 +118,22 @@ EXTRACTION_SCHEMA = Schema(
 class Extractions(Part[Collection]):
     """One record per passage: its named entities and its triples, from one LLM call (GeAR).
 
-    Malformed triples are dropped and counted. With an imported file, no LLM is asked: a passage that the file
-    lacks has no triples, and is counted. `numbers_as_entities` applies to the rules, which otherwise leave
-    out dates and numbers.
+    With `calls=sequential` a first call lists the names, and a second, which is given them, the triples, as in
+    HippoRAG (GeAR, appendix D and Table 7). The rules give the same either way. Malformed triples are dropped and
+    counted. With an imported file, no LLM is asked: a passage that the file lacks has no triples, and is counted.
+    `numbers_as_entities` applies to the rules, which otherwise leave out dates and numbers.
     """
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "import"})
+    calls: Literal["joint", "sequential"] = Field(
+        default="joint", description="Ask for names and triples in one call, or for names first."
+    )
     numbers_as_entities: bool = Field(default=False, description="Rules only: count dates and numbers as entities.")
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """Return the one task, for entities and triples together."""
-        return (EXTRACT,)
+        """Return the task for entities and triples together, or those of the two calls."""
+        return (EXTRACT,) if self.calls == "joint" else (NAMES, RELATE)
 
     def check_import(self, file: Path) -> None:
         """Read the file once. Raises DataError if it cannot be read."""
@@ -121,8 +174,12 @@ class Extractions(Part[Collection]):
             for one in passages
             if one["id"] not in made
         }
-        found = ask_for_passages(context, EXTRACT, inputs)
-        return {**made, **{id: answer.extracted() for id, answer in found.items()}}
+        if self.calls == "joint":
+            found = ask_for_passages(context, EXTRACT, inputs)
+            return {**made, **{id: answer.extracted() for id, answer in found.items()}}
+        names = {id: clean_names(one.entities) for id, one in ask_for_passages(context, NAMES, inputs).items()}
+        related = ask_for_passages(context, RELATE, {id: {**inputs[id], "names": names[id]} for id in names})
+        return {**made, **{id: answer.extracted(names[id]) for id, answer in related.items()}}
 
 
 def _read_imported(passages: Sequence[Mapping[str, Any]], file: OpenIE) -> dict[str, Extracted]:

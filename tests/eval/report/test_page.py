@@ -89,6 +89,7 @@ def test_the_table_has_the_figures_with_their_intervals() -> None:
         "R@5",
         "p50 ms",
         "p95 ms",
+        "mean ± sd ms",
         "index s",
         "index MB",
     ]
@@ -99,6 +100,7 @@ def test_the_table_has_the_figures_with_their_intervals() -> None:
         f"95.0 {low:.1f} – {high:.1f}",
         f"5.00 {latency[0]:.2f} – {latency[1]:.2f}",
         f"6.00 {comparison.method('near').ci95['latency_ms_p95'][0]:.2f} – 6.00",
+        "5.00 ± 1.01",  # sqrt(40 / 39)
         "1.00",
         "0.001",
     ]
@@ -109,7 +111,7 @@ def test_bold_are_the_best_and_those_not_told_apart_from_it() -> None:
     table = one(page(study(comparison)), "#c1-table table")
     bold = [[bool(cell.select("b")) for cell in row.select("td")] for row in table.select("tbody tr")]
     assert conclusions.leaders(comparison, "R@5") == ("best", "near")
-    assert bold == [[True, False, False, False, False], [True, False, False, False, False], [False, True] + [False] * 3]
+    assert bold == [[True] + [False] * 5, [True] + [False] * 5, [False, True] + [False] * 4]
 
 
 def test_nothing_is_bold_and_nobody_best_where_all_are_equal() -> None:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from ragindex_eval.format import percent, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS, select_shown
 from ragindex_eval.report.plots import svg
-from ragindex_eval.results.model import LATENCY, Comparison, Interval, MethodResult
+from ragindex_eval.results.model import LATENCY, Comparison, Interval, Latency, MethodResult
 from ragindex_eval.stats.conclusions import leaders
 
 _MEANINGS = {
@@ -143,6 +143,12 @@ def _format_interval(bounds: Interval | None, form: Callable[[float], str]) -> s
     return "" if bounds is None else f"{form(bounds[0])} – {form(bounds[1])}"
 
 
+def _format_spread(latency: Latency) -> str:
+    if latency.mean is None:
+        return "–"
+    return short(latency.mean) if latency.sd is None else f"{short(latency.mean)} ± {short(latency.sd)}"
+
+
 def _optional_cost(
     title: str, meaning: str, value: Callable[[MethodResult], float | None], form: Callable[[float], str]
 ) -> "_CostColumn":
@@ -173,6 +179,10 @@ _COST_COLUMNS = (
     _CostColumn(
         Column("p95 ms", "95 % of the questions were answered within this time, asked one by one"),
         lambda method, fastest: _latency_cell(method.latency.total.p95, method.ci95.get(f"{LATENCY}_p95"), False),
+    ),
+    _CostColumn(
+        Column("mean ± sd ms", "mean and standard deviation of these times, as many papers print them"),
+        lambda method, fastest: MetricCell(_format_spread(method.latency)),
     ),
     _CostColumn(
         Column("index s", "seconds of building the index, as if this method were built alone"),
@@ -214,5 +224,5 @@ _COST_COLUMNS = (
     ),
 )
 
-LATENCY_COLUMNS = tuple(cost.column for cost in _COST_COLUMNS[:2])
+LATENCY_COLUMNS = tuple(cost.column for cost in _COST_COLUMNS[:3])
 """Those that hold times of questions."""

@@ -129,6 +129,42 @@ def test_one_call_a_passage_and_malformed_triples_are_dropped_and_counted(server
     assert len(server.requests) == 1
 
 
+def test_names_first_then_triples_of_these_names(server: OpenAIServer, tmp_path: Path) -> None:
+    """The names, stripped and once each, are in the second request; a passage whose names fail has no second one."""
+
+    def write(body: Mapping[str, Any]) -> str:
+        if "sulks" in json.dumps(body["messages"]):
+            return "I would rather not."
+        asked = body["messages"][-1]["content"]
+        if "Names:" in asked:
+            return json.dumps({"triples": [["Rhine", "rises in", "Alps"], ["Rhine"]]})
+        return json.dumps({"entities": ["Rhine", " Alps", "Rhine", ""]})
+
+    server.write = write
+    part, workspace = Extractions(calls="sequential"), asking(tmp_path, server)
+    workspace.add([Document("a", "Rhine", "The Rhine rises in the Alps."), Document("b", "", "It sulks.")])
+    workspace.sync([part])
+    (a,) = rows(workspace, part, *FIELDS)
+    assert (a["entities"], a["triples"]) == (["Rhine", "Alps"], '[["Rhine", "rises in", "Alps"]]')
+    assert (a["source"], a["kept"], a["dropped"]) == ("model", 1.0, 1.0)
+    asked = [one.body["messages"][-1]["content"] for one in server.requests]
+    assert asked.count("Title: Rhine\n\nThe Rhine rises in the Alps.") == 1
+    assert asked.count("Title: Rhine\n\nThe Rhine rises in the Alps.\n\nNames:\n- Rhine\n- Alps\n") == 1
+    assert len(asked) == 4  # one of each for a, and the names of b twice
+    (record,) = workspace.manifest.parts.values()
+    assert list(record.failed) == ["b"]
+
+
+def test_rules_give_the_same_in_one_call_or_two(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace.add([Document("a", "Ada Miller", "Ada Miller was a glass painter who was born in Lindau in 1871.")])
+    both = [Extractions(), Extractions(calls="sequential")]
+    workspace.sync(both)
+    joint, sequential = (rows(workspace, part, *FIELDS) for part in both)
+    assert joint == sequential
+    assert sequential[0]["source"] == "rules"
+
+
 def test_triples_that_are_no_list_do_not_lose_the_answer(server: OpenAIServer, tmp_path: Path) -> None:
     server.write = lambda body: json.dumps({"entities": ["A"], "triples": {"t1": ["A", "p", "B"], "t2": ["A"]}})
     workspace = asking(tmp_path, server)
