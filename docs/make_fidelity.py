@@ -26,7 +26,9 @@ What the papers describe, whether it is done as described, how that was checked,
 the [studies](../studies/README.md) that were run here, beside the published ones. Made by
 `python docs/make_fidelity.py` from the section *Fidelity* of each method's page and from
 `studies/results`; G, S and V are readings on these pages. A figure in these tables is the first of
-its row; in brackets are 95 % intervals; a gain agrees if it has the published sign.
+its row; in brackets are 95 % intervals; a gain agrees if it has the published sign. Where the LLM
+or the reader is “rules”, no model was asked. Rules answer poorly, so EM and F1 of their answers say
+little about a method.
 
 """
 STUDIES_HEAD = (
