@@ -145,8 +145,11 @@ def test_gold_documents_take_turns_nearest_passages_first() -> None:
     assert [hit.doc_ids for hit in source.retrieve([Query("q", "When?")], 2)[0].hits] == [("b",), ("a",)]
 
 
-def test_methods_lie_between_the_bounds(tmp_path: Path, server: OpenAIServer) -> None:
-    comparison = run(tmp_path, "dense", llm="openai:small", k=(1,))
+def test_methods_lie_between_the_bounds(tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    misleading = "What has gorges, and is no river with barges and slate?"
+    monkeypatch.setitem(ASKED, "q4", (misleading, "orla", ("the Orla",)))
+    data = replace(dataset(), queries=(*QUERIES[:3], Query("q4", misleading)))
+    comparison = run(tmp_path, "bm25", data=data, llm="openai:small", k=(1,))
     (method,), (nothing, everything) = comparison.methods, comparison.bounds
     assert (nothing.label, everything.label) == ("no-passages", "gold-passages")
     assert method.metrics["R@1"] == 0.75  # not the gold of q4
@@ -172,13 +175,13 @@ def test_one_budget_for_all(tmp_path: Path, server: OpenAIServer) -> None:
 
 
 def test_answers_join_the_other_metrics(tmp_path: Path) -> None:
-    comparison = run(tmp_path / "w", out=tmp_path / "out")
+    comparison = run(tmp_path / "w", "bm25", "hybrid(bases=[bm25])", out=tmp_path / "out")
     value = comparison.to_json()
     assert value["reader"] == {"llm": "offline", "tokens": 2000, "estimated": True}
     assert value["methods"][0]["metrics"]["EM"] == value["methods"][1]["metrics"]["F1"] == 1.0
     assert value["methods"][0]["ci95"]["F1"] == [1.0, 1.0]
     assert [(pair["a"], pair["b"], pair["questions"]) for pair in value["pairs"] if pair["metric"] == "F1"] == [
-        ("bm25", "dense", 4)
+        ("bm25", "hybrid(bases=[bm25])", 4)
     ]
     assert [bound["label"] for bound in value["bounds"]] == ["no-passages", "gold-passages"]
     assert [bound["metrics"]["F1"] for bound in value["bounds"]] == [0.0, 1.0]
