@@ -11,7 +11,9 @@ class Gold:
     `grades` has an entry greater than 0 per document, 1 if the benchmark has no grades. `kind` is the hop label
     or question type, and `source_id` is the question's id in the benchmark; either is "" if there is none.
     `twins` maps documents with the same text as a gold document to that document
-    (`ragindex_eval.data.gold_classes`).
+    (`ragindex_eval.data.gold_classes`). `candidates` are the documents that the benchmark lists with the question,
+    gold and distractors, as far as the corpus holds them; empty if it lists none; neither compared
+    nor saved with results.
     """
 
     doc_ids: frozenset[str]
@@ -20,6 +22,7 @@ class Gold:
     source_id: str = ""
     grades: Mapping[str, int] = field(default_factory=dict)
     twins: Mapping[str, str] = field(default_factory=dict)
+    candidates: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.grades:

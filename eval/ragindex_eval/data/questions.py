@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 import regex
 
@@ -31,6 +31,7 @@ _HOPS = regex.compile(r"(\d+hop\d*)__")  # MuSiQue's ids: 2hop__…, 3hop1__…
 _SPLITS = ("test", "dev", "train")
 _GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")
 _COLUMNS = ("question", "answer", "documents")
+_Content: TypeAlias = tuple[str, str]  # title and text
 _NAMES_COMPARED = 20_000  # names compared to suggest near ones in an error message
 
 
@@ -68,6 +69,10 @@ class DocumentFinder:
         if not found:
             raise self._unknown(title, item, "its text is another" if title in self.by_title else "")
         return found
+
+    def candidate(self, title: str, text: str) -> str | None:
+        """Return the id of the first document with this title and text, or None if the corpus has none."""
+        return next(iter(self.by_content.get((title, text), ())), None)
 
     def title(self, title: str, contents: Mapping[str, str], item: Item) -> list[str]:
         """Return the ids of the document with this title; of several, those with the text in `contents`.
@@ -124,19 +129,21 @@ def read_benchmark_questions(path: Path, finder: DocumentFinder, problems: Probl
 def _benchmark_question(item: Item, finder: DocumentFinder) -> DatasetQuestion:
     text = require_text(item, item.text("question"))
     if "paragraphs" in item.fields:
-        gold = _supporting_paragraphs(item, finder)
+        gold, listed = _supporting_paragraphs(item, finder)
     elif "supporting_facts" in item.fields:
-        gold = _supporting_facts(item, finder)
+        gold, listed = _supporting_facts(item, finder)
     else:
         raise item.error("gold under 'paragraphs' or 'supporting_facts'", item.under("paragraphs"))
     source_id = parse_id(item) or ""
     hops = _HOPS.match(source_id)
     kind = hops[1] if hops else item.text("type", default="")
-    return DatasetQuestion(text, Gold(frozenset(gold), _answers(item), kind, source_id))
+    candidates = frozenset(id for title, body in listed if (id := finder.candidate(title, body)) is not None)
+    return DatasetQuestion(text, Gold(frozenset(gold), _answers(item), kind, source_id, candidates=candidates))
 
 
-def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> list[str]:
-    found, paragraphs = [], item.array("paragraphs")
+def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> tuple[list[str], list[_Content]]:
+    """Return the ids of the supporting paragraphs, and title and text of every paragraph."""
+    found, listed, paragraphs = list[str](), list[_Content](), item.array("paragraphs")
     if not paragraphs:
         raise item.error("a question with paragraphs", "one without any")
     for value in paragraphs:
@@ -144,21 +151,23 @@ def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> list[str]:
         supporting = one.fields.get("is_supporting", False)
         if not isinstance(supporting, bool):
             raise one.error("true or false under 'is_supporting'", one.under("is_supporting"))
+        listed.append(parse_paragraph(one))
         if supporting:
-            found += finder.content(*parse_paragraph(one), one)
-    return found
+            found += finder.content(*listed[-1], one)
+    return found, listed
 
 
-def _supporting_facts(item: Item, finder: DocumentFinder) -> list[str]:
-    contents = (
-        dict(parse_context_entry(item, value) for value in item.array("context")) if "context" in item.fields else {}
-    )
+def _supporting_facts(item: Item, finder: DocumentFinder) -> tuple[list[str], list[_Content]]:
+    """Return the ids of the supporting documents, and title and text of every entry of the context."""
+    entries = item.array("context") if "context" in item.fields else []
+    listed = [parse_context_entry(item, value) for value in entries]
+    contents = dict(listed)
     titles = []
     for fact in item.array("supporting_facts"):
         if not isinstance(fact, list) or not fact:
             raise item.error("supporting_facts of [title, sentence number] pairs", item.under("supporting_facts"))
         titles.append(item.unicode(fact[0], "a title in supporting_facts"))
-    return [id for title in dict.fromkeys(titles) for id in finder.title(title, contents, item)]
+    return [id for title in dict.fromkeys(titles) for id in finder.title(title, contents, item)], listed
 
 
 def _answers(item: Item) -> tuple[str, ...]:

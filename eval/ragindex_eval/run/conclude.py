@@ -79,6 +79,7 @@ def conclude(
             {method.label: method.scheme for method in asked},
             (gold.doc_ids for gold in (dataset.gold or {}).values()),
             gold_classes.same(dataset.gold),
+            (gold.candidates for gold in (dataset.gold or {}).values()),
         ),
     )
 
