@@ -62,6 +62,7 @@ def compare(
     triples: Annotated[Path | None, _flag("triples", "FILE")] = None,
     read: Annotated[bool | None, _flag("read")] = None,
     reader_tokens: Annotated[int | None, _flag("reader_tokens", "N", 1)] = None,
+    reader_prompt: Annotated[str | None, _flag("reader_prompt", "STYLE")] = None,
     store: Annotated[str | None, _flag("store", "S")] = None,
     k: Annotated[str | None, _flag("k", "5,10,20")] = None,
     limit: Annotated[int | None, _flag("limit", "N", 1)] = None,

@@ -71,9 +71,7 @@ class Coverage:
     def from_json(cls, value: Mapping[str, Any]) -> "Coverage":
         """Read a JSON object. Raises KeyError or TypeError if it does not describe a coverage."""
         groupings = tuple(Grouping(**one) for one in value["groupings"])
-        return cls(
-            value["questions"], value["pairs"], groupings, dict(value["pools"]), value.get("candidate_pairs", 0)
-        )
+        return cls(value["questions"], value["pairs"], groupings, dict(value["pools"]), value.get("candidate_pairs", 0))
 
 
 def measure_coverage(
@@ -85,10 +83,10 @@ def measure_coverage(
 ) -> Coverage | None:
     """Measure the coverage of the methods in `schemes` (by label) that search trees. Return None if none does.
 
-    `gold` holds the gold documents of each question, `candidates` all that the benchmark lists with it. `same` maps documents of equal text to the one that represents
-    them (`gold_classes.same`). The groupings are the first level of summaries of each tree, the documents about the
-    same entity if the tree is over aggregates, and, for methods that search topic vectors, clusters of these vectors
-    made as a tree clusters its leaves.
+    `gold` holds the gold documents of each question, `candidates` all that the benchmark lists with it. `same` maps
+    documents of equal text to the one that represents them (`gold_classes.same`). The groupings are the first level of
+    summaries of each tree, the documents about the same entity if the tree is over aggregates, and, for methods that
+    search topic vectors, clusters of these vectors made as a tree clusters its leaves.
     """
     trees, pools = _find_trees(schemes), _measure_pools(workspace, schemes)
     if not pools:
@@ -116,7 +114,8 @@ def count_coverage(
     """Count the gold pairs that share a cluster, for each grouping.
 
     `documents` is the number of documents in the index. `gold` and `candidates` hold distinct documents for each
-    question, already mapped by `same`. Run time grows with gold pairs and cluster memberships, not with pairs of clusters.
+    question, already mapped by `same`. Run time grows with gold pairs and cluster memberships, not with pairs of
+    clusters.
     """
     pairs, listed = _split_pairs(gold), _split_pairs(candidates)
     covered = {name: _find_covered_pairs(some, pairs, same) for name, some in clusters.items()}

@@ -72,7 +72,7 @@ def conclude(
         fingerprint=identity if reader is None else digest([identity, reader.id]),
         asked=order,
         failed=tuple(failed),
-        reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated),
+        reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated, reader.prompt),
         bounds=tuple(bounds),
         coverage=tree_coverage.measure_coverage(
             index,

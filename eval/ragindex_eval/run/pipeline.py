@@ -152,7 +152,7 @@ def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Wo
     if settings.triples is not None:
         index.import_part(imported_files.TRIPLES, settings.triples)
     index.require_prices([method.scheme for method in plan.methods], reads=settings.read)
-    reader = read_answers.make_reader(index, settings.reader_tokens) if settings.read else None
+    reader = read_answers.make_reader(index, settings.reader_tokens, settings.reader_prompt) if settings.read else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh)
 
 

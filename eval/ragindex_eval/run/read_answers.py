@@ -15,9 +15,9 @@ from ragindex.canonical import digest
 from ragindex.corpus import Chunking, chunk
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
-from ragindex.llm.answer_question import ANSWER, AnswerContext, AnswerOutput
+from ragindex.llm.answer_question import AnswerContext, AnswerOutput
 from ragindex.llm.rules.lexical_overlap import overlaps
-from ragindex.llm.tasks import LLM, Failure
+from ragindex.llm.tasks import LLM, Failure, Task
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
@@ -36,17 +36,24 @@ class AnswerReader:
     """Reader over at most `tokens` tokens of what was retrieved; `llm` is a language model or offline rules.
 
     Tokens are counted with the tokenizer of `model`, or estimated if `model` is "" or its tokenizer is not available.
+    `prompt` is a key of `answer_question.READER_TASKS`.
     """
 
     llm: LLM
     tokens: int
     model: str
     language: str
+    prompt: str = "six-words"
+
+    @property
+    def task(self) -> Task[AnswerOutput]:
+        """The task that answers."""
+        return answer_question.READER_TASKS[self.prompt]
 
     @property
     def id(self) -> str:
         """A hash of what answers depend on, except the retrieved passages. Raises UsageError if `tokens` is below 1."""
-        given = [self.llm.id, ANSWER.version, ANSWER.hash, self.tokens, self.model, self.language]
+        given = [self.llm.id, self.task.version, self.task.hash, self.tokens, self.model, self.language]
         return digest([*given, self.estimated])
 
     @property
@@ -65,7 +72,7 @@ class AnswerReader:
             for query, one in zip(queries, seen, strict=True)
         ]
         with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
-            said = self.llm.map(ANSWER, asked_of)
+            said = self.llm.map(self.task, asked_of)
         usage, calls = asked.by_item(), Counter(entry.item for entry in asked.entries if not entry.rule)
         return [
             _make_answer(one, context, usage.get(number, Usage()), calls[number])
@@ -73,9 +80,9 @@ class AnswerReader:
         ]
 
 
-def make_reader(workspace: Workspace, tokens: int) -> AnswerReader:
+def make_reader(workspace: Workspace, tokens: int, prompt: str) -> AnswerReader:
     """Create a reader with the LLM of a workspace. Raises UsageError if `tokens` is below 1."""
-    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language)
+    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language, prompt)
     answer_question.build_context((), (), tokens)
     return made
 

@@ -23,8 +23,8 @@ _COLUMNS = (
 class CoverageRow:
     """Coverage of one grouping.
 
-    `share` and `listed` are the shares of gold pairs and of pairs of candidates that it covers, `chance` the most that it would cover by chance, and `also` the
-    shares of its covered pairs that the other groupings cover too.
+    `share` and `listed` are the shares of gold pairs and of pairs of candidates that it covers, `chance` the most that
+    it would cover by chance, and `also` the shares of its covered pairs that the other groupings cover too.
     """
 
     name: str
