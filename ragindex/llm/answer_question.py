@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def _count_tokens(head: str, text: str, model: str) -> int:
 
 
 class AnswerOutput(BaseModel):
-    """Output of ANSWER: an answer of at most six words, the numbers of its passages, and whether they contain it."""
+    """Output of the reader's tasks: a short answer, the numbers of its passages, and whether they contain it."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -130,8 +130,17 @@ def answer_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
     return AnswerOutput(answer=answer, passages=[numbers[text] for text in nearest])
 
 
-_PROMPT = Path(__file__).with_name("prompts") / "answer.jinja"
-ANSWER = Task("answer", 1, _PROMPT, AnswerOutput, rule=answer_by_rule, max_tokens=200)
+_PROMPTS = Path(__file__).with_name("prompts")
+ANSWER = Task("answer", 1, _PROMPTS / "answer.jinja", AnswerOutput, rule=answer_by_rule, max_tokens=200)
+READER_TASKS: Mapping[str, Task[AnswerOutput]] = {
+    "six-words": ANSWER,
+    "fewest-words": replace(ANSWER, prompt=_PROMPTS / "answer_fewest_words.jinja"),
+}
+"""The reader's task by the style of its prompt.
+
+`six-words` limits the answer to six words and gives one demonstration (GeAR, appendix); `fewest-words` asks for as few
+words as possible, without a demonstration (SiReRAG, section 5.4).
+"""
 
 
 def answer_inputs(question: str, context: AnswerContext, language: str = "english") -> dict[str, Any]:

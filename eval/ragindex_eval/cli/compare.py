@@ -63,6 +63,7 @@ def compare(
     read: Annotated[bool | None, _flag("read")] = None,
     reader_tokens: Annotated[int | None, _flag("reader_tokens", "N", 1)] = None,
     qa_model: Annotated[str | None, _flag("qa_model", "NAME_OR_PATH")] = None,
+    reader_prompt: Annotated[str | None, _flag("reader_prompt", "STYLE")] = None,
     store: Annotated[str | None, _flag("store", "S")] = None,
     k: Annotated[str | None, _flag("k", "5,10,20")] = None,
     limit: Annotated[int | None, _flag("limit", "N", 1)] = None,

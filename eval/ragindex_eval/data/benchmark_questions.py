@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import regex
 
@@ -23,6 +23,7 @@ from ragindex.corpus.more_benchmarks import (
 from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.data.questions import DatasetQuestion, DocumentFinder, require_text
 
+_Content: TypeAlias = tuple[str, str]  # title and text
 _HOPS = regex.compile(r"(\d+hop\d*)__")  # MuSiQue's ids: 2hop__…, 3hop1__…
 _REFERENCE = regex.compile(r"#(\d)")  # an earlier answer in a question of MuSiQue's decompositions
 _MOST_OPTIONS = 26  # the reader names them A to Z
@@ -40,14 +41,15 @@ def read_benchmark_questions(path: Path, finder: DocumentFinder, problems: Probl
 def _benchmark_question(item: Item, finder: DocumentFinder) -> DatasetQuestion:
     text = require_text(item, item.text("question"))
     if "paragraphs" in item.fields:
-        gold = _supporting_paragraphs(item, finder)
+        gold, listed = _supporting_paragraphs(item, finder)
     elif "supporting_facts" in item.fields:
-        gold = _supporting_facts(item, finder)
+        gold, listed = _supporting_facts(item, finder)
     else:
         raise item.error("gold under 'paragraphs' or 'supporting_facts'", item.under("paragraphs"))
     source_id = parse_id(item) or ""
     kind = _hops(source_id) or item.text("type", default="")
-    return DatasetQuestion(text, Gold(frozenset(gold), _answers(item), kind, source_id))
+    candidates = frozenset(id for title, body in listed if (id := finder.candidate(title, body)) is not None)
+    return DatasetQuestion(text, Gold(frozenset(gold), _answers(item), kind, source_id, candidates=candidates))
 
 
 def _hops(source_id: str) -> str:
@@ -55,15 +57,18 @@ def _hops(source_id: str) -> str:
     return found[1] if found else ""
 
 
-def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> list[str]:
-    found, paragraphs = [], item.array("paragraphs")
+def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> tuple[list[str], list[_Content]]:
+    """Return the ids of the supporting paragraphs, and title and text of every paragraph."""
+    found, listed, paragraphs = list[str](), list[_Content](), item.array("paragraphs")
     if not paragraphs:
         raise item.error("a question with paragraphs", "one without any")
     for value in paragraphs:
         one = item.within(value, "a paragraph")
-        if _is_supporting(one):
-            found += finder.content(*parse_paragraph(one), one)
-    return found
+        supporting = _is_supporting(one)
+        listed.append(parse_paragraph(one))
+        if supporting:
+            found += finder.content(*listed[-1], one)
+    return found, listed
 
 
 def _is_supporting(paragraph: Item) -> bool:
@@ -73,16 +78,17 @@ def _is_supporting(paragraph: Item) -> bool:
     return supporting
 
 
-def _supporting_facts(item: Item, finder: DocumentFinder) -> list[str]:
-    contents = (
-        dict(parse_context_entry(item, value) for value in item.array("context")) if "context" in item.fields else {}
-    )
+def _supporting_facts(item: Item, finder: DocumentFinder) -> tuple[list[str], list[_Content]]:
+    """Return the ids of the supporting documents, and title and text of every entry of the context."""
+    entries = item.array("context") if "context" in item.fields else []
+    listed = [parse_context_entry(item, value) for value in entries]
+    contents = dict(listed)
     titles = []
     for fact in item.array("supporting_facts"):
         if not isinstance(fact, list) or not fact:
             raise item.error("supporting_facts of [title, sentence number] pairs", item.under("supporting_facts"))
         titles.append(item.unicode(fact[0], "a title in supporting_facts"))
-    return [id for title in dict.fromkeys(titles) for id in finder.title(title, contents, item)]
+    return [id for title in dict.fromkeys(titles) for id in finder.title(title, contents, item)], listed
 
 
 def _answers(item: Item) -> tuple[str, ...]:

@@ -122,7 +122,8 @@ def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
 
 def _prefix_gold(gold: Gold, lead: str) -> Gold:
     grades = {lead + id: grade for id, grade in gold.grades.items()}
-    return replace(gold, doc_ids=frozenset(lead + id for id in gold.doc_ids), grades=grades)
+    candidates = frozenset(lead + id for id in gold.candidates)
+    return replace(gold, doc_ids=frozenset(lead + id for id in gold.doc_ids), grades=grades, candidates=candidates)
 
 
 def origin(written: Path | str) -> str:

@@ -21,7 +21,8 @@ class Gold:
     `twins` maps documents with the same text as a gold document to that document
     (`ragindex_eval.data.gold_classes`). `options` are the choices of a multiple-choice question, which the reader is
     shown, and the accepted answer is one of them. With `sub_questions`, the accepted answers are long ones that answer
-    all of these.
+    all of these. `candidates` are the documents that the benchmark lists with the question, gold and distractors, as
+    far as the corpus holds them; empty if it lists none; neither compared nor saved with results.
     """
 
     doc_ids: frozenset[str]
@@ -32,6 +33,7 @@ class Gold:
     twins: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     sub_questions: tuple[SubQuestion, ...] = ()
+    candidates: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.grades:

@@ -65,6 +65,10 @@ class DocumentFinder:
             raise self._unknown(title, item, "its text is another" if title in self.by_title else "")
         return found
 
+    def candidate(self, title: str, text: str) -> str | None:
+        """Return the id of the first document with this title and text, or None if the corpus has none."""
+        return next(iter(self.by_content.get((title, text), ())), None)
+
     def title(self, title: str, contents: Mapping[str, str], item: Item) -> list[str]:
         """Return the ids of the document with this title; of several, those with the text in `contents`.
 

@@ -1,7 +1,9 @@
 """Coverage of gold documents by the clusters of summary trees (SiReRAG, section 3), and the sizes of the node pools.
 
 The gold documents of a question are a gold cluster, and a grouping predicts clusters of documents. Both are split into
-pairs of documents: a gold pair is covered if some predicted cluster holds both of its documents.
+pairs of documents: a gold pair is covered if some predicted cluster holds both of its documents. Table 1 of the paper
+takes as gold clusters the supporting documents ("supporting only"), and all candidates of a question, distractors too
+("all").
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +37,7 @@ class Grouping:
     `documents` is the mean number of documents per cluster. `pairs` counts the gold pairs that the grouping covers, and
     `also` those of them that another grouping covers too, by its name. `chance` is the expected coverage of random
     pairs: the share of all pairs of documents that are in a cluster together. It is an upper bound, because a pair
-    counts once for each cluster that holds it.
+    counts once for each cluster that holds it. `candidate_pairs` counts the covered pairs of candidates.
     """
 
     name: str
@@ -44,27 +46,32 @@ class Grouping:
     chance: float
     pairs: int
     also: Mapping[str, int]
+    candidate_pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Coverage of the distinct gold pairs by all groupings; `pools` maps methods to the number of nodes they search."""
+    """Coverage of the distinct gold pairs by all groupings; `pools` maps methods to the number of nodes they search.
+
+    `candidate_pairs` is the number of distinct pairs of candidates, 0 if the benchmark lists none.
+    """
 
     questions: int
     pairs: int
     groupings: tuple[Grouping, ...]
     pools: Mapping[str, int]
+    candidate_pairs: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that `from_json` reads."""
         groupings = [{**asdict(one), "also": dict(one.also)} for one in self.groupings]
-        return {"questions": self.questions, "pairs": self.pairs, "groupings": groupings, "pools": dict(self.pools)}
+        return {**asdict(self), "groupings": groupings, "pools": dict(self.pools)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Coverage":
         """Read a JSON object. Raises KeyError or TypeError if it does not describe a coverage."""
         groupings = tuple(Grouping(**one) for one in value["groupings"])
-        return cls(value["questions"], value["pairs"], groupings, dict(value["pools"]))
+        return cls(value["questions"], value["pairs"], groupings, dict(value["pools"]), value.get("candidate_pairs", 0))
 
 
 def measure_coverage(
@@ -72,13 +79,14 @@ def measure_coverage(
     schemes: Mapping[str, Scheme],
     gold: Iterable[Iterable[str]],
     same: Mapping[str, str] = NO_TWINS,
+    candidates: Iterable[Iterable[str]] = (),
 ) -> Coverage | None:
     """Measure the coverage of the methods in `schemes` (by label) that search trees. Return None if none does.
 
-    `gold` holds the gold documents of each question. `same` maps documents of equal text to the one that represents
-    them (`gold_classes.same`). The groupings are the first level of summaries of each tree, the documents about the
-    same entity if the tree is over aggregates, and, for methods that search topic vectors, clusters of these vectors
-    made as a tree clusters its leaves.
+    `gold` holds the gold documents of each question, `candidates` all that the benchmark lists with it. `same` maps
+    documents of equal text to the one that represents them (`gold_classes.same`). The groupings are the first level of
+    summaries of each tree, the documents about the same entity if the tree is over aggregates, and, for methods that
+    search topic vectors, clusters of these vectors made as a tree clusters its leaves.
     """
     trees, pools = _find_trees(schemes), _measure_pools(workspace, schemes)
     if not pools:
@@ -90,8 +98,9 @@ def measure_coverage(
             clusters[label(tree.over)] = _read_documents(workspace.open_part(tree.over))
     for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _is_topic_vectors(part)}:
         clusters[label(topics.of)] = _cluster_topics(workspace, topics)
-    needed = [sorted({same.get(id, id) for id in ids}) for ids in gold]
-    return count_coverage(clusters, [ids for ids in needed if len(ids) > 1], pools, workspace.counts().documents, same)
+    needed, listed = ([sorted({same.get(id, id) for id in ids}) for ids in groups] for groups in (gold, candidates))
+    needed = [ids for ids in needed if len(ids) > 1]
+    return count_coverage(clusters, needed, pools, workspace.counts().documents, same, listed)
 
 
 def count_coverage(
@@ -100,13 +109,15 @@ def count_coverage(
     pools: Mapping[str, int],
     documents: int,
     same: Mapping[str, str] = NO_TWINS,
+    candidates: Sequence[Sequence[str]] = (),
 ) -> Coverage:
     """Count the gold pairs that share a cluster, for each grouping.
 
-    `documents` is the number of documents in the index. `gold` holds the distinct gold documents of each question,
-    already mapped by `same`. Run time grows with gold pairs and cluster memberships, not with pairs of clusters.
+    `documents` is the number of documents in the index. `gold` and `candidates` hold distinct documents for each
+    question, already mapped by `same`. Run time grows with gold pairs and cluster memberships, not with pairs of
+    clusters.
     """
-    pairs = {pair for ids in gold for pair in combinations(sorted(ids), 2)}
+    pairs, listed = _split_pairs(gold), _split_pairs(candidates)
     covered = {name: _find_covered_pairs(some, pairs, same) for name, some in clusters.items()}
     groupings = tuple(
         Grouping(
@@ -116,10 +127,15 @@ def count_coverage(
             min(1.0, sum(comb(len(one), 2) for one in some) / max(1, comb(documents, 2))),
             len(covered[name]),
             {other: len(covered[name] & found) for other, found in covered.items() if other != name},
+            len(_find_covered_pairs(some, listed, same)),
         )
         for name, some in clusters.items()
     )
-    return Coverage(len(gold), len(pairs), groupings, dict(pools))
+    return Coverage(len(gold), len(pairs), groupings, dict(pools), len(listed))
+
+
+def _split_pairs(groups: Iterable[Iterable[str]]) -> set[DocumentPair]:
+    return {pair for ids in groups for pair in combinations(sorted(ids), 2)}
 
 
 def _find_covered_pairs(

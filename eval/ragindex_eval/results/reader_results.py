@@ -39,14 +39,15 @@ class ReaderAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ReaderFacts:
-    """The reader of a comparison: its LLM, its token limit, and whether tokens are estimated."""
+    """The reader of a comparison: its LLM, token limit, whether tokens are estimated, and the style of its prompt."""
 
     llm: str
     tokens: int
     estimated: bool
+    prompt: str = "six-words"
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to the JSON object `{"llm", "tokens", "estimated"}`."""
+        """Convert to the JSON object `{"llm", "tokens", "estimated", "prompt"}`."""
         return asdict(self)
 
 

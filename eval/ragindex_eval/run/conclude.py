@@ -76,13 +76,14 @@ def conclude(
         fingerprint=identity if reader is None else digest([identity, reader.id, *_qa_model(experiment)]),
         asked=order,
         failed=tuple(failed),
-        reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated),
+        reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated, reader.prompt),
         bounds=tuple(bounds),
         coverage=tree_coverage.measure_coverage(
             index,
             {method.label: method.scheme for method in asked},
             (gold.doc_ids for gold in (dataset.gold or {}).values()),
             gold_classes.same(dataset.gold),
+            (gold.candidates for gold in (dataset.gold or {}).values()),
         ),
     )
 

@@ -169,7 +169,8 @@ def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Wo
     if settings.triples is not None:
         index.import_part(imported_files.TRIPLES, settings.triples)
     index.require_prices([method.scheme for method in plan.methods], reads=settings.read)
-    reader = read_answers.make_reader(index, settings.reader_tokens, dataset.gold) if settings.read else None
+    made = (index, settings.reader_tokens, settings.reader_prompt, dataset.gold)
+    reader = read_answers.make_reader(*made) if settings.read else None
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)

@@ -17,7 +17,7 @@ from ragindex.corpus import Chunking, chunk
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
 from ragindex.llm.answer_at_length import LONG_ANSWER
-from ragindex.llm.answer_question import ANSWER, AnswerContext, AnswerOutput
+from ragindex.llm.answer_question import READER_TASKS, AnswerContext, AnswerOutput
 from ragindex.llm.choose_option import CHOICE, LETTERS, choice_inputs, parse_choice
 from ragindex.llm.rules.lexical_overlap import overlaps
 from ragindex.llm.tasks import LLM, Failure, Task
@@ -41,7 +41,8 @@ class AnswerReader:
 
     Tokens are counted with the tokenizer of `model`, or estimated if `model` is "" or its tokenizer is not available.
     `options` are the choices of multiple-choice questions, by query id; the reader chooses one of them. `ambiguous` are
-    the ids of questions with sub-questions, which have long answers.
+    the ids of questions with sub-questions, which have long answers. All others are asked by the task in `READER_TASKS`
+    that `prompt` names.
     """
 
     llm: LLM
@@ -50,11 +51,17 @@ class AnswerReader:
     language: str
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
+    prompt: str = "six-words"
+
+    @property
+    def task(self) -> Task[AnswerOutput]:
+        """The task that answers in a few words."""
+        return READER_TASKS[self.prompt]
 
     @property
     def id(self) -> str:
         """A hash of what answers depend on, except the retrieved passages. Raises UsageError if `tokens` is below 1."""
-        given = [self.llm.id, ANSWER.version, ANSWER.hash, self.tokens, self.model, self.language, self.estimated]
+        given = [self.llm.id, self.task.version, self.task.hash, self.tokens, self.model, self.language, self.estimated]
         choices = [[id, *options] for id, options in sorted(self.options.items())]
         chooses = [CHOICE.version, CHOICE.hash, choices] if choices else []
         writes = [LONG_ANSWER.version, LONG_ANSWER.hash, sorted(self.ambiguous)] if self.ambiguous else []
@@ -72,7 +79,7 @@ class AnswerReader:
         """
         seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in found]
         tasks, answers = [self._task(query) for query in queries], dict[int, ReaderAnswer]()
-        for task in (ANSWER, CHOICE, LONG_ANSWER):
+        for task in (self.task, CHOICE, LONG_ANSWER):
             numbers = [number for number, one in enumerate(tasks) if one is task]
             inputs = [self._inputs(queries[number], seen[number]) for number in numbers]
             answers |= zip(numbers, self._ask(task, inputs, [seen[number] for number in numbers]), strict=True)
@@ -82,7 +89,7 @@ class AnswerReader:
         ]
 
     def _task(self, query: Query) -> Task[AnswerOutput]:
-        return CHOICE if query.id in self.options else LONG_ANSWER if query.id in self.ambiguous else ANSWER
+        return CHOICE if query.id in self.options else LONG_ANSWER if query.id in self.ambiguous else self.task
 
     def _inputs(self, query: Query, seen: AnswerContext) -> dict[str, Any]:
         if query.id in self.options:
@@ -109,14 +116,14 @@ def _format_choice(answer: str, options: Sequence[str]) -> str:
     return answer if place is None else f"{LETTERS[place]}. {options[place]}"
 
 
-def make_reader(workspace: Workspace, tokens: int, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
+def make_reader(workspace: Workspace, tokens: int, prompt: str, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
     """Create a reader with the LLM of a workspace. Raises UsageError if `tokens` is below 1.
 
     Of `gold`, the reader gets the options, and which questions have sub-questions.
     """
     options = {id: one.options for id, one in (gold or {}).items() if one.options}
     long = frozenset(id for id, one in (gold or {}).items() if one.sub_questions)
-    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language, options, long)
+    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language, options, long, prompt)
     answer_question.build_context((), (), tokens)
     return made
 

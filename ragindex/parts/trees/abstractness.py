@@ -1,5 +1,6 @@
 """Abstract texts: SiReRAG's trees of hierarchical chunks place them beside the summaries of the other texts."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,26 +15,29 @@ from ragindex.parts.trees.tree_nodes import Node
 from ragindex.progress import progress_bar
 
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
-_PARTICULAR_MARK = regex.compile(r"\p{N}|(?<=[\p{Ll},;:] )\p{Lu}")
-_MOST_PARTICULAR = 0.05  # share of the words
+_DETAIL = regex.compile(r"\p{N}+|(?<=[\p{Ll},;:] )\p{Lu}[\p{L}\p{N}]*")
+_MOST_DETAILS = 0.05  # share of the words
 
 
 class Abstractness(BaseModel):
-    """The abstractness of a text: high if it speaks of things in general, low if it speaks of particular ones."""
+    """The abstractness of a text: high for an overview of its topic, low for fine-grained details (section 4.1)."""
 
     abstractness: Literal["low", "high"]
 
 
 def _judge_by_rule(inputs: Mapping[str, Any]) -> Abstractness:
-    """Return high if hardly any word is a number or, within a sentence, starts with a capital letter."""
-    words = len(_WORD.findall(inputs["text"]))
-    particular = len(_PARTICULAR_MARK.findall(inputs["text"]))
-    return Abstractness(abstractness="high" if particular < _MOST_PARTICULAR * words else "low")
+    """Return high if hardly any word is a detail: a number, or a name within a sentence, that is written only once.
+
+    A name that is repeated is taken as the topic.
+    """
+    words = Counter(word.casefold() for word in _WORD.findall(inputs["text"]))
+    details = sum(words[detail.casefold()] == 1 for detail in _DETAIL.findall(inputs["text"]))
+    return Abstractness(abstractness="high" if details < _MOST_DETAILS * words.total() else "low")
 
 
 ABSTRACTNESS: Task[Abstractness] = Task(
     name="abstractness",
-    version=1,
+    version=2,
     prompt=Path(__file__).parent / "prompts" / "abstractness.jinja",
     output=Abstractness,
     rule=_judge_by_rule,

@@ -110,6 +110,7 @@ def test_gold_of_musique_is_the_supporting_paragraphs(tmp_path: Path, layout: st
         "q00003": Gold(frozenset({b}), (), "", "plain"),
     }
     assert dataset.gold["q00001"].grades == {one: 1, b: 1}
+    assert [gold.candidates for gold in dataset.gold.values()] == [{one, two, b}, {two}, {b}]
     assert dataset.skipped == ()
 
 
@@ -131,6 +132,18 @@ def test_gold_of_hotpotqa_is_found_by_title_and_by_text_where_titles_repeat(
         ),
         "q00002": Gold(frozenset({content_id("Twice", "Yours.")}), ("no",), "bridge", "h2"),
     }
+
+
+def test_candidates_of_hotpotqa_are_its_context_as_far_as_the_corpus_holds_it(tmp_path: Path) -> None:
+    """The context of h1 with a distractor B that is in the corpus, and another that is not."""
+    context = [["A", ["First.", " Second."]], ["B", ["Beside."]], ["Elsewhere", ["Not there."]]]
+    item = {**HOTPOT[0], "supporting_facts": [["A", 0]], "context": context}
+    write(tmp_path / "corpus.json", {"A": ["First.", " Second."], "B": ["Beside."], "Twice": ["Once."]})
+    write(tmp_path / "questions.json", [item])
+    gold = read_dataset(tmp_path).gold
+    assert gold is not None
+    assert gold["q00001"].doc_ids == {content_id("A", "First. Second.")}
+    assert gold["q00001"].candidates == {content_id("A", "First. Second."), content_id("B", "Beside.")}
 
 
 def test_gold_of_hotpotqa_beside_a_corpus_needs_no_context(tmp_path: Path) -> None:

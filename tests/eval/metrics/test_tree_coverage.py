@@ -45,6 +45,17 @@ def test_pairs_by_hand() -> None:
     assert Coverage.from_json(FOUND.to_json()) == FOUND
 
 
+def test_pairs_of_all_candidates_by_hand() -> None:
+    """Question 1 lists a, b and the distractor c: ab, ac, bc. Question 2 lists d alone. The cluster bc covers bc."""
+    found = count_coverage({"x": [["b", "c"], ["d"]]}, [["a", "b"]], {}, 4, candidates=[["a", "b", "c"], ["d"]])
+    assert (found.pairs, found.candidate_pairs) == (1, 3)
+    assert (found.groupings[0].pairs, found.groupings[0].candidate_pairs) == (0, 1)
+    assert Coverage.from_json(found.to_json()) == found
+    row = coverage.render_coverage(replace(made({"x": [1.0]}), coverage=replace(found, pools={"x": 4})))
+    assert row is not None
+    assert (row.rows[0].share, row.rows[0].listed, row.candidate_pairs) == ("0.0", "33.3", 3)
+
+
 _IDS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=5, unique=True)
 
 
@@ -79,8 +90,8 @@ def test_the_section() -> None:
     values = coverage.render_coverage(replace(comparison, coverage=FOUND))
     assert values is not None
     assert values.rows == (
-        CoverageRow("alike", "2", "2.5", "60.0", "40.0", ("", "33.3")),
-        CoverageRow("related", "3", "1.7", "40.0", "20.0", ("50.0", "")),
+        CoverageRow("alike", "2", "2.5", "60.0", "–", "40.0", ("", "33.3")),
+        CoverageRow("related", "3", "1.7", "40.0", "–", "20.0", ("50.0", "")),
     )
     assert [one.title for one in values.columns[-3:]] == ["by chance, %", "also by 1, %", "also by 2, %"]
     assert values.columns[-1].meaning == "of these, related covers too"

@@ -380,6 +380,7 @@ def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAI
         ("A lighthouse warns ships of rocks. It stands where many can see it.", "high"),
         ("The lighthouse of Lindau was built in 1856 by Eduard Ruber.", "low"),
         ("Towers and bridges are made of stone, says Ada.", "low"),
+        ("Lindau\nShips know the light of Lindau, and the town of Lindau lives on it.", "high"),  # the topic, repeated
         ("", "low"),
     ],
 )

@@ -12,6 +12,7 @@ _COLUMNS = (
     Column("clusters", ""),
     Column("documents each", "in the mean"),
     Column("pairs covered, %", "of the pairs of documents that a question needs"),
+    Column("candidate pairs, %", "of the pairs of documents that the benchmark lists with a question, distractors too"),
     Column(
         "by chance, %", "of all pairs of documents, how many are in a cluster together; at most, for clusters overlap"
     ),
@@ -22,14 +23,15 @@ _COLUMNS = (
 class CoverageRow:
     """Coverage of one grouping.
 
-    `share` is the share of gold pairs that it covers, `chance` the most that it would cover by chance, and `also` the
-    shares of its covered pairs that the other groupings cover too.
+    `share` and `listed` are the shares of gold pairs and of pairs of candidates that it covers, `chance` the most that
+    it would cover by chance, and `also` the shares of its covered pairs that the other groupings cover too.
     """
 
     name: str
     clusters: str
     documents: str
     share: str
+    listed: str
     chance: str
     also: tuple[str, ...]
 
@@ -50,6 +52,7 @@ class CoverageTables:
 
     questions: int
     pairs: int
+    candidate_pairs: int
     columns: tuple[Column, ...]
     rows: tuple[CoverageRow, ...]
     pools: tuple[PoolRow, ...]
@@ -68,6 +71,7 @@ def render_coverage(comparison: Comparison) -> CoverageTables | None:
             f"{one.clusters:,}",
             f"{one.documents:.1f}",
             _format_share(one.pairs, found.pairs),
+            _format_share(one.candidate_pairs, found.candidate_pairs),
             f"{100 * one.chance:.1f}",
             tuple("" if name == one.name else _format_share(one.also[name], one.pairs) for name in names),
         )
@@ -80,7 +84,7 @@ def render_coverage(comparison: Comparison) -> CoverageTables | None:
         *_COLUMNS,
         *(Column(f"also by {n}, %", f"of these, {name} covers too") for n, name in enumerate(names, 1)),
     )
-    return CoverageTables(found.questions, found.pairs, columns, rows, pools, smallest)
+    return CoverageTables(found.questions, found.pairs, found.candidate_pairs, columns, rows, pools, smallest)
 
 
 def _format_share(part: int, whole: int) -> str:

@@ -64,7 +64,7 @@ def _describe_reader(comparison: Comparison) -> dict[str, str]:
     if comparison.reader is None:
         return {}
     how = "estimated" if comparison.reader.estimated else "by the model's own vocabulary"
-    read = f"at most {comparison.reader.tokens:,} tokens ({how}) of what was found"
+    read = f"at most {comparison.reader.tokens:,} tokens ({how}) of what was found, prompt {comparison.reader.prompt}"
     return {"reader": f"{display_name(comparison.reader.llm)}, from {read}"}
 
 
