@@ -109,7 +109,8 @@ def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
         return dataset
     documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
     corpus = replace(dataset.corpus, documents=documents)
-    gold = None if dataset.gold is None else {id: _prefix_gold(one, lead) for id, one in dataset.gold.items()}
+    prefixed = {id: _prefix_gold(one, lead) for id, one in (dataset.gold or {}).items()}
+    gold = None if dataset.gold is None else gold_classes.in_classes(documents, prefixed)
     others_searched = (
         "one document that the workspace holds besides is"
         if others == 1
@@ -123,7 +124,9 @@ def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
 def _prefix_gold(gold: Gold, lead: str) -> Gold:
     grades = {lead + id: grade for id, grade in gold.grades.items()}
     candidates = frozenset(lead + id for id in gold.candidates)
-    return replace(gold, doc_ids=frozenset(lead + id for id in gold.doc_ids), grades=grades, candidates=candidates)
+    twins = {lead + id: lead + stands for id, stands in gold.twins.items()}
+    doc_ids = frozenset(lead + id for id in gold.doc_ids)
+    return replace(gold, doc_ids=doc_ids, grades=grades, twins=twins, candidates=candidates)
 
 
 def origin(written: Path | str) -> str:

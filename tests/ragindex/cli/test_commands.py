@@ -310,6 +310,18 @@ def test_two_folders_with_one_file_name() -> None:
     assert ragindex("index", "--index", "w", "--methods", "bm25", "--json", "-").json["documents"] == 1
 
 
+def test_equal_texts_of_two_folders_are_found_with_either() -> None:
+    """The gold is z.md of the second folder; its text stands in a.md of both, which rank before it."""
+    text = "Copper is a red metal."
+    write(Path("two"), {"one/a.md": text, "b/a.md": text, "b/z.md": text, "b/tin.md": "Tin is white."})
+    ragindex("index", "two/one", "--index", "w", "--methods", "bm25")
+    assert ragindex("add", "two/b", "--as", "b", "--index", "w").code == 0
+    write(Path(), {"copper.csv": "question,documents\nWhat is copper?,z.md\n"})
+    flags = ("--questions", "copper.csv", "--methods", "bm25", "--k", "1", "--index", "w", "--json", "-")
+    value = ragindex("compare", "two/b", *flags).json
+    assert value["methods"][0]["metrics"]["R@1"] == 1.0
+
+
 def test_several_paths_at_once() -> None:
     paths = ("notes/hill.md", "notes/rivers", "notes/rivers/sarn.md", "./notes")  # the first makes notes the root
     assert ragindex("add", *paths, "--index", "w").out == "4 added, 0 changed, 0 unchanged\n"
