@@ -1,11 +1,11 @@
-"""Hybrid retrieval: reciprocal rank fusion of several schemes, by default BM25 and dense."""
+"""Hybrid retrieval: several schemes, by default BM25 and dense, fused by their ranks or by their scores."""
 
 import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ragindex.filters import Ids
 from ragindex.interfaces import (
@@ -18,7 +18,7 @@ from ragindex.interfaces import (
 )
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField, SchemeField, label
-from ragindex.retrieval.fusion import reciprocal_rank_fusion
+from ragindex.retrieval.fusion import convex_combination, reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
 from ragindex.stores.multi_search import search_together
 from ragindex.types import Hit, Query, Retrieval, Step
@@ -27,10 +27,11 @@ from ragindex_baselines.dense import Dense
 
 
 class Hybrid(Scheme):
-    """Reciprocal rank fusion of the `depth` best results of each of `bases`, by default BM25 and dense over `over`.
+    """The `depth` best results of each of `bases`, by default BM25 and dense over `over`, fused into one ranking.
 
-    Depth 100 and the constant 60 are customary (Cormack et al. 2009); the papers that are compared here state
-    neither.
+    `fusion=rrf` fuses ranks (Cormack et al. 2009); depth 100 and the constant 60 are customary, and the papers that
+    are compared here state neither. `fusion=convex` is the weighted mean of the scores, min-max normalized for each
+    question and base over these results (Bruch et al. 2023): `weight` is that of the second base.
     """
 
     version: ClassVar[int] = 1
@@ -40,7 +41,19 @@ class Hybrid(Scheme):
     )
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
     depth: int = Field(default=100, ge=1, description="Results of each base that are fused.")
+    fusion: Literal["rrf", "convex"] = Field(
+        default="rrf", description="Reciprocal rank fusion, or the weighted mean of normalized scores."
+    )
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion (k in Cormack et al. 2009).")
+    weight: float = Field(
+        default=0.5, ge=0, le=1, description="With fusion=convex: weight of the second of two bases, by default dense."
+    )
+
+    @model_validator(mode="after")
+    def _check_weight(self) -> Self:
+        if "weight" in self.model_fields_set and len(self.base_schemes()) != 2:
+            raise ValueError(f"weight needs two bases, got {len(self.base_schemes())}; others have equal weights")
+        return self
 
     def base_schemes(self) -> tuple[Scheme, ...]:
         """Return the given bases, or BM25 and dense."""
@@ -53,7 +66,7 @@ class Hybrid(Scheme):
     def open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that asks every base for each question."""
         bases = tuple(base.open(index) for base in self.base_schemes())
-        return HybridRetriever(bases, self.depth, self.rrf_k, label(self))
+        return HybridRetriever(bases, self, label(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +74,7 @@ class HybridRetriever:
     """The open retriever of Hybrid."""
 
     bases: tuple[Retriever, ...]
-    depth: int
-    rrf_k: float
+    settings: Hybrid
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -75,16 +87,24 @@ class HybridRetriever:
         searching = [base for base in self.bases if isinstance(base, SearchingRetriever)]
         if len(searching) == len(self.bases):
             return self._at_once(searching, queries, k)
-        answers = [base.retrieve(queries, max(self.depth, k)) for base in self.bases]
-        return [self._fuse(found, k) for found in zip(*answers, strict=True)]
+        answers = [base.retrieve(queries, max(self.settings.depth, k)) for base in self.bases]
+        return [self._join(found, k) for found in zip(*answers, strict=True)]
+
+    def _fuse(self, rankings: Sequence[Sequence[tuple[str, float]]], k: int) -> list[tuple[str, float]]:
+        """Return the k best ids of the bases' rankings, with their fused scores."""
+        if self.settings.fusion == "rrf":
+            return reciprocal_rank_fusion([[id for id, _ in each] for each in rankings], self.settings.rrf_k)[:k]
+        weight = self.settings.weight
+        weights = (1 - weight, weight) if len(rankings) == 2 else (1.0,) * len(rankings)
+        return convex_combination(rankings, weights)[:k]
 
     def _at_once(self, bases: Sequence[SearchingRetriever], queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Run all searches without fields, then read the records of the k best: two calls of the store."""
-        asked = [(base.collection, base.requests(queries, max(self.depth, k), ())) for base in bases]
+        asked = [(base.collection, base.requests(queries, max(self.settings.depth, k), ())) for base in bases]
         start = time.perf_counter()
         found = list(zip(*search_together(asked), strict=True))
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries) * len(bases))
-        fused = [reciprocal_rank_fusion([one.ids for one in each], self.rrf_k)[:k] for each in found]
+        fused = [self._fuse([_scored(one) for one in each], k) for each in found]
         known = self._read(bases, found, {id for best in fused for id, _ in best})
         answers = []
         for query, each, best in zip(queries, found, fused, strict=True):
@@ -107,9 +127,13 @@ class HybridRetriever:
             hit.id: hit for answers in search_together(asked) for one in answers for hit in read_hits(one, self.source)
         }
 
-    def _fuse(self, found: Sequence[Retrieval], k: int) -> Retrieval:
+    def _join(self, found: Sequence[Retrieval], k: int) -> Retrieval:
         by_id: dict[str, Hit] = {hit.id: hit for retrieval in reversed(found) for hit in retrieval.hits}
-        fused = reciprocal_rank_fusion([[hit.id for hit in retrieval.hits] for retrieval in found], self.rrf_k)
-        best = tuple(replace(by_id[id], score=score, source=self.source) for id, score in fused[:k])
+        fused = self._fuse([[(hit.id, hit.score) for hit in retrieval.hits] for retrieval in found], k)
+        best = tuple(replace(by_id[id], score=score, source=self.source) for id, score in fused)
         trace = tuple(step for retrieval in found for step in retrieval.trace)
         return Retrieval(best, trace, tuple(note for retrieval in found for note in retrieval.notes))
+
+
+def _scored(found: SearchResult) -> list[tuple[str, float]]:
+    return list(zip(found.ids, found.scores.tolist(), strict=True))

@@ -26,6 +26,22 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 
     return [(id, score) for id, score, _ in fused]
 
 
+def convex_combination(
+    rankings: Sequence[Sequence[tuple[str, float]]], weights: Sequence[float]
+) -> list[tuple[str, float]]:
+    """Fuse rankings of (id, score): return (id, weighted mean of its normalized scores), best first, ties by id.
+
+    The scores of each ranking are min-max normalized to [0, 1] over its own results; an id that a ranking lacks has
+    0 there, as its last result has. Weights are divided by their sum. Source: Bruch, Gai and Ingber, TOIS 2023.
+    """
+    total, fused = sum(weights), dict[str, float]()
+    for ranking, weight in zip(rankings, weights, strict=True):
+        normalized = normalize_scores(np.array([score for _, score in ranking], np.float64))
+        for (id, _), value in zip(ranking, normalized.tolist(), strict=True):
+            fused[id] = fused.get(id, 0.0) + weight / total * value
+    return sorted(fused.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
 def scores_differ(least: float, greatest: float) -> bool:
     """Return whether the range of scores exceeds the rounding errors of engines."""
     return greatest - least > ROUNDING * max(1.0, abs(least), abs(greatest))

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex.types import Hit, Query, Retrieval
 from ragindex_baselines.bm25 import BM25
@@ -25,9 +27,9 @@ class Fixed:
         return [Retrieval(tuple(found[:k]))] * len(queries)
 
 
-def fused(*rankings: str, k: int = 10, depth: int = 100, rrf_k: float = 60) -> dict[str, float]:
+def fused(*rankings: str, k: int = 10, **parameters: Any) -> dict[str, float]:
     bases = tuple(Fixed(ids, []) for ids in rankings)
-    (found,) = HybridRetriever(bases, depth, rrf_k, "hybrid").retrieve([Query("q", "who?")], k)
+    (found,) = HybridRetriever(bases, Hybrid(**parameters), "hybrid").retrieve([Query("q", "who?")], k)
     assert {hit.source for hit in found.hits} <= {"hybrid"}
     return {hit.id: hit.score for hit in found.hits}
 
@@ -47,8 +49,23 @@ def test_bases_are_asked_for_depth_or_k_and_k_hits_come_back() -> None:
     assert list(fused("abc", "cba", k=2, depth=2)) == ["b", "a"]  # 2/62 > 1/61
     assert list(fused("abc", "cba", k=2, depth=3)) == ["a", "c"]  # 1/61 + 1/63 > 2/62
     base = Fixed("abc", [])
-    HybridRetriever((base,), 2, 60, "hybrid").retrieve([Query("q", "who?")], 3)
+    HybridRetriever((base,), Hybrid(depth=2), "hybrid").retrieve([Query("q", "who?")], 3)
     assert base.asked == [3]
+
+
+def test_scores_are_weighted_means_of_normalized_scores() -> None:
+    """Scores are 1, 1/2, 1/3: normalized 1, 1/4, 0 of three results, and 1, 0 of two."""
+    assert fused("abc", "ca", fusion="convex") == pytest.approx({"a": 1 / 2, "c": 1 / 2, "b": 1 / 8})
+    found = fused("abc", "ca", fusion="convex", weight=0.75)
+    assert found == pytest.approx({"c": 0.75, "a": 0.25, "b": 0.0625})
+    assert list(found) == ["c", "a", "b"]
+    assert fused("abc", "ca", "ca", fusion="convex") == pytest.approx({"c": 2 / 3, "a": 1 / 3, "b": 1 / 12})
+
+
+def test_a_weight_needs_two_bases() -> None:
+    with pytest.raises(UsageError, match="weight needs two bases, got 1; others have equal weights"):
+        registry.scheme("hybrid(bases=[bm25], weight=0.3)")
+    assert registry.label(registry.scheme("hybrid(fusion=convex, weight=0.3)")) == "hybrid(fusion=convex, weight=0.3)"
 
 
 def test_by_default_it_fuses_bm25_and_dense() -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex.retrieval.fusion import normalize_scores, reciprocal_rank_fusion
+from ragindex.retrieval.fusion import convex_combination, normalize_scores, reciprocal_rank_fusion
 
 rankings = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
@@ -40,6 +40,32 @@ def test_scores_are_the_sums_and_fall(lists: list[list[str]]) -> None:
 def test_the_order_of_the_lists_does_not_matter(lists: list[list[str]], order: list[int]) -> None:
     shuffled = [lists[n] for n in order if n < len(lists)]
     assert reciprocal_rank_fusion(shuffled) == reciprocal_rank_fusion(lists)
+
+
+def test_weighted_means_by_hand() -> None:
+    """The first ranking has 1, 0.5 and 0 after normalization, the second 1 and 0: its two scores are unlike."""
+    fused = convex_combination([[("a", 9.0), ("b", 7.0), ("c", 5.0)], [("c", 0.4), ("d", 0.2)]], [1, 3])
+    assert fused == [("c", 0.75), ("a", 0.25), ("b", 0.125), ("d", 0.0)]
+    assert convex_combination([[("b", 2.0), ("a", 2.0)], []], [0.5, 0.5]) == [("a", 0.5), ("b", 0.5)]
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(-3, 9), min_size=1), min_size=1, max_size=3),
+    st.lists(st.integers(1, 5), min_size=3, max_size=3),
+)
+def test_weighted_means_are_those_of_plain_loops(scores: list[dict[str, int]], weights: list[int]) -> None:
+    weights = weights[: len(scores)]
+    expected: dict[str, float] = {}
+    for id in {id for each in scores for id in each}:
+        parts = []
+        for each, weight in zip(scores, weights, strict=True):
+            least, most = min(each.values()), max(each.values())
+            inside = 1.0 if most == least else (each.get(id, least) - least) / (most - least)
+            parts.append(weight * inside if id in each else 0.0)
+        expected[id] = sum(parts) / sum(weights)
+    found = convex_combination([list(each.items()) for each in scores], weights)
+    assert dict(found) == pytest.approx(expected)
+    assert found == sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
 
 def test_normalised() -> None:
