@@ -9,7 +9,7 @@ LONGEST = 500
 # would reverse the text of the page around them.
 _FORBIDDEN = regex.compile(r"[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\u202a-\u202e\u2066-\u2069]")
 _SPACE = regex.compile(r"\s+")
-_ROOT = r"(?<![\w./:\\~])(?:file://)?(?:/|~/|[A-Za-z]:[\\/]|\\\\)"
+_ROOT = r"(?<![\w./\\~])(?<!:(?=//))(?:file://)?(?:/|~/|[A-Za-z]:[\\/]|\\\\)"
 _ABSOLUTE = regex.compile(_ROOT + r"(?=[\w.])(?:[^\s/\\'\"(),;:]+[/\\]+)*+")
 _SMALLEST_SHOWN = 0.0005  # smaller shares would show as 0.0 percent
 _ROUNDING = 1e-9  # sums of equal figures may differ by this much
