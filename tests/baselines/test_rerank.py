@@ -515,6 +515,8 @@ def test_twins_follow_their_methods() -> None:
 
 def test_a_comparison_with_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_desk(tmp_path, monkeypatch)
+    asked = "Which hill is highest?,hill.md\nWhich river carries slate?,rivers/sarn.md\n"
+    (tmp_path / "questions.csv").write_text(f"question,documents\n{asked}")
     asked_for = (
         "compare",
         "notes",
@@ -524,6 +526,8 @@ def test_a_comparison_with_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "bm25,dense",
         "--k",
         "1",
+        "--encoder",
+        "lsa:1",  # one dimension: cosines of 1, equal on every processor
         "--json",
         "-",
     )
@@ -531,8 +535,8 @@ def test_a_comparison_with_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert value["asked"] == ["bm25", "bm25 + rerank", "dense", "dense + rerank"]
     assert [method["label"] for method in value["methods"]] == ["bm25", "bm25 + rerank", "dense + rerank", "dense"]
     assert value["methods"][1]["params"]["base"] == {"name": "bm25", "params": value["methods"][0]["params"]}
-    # at most one of the two that "Slate?" wants can be first; dense alone misses one more
-    assert [method["metrics"]["R@1"] for method in value["methods"]] == [0.75, 0.75, 0.75, 0.5]
+    # one dimension knows no hill, and three documents of rivers and slate are equally near
+    assert [method["metrics"]["R@1"] for method in value["methods"]] == [1.0, 1.0, 0.5, 0.0]
     other = ragindex(*asked_for, "--reranker", "language-model(characters=1)", "--methods", "bm25").json
     assert [method["params"].get("reranker") for method in other["methods"]] == [
         None,

@@ -203,7 +203,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert (words["name"], words["label"], dense["label"], words["unanswered"]) == ("bm25", "words", "dense", 0)
     assert words["params"] == {"over": {"name": "passages", "params": {}}}
     assert set(words["metrics"]) == {f"{name}@5" for name in ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")}
-    assert list(words["latency_ms"]) == ["p50", "p95", "encoder", "store", "own", "taken"]
+    assert list(words["latency_ms"]) == ["p50", "p95", "mean", "sd", "encoder", "store", "own", "taken"]
     assert list(words["latency_ms"]["own"]) == ["p50", "p95"]
     assert list(words["index"]) == ["seconds", "bytes", "parts"]
     assert set(dense["index"]["parts"]) == {"passages", "vectors", "lsa fit"}
