@@ -1,8 +1,8 @@
 """The parameters of GRIEVER."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ragindex.interfaces import Scheme
 from ragindex.parts.triples.triples import Triples
@@ -95,3 +95,9 @@ class GrieverParameters(Scheme):
         default=0.5, description="Score from which a predicate counts as matched in rewriting."
     )
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
+
+    @model_validator(mode="after")
+    def _check_question(self) -> Self:
+        if self.triple_score == "question" and not self.fire_full:
+            raise ValueError("triple_score=question scores against the whole question, so it needs fire_full=true")
+        return self

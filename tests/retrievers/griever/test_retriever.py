@@ -216,6 +216,7 @@ def test_every_row_of_the_papers_ablation(workspace: Workspace) -> None:
         ("griever(base=hybrid(bases=[bm25, dense]))", "a method that searches one part `over`"),
         ("griever(triples=passages)", "triples"),
         ("griever(iterations=0)", "greater than or equal to 1"),
+        ("griever(triple_score=question, fire_full=false)", "it needs fire_full=true"),
         ("griever(shortlist=some)", "'partial', 'full' or 'none'"),
     ],
 )
