@@ -14,7 +14,7 @@ from ragindex.interfaces import Collection, Encoder, FilterQuery, Floats, QueryE
 from ragindex.llm.tasks import LLM
 from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.triples.sparse_graph import AnyIntegers
-from ragindex.retrieval.fusion import normalize_scores
+from ragindex.retrieval.fusion import normalize_scores, scores_differ
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
@@ -26,6 +26,8 @@ from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_
 
 _NEAREST_PASSAGES, _REACHED_PASSAGES = 100, 1000
 """Minimum number of passages that are scored: those nearest to the question, and those the walk reaches most."""
+_EQUAL_PHRASES = 20
+"""Phrases among which equally near ones are looked for, so that neither engine nor processor decides between them."""
 _BLOCK = 500
 _TRIPLE_FIELDS = ("subject", "predicate", "object")
 
@@ -122,9 +124,10 @@ class EntityRetriever:
         return named
 
     def _linked(self, named: Sequence[str]) -> list[str]:
-        """Return the phrase nearest to each name."""
+        """Return the phrase nearest to each name; of equally near ones the name itself, else the smallest id."""
         vectors = self.encoder.encode_passing(named)
-        return [id for found in self.phrases.search([VectorQuery(vector, 1) for vector in vectors]) for id in found.ids]
+        near = self.phrases.search([VectorQuery(vector, _EQUAL_PHRASES) for vector in vectors])
+        return [_choose_phrase(name, found) for name, found in zip(named, near, strict=True) if found.ids]
 
     def _by_cosine(self, query: Query, reached: set[str], k: int) -> tuple[tuple[Hit, ...], Step]:
         """Return the passages that the walk did not reach, nearest first.
@@ -227,6 +230,12 @@ class FactRetriever:
         reset[nodes] = mass
         values = run_power_iteration(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
         return np.arange(len(graph.passages)), values[len(graph.phrases) :]
+
+
+def _choose_phrase(name: str, found: SearchResult) -> str:
+    own, best = name.casefold(), found.scores[0]
+    equal = [id for id, score in zip(found.ids, found.scores, strict=True) if not scores_differ(score, best)]
+    return own if own in equal else min(equal)
 
 
 def _trace_seeds(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: Doubles, ms: float) -> Step:

@@ -26,7 +26,7 @@ class HippoRAG(HippoRAGParameters):
     the whole graph.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Return the graph and the passages' vectors.

@@ -61,6 +61,25 @@ def pairs(*found: tuple[int, int, float]) -> SimilarPairs:
 # ---------------------------------------------------------------- where a walk begins
 
 
+def test_of_equally_near_phrases_the_name_itself_is_taken(tmp_path: Path) -> None:
+    """Words of one document alone have one vector in lsa, so that rounding would choose between them."""
+    documents = [
+        spelt("1", "Zeta|owns|Alpha"),
+        spelt("2", "Beta|likes|Gamma", "Gamma|likes|tea"),
+        spelt("3", "tea|comes from|Delta"),
+        spelt("4", "Delta|knows|Beta"),
+        spelt("5", "Omega|knows|Theta"),
+        spelt("6", "Kappa|knows|Delta"),
+    ]
+    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
+    workspace.sync([ENTITIES])
+    retriever = ENTITIES.open(workspace)
+    for question, phrase in (("Who is Zeta?", "zeta"), ("What is Alpha?", "alpha")):
+        (found,) = retriever.retrieve([Query("q", question)], 1)
+        assert [step.ids for step in found.trace if step.index == "phrases"] == [(phrase,)]
+        assert [hit.id for hit in found.hits] == ["1"]
+
+
 def test_seeds_of_facts() -> None:
     sides = np.array([[0, 1], [1, 2], [3, 3], [-1, 4], [0, 4]])
     cosines = np.array([0.8, 0.6, 0.5, 0.4, -0.1])
