@@ -25,6 +25,8 @@ from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
+_EQUAL = 0.5  # the weight of two bases that count alike
+
 
 class Hybrid(Scheme):
     """The `depth` best results of each of `bases`, by default BM25 and dense over `over`, fused into one ranking.
@@ -46,12 +48,15 @@ class Hybrid(Scheme):
     )
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion (k in Cormack et al. 2009).")
     weight: float = Field(
-        default=0.5, ge=0, le=1, description="With fusion=convex: weight of the second of two bases, by default dense."
+        default=_EQUAL,
+        ge=0,
+        le=1,
+        description="With fusion=convex: weight of the second of two bases, by default dense.",
     )
 
     @model_validator(mode="after")
     def _check_weight(self) -> Self:
-        if "weight" in self.model_fields_set and len(self.base_schemes()) != 2:
+        if self.weight != _EQUAL and len(self.base_schemes()) != 2:
             raise ValueError(f"weight needs two bases, got {len(self.base_schemes())}; others have equal weights")
         return self
 

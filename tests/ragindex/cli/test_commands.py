@@ -85,14 +85,21 @@ def test_methods_takes_a_specification_and_checks_it() -> None:
 
 def test_a_method_with_its_parameters() -> None:
     done = ragindex("methods", "hybrid")
-    assert done.out.startswith("hybrid: Reciprocal rank fusion of the `depth` best results of each of `bases`")
-    assert "\n\nDepth 100 and the constant 60 are customary (Cormack et al. 2009)" in done.out
-    rows = [line.split("  ") for line in done.out.splitlines()[-4:]]
+    assert done.out.startswith("hybrid: The `depth` best results of each of `bases`")
+    assert "\n\n`fusion=rrf` fuses ranks (Cormack et al. 2009); depth 100" in done.out
+    rows = [line.split("  ") for line in done.out.splitlines()[-6:]]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
         ["bases", "[method, …] | null", "null", "Retrievers to fuse. null: BM25 and dense."],
         ["over", "part", "passages", "Part whose records are searched."],
         ["depth", "int, ≥ 1", "100", "Results of each base that are fused."],
+        ["fusion", "rrf | convex", "rrf", "Reciprocal rank fusion, or the weighted mean of normalized scores."],
         ["rrf_k", "float, ≥ 0", "60", "Constant of reciprocal rank fusion (k in Cormack et al. 2009)."],
+        [
+            "weight",
+            "float, ≥ 0, ≤ 1",
+            "0.5",
+            "With fusion=convex: weight of the second of two bases, by default dense.",
+        ],
     ]
     value = ragindex("methods", "composed", "--json", "-").json
     assert value["parameters"][0]["default"] == {"name": "passages", "params": {}}
@@ -416,7 +423,11 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         (["notes", "--methods", "bm52"], 2, "No method is called 'bm52'. Did you mean bm25?"),
         (["notes", "--methods", "hybrid("], 2, "'hybrid(' cannot be read: at character 8, expected a parameter's name"),
         (["notes", "--methods", "hybrid(bases=[bm26])"], 2, "No method is called 'bm26'. Did you mean bm25?"),
-        (["notes", "--methods", "hybrid(depht=2)"], 2, "hybrid has no parameter 'depht'; did you mean depth?"),
+        (
+            ["notes", "--methods", "hybrid(depht=2)"],
+            2,
+            "hybrid has no parameter 'depht'; did you mean depth or weight?",
+        ),
         (["notes", "--methods", "composed(weight=2)"], 2, "The 'weight' parameter of composed must be less than"),
         (["notes", "--encoder", "lsb"], 2, "No encoder is called 'lsb'. Did you mean lsa?"),
         (
