@@ -1,4 +1,4 @@
-"""Composed retrieval: a vector search within the candidates of BM25 (GRIEVER, section 3; reading V5)."""
+"""Composed retrieval: a vector search within the candidates of BM25 (GRIEVER, section 4.2.2; reading V5)."""
 
 import time
 from collections.abc import Sequence
