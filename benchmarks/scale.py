@@ -25,7 +25,7 @@ from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 
-METHODS = ("bm25", "dense", "hybrid", "composed")
+METHODS = ("bm25", "dense", "hybrid", "composed", "links")
 
 
 def one(method: str, size: int, folder: Path) -> dict[str, float]:

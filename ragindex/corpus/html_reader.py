@@ -22,6 +22,10 @@ _REST_OF_TAG = regex.compile(  # attributes as the tokenizer sees them: a quote 
         )*+ (/?+)>""",
     regex.VERBOSE,
 )
+_ADDRESS = regex.compile(
+    r"""[\t\n\f\x20/"']href[\t\n\f\x20]*+=[\t\n\f\x20]*+(?:"([^"]*+)"|'([^']*+)'|([^\t\n\f\x20>"']++))""",
+    regex.IGNORECASE | regex.ASCII,
+)
 _EMPTY_COMMENT = regex.compile(r"<!---?>")
 _COMMENT_END = regex.compile(r"--!?>")
 _SCRIPT = regex.compile(r"<!(?=--)|-->|<(/?)script(?=[\t\n\f />])", regex.IGNORECASE | regex.ASCII)
@@ -76,11 +80,13 @@ _PREFORMATTED_ELEMENTS = frozenset(("listing", "plaintext", "pre", "textarea", "
 class Page:
     """The visible content of a page: `title` (of the page, else its first heading, else "") and `text` of the body.
 
-    `unclosed` names the unclosed markup that hides the rest of the page, with its line; "" if there is none.
+    `hyperlinks` are pairs of visible text, with single spaces, and address, in the order of the page. `unclosed` names
+    the unclosed markup that hides the rest of the page, with its line; "" if there is none.
     """
 
     title: str
     text: str
+    hyperlinks: tuple[tuple[str, str], ...] = ()
     unclosed: str = ""
 
 
@@ -88,7 +94,8 @@ def read_page(markup: str) -> Page:
     """Return title and text of a page: a line per block, blank lines around paragraphs, white space as in a browser."""
     reader = _Reader(markup.replace("\r\n", "\n").replace("\r", "\n"))
     reader.read()
-    return Page(reader.title or reader.shown.heading(), reader.shown.text(), reader.unclosed)
+    shown = reader.shown
+    return Page(reader.title or shown.heading(), shown.text(), tuple(shown.hyperlinks), reader.unclosed)
 
 
 @dataclass(slots=True)
@@ -102,6 +109,9 @@ class _VisibleText:
     first_heading: list[str] = field(default_factory=list)
     in_heading: bool = False
     opened: Counter[str] = field(default_factory=Counter)
+    hyperlinks: list[tuple[str, str]] = field(default_factory=list)
+    address: str = ""
+    linked_from: int = 0
 
     def add(self, text: str) -> None:
         """Add text between tags. White space next to a newline is dropped."""
@@ -132,6 +142,18 @@ class _VisibleText:
         self.opened[name] -= self.opened[name] > 0
         self.as_it_is = max(0, self.as_it_is - (name in _PREFORMATTED_ELEMENTS))
         self._part(name)
+
+    def begin_link(self, address: str) -> None:
+        """Begin a hyperlink; one that is open ends here, as in HTML5."""
+        self.end_link()
+        self.address, self.linked_from = address, len(self.pieces)
+
+    def end_link(self) -> None:
+        """End the open hyperlink, if any; without visible text it is dropped."""
+        visible = " ".join("".join(self.pieces[self.linked_from :]).split()) if self.address else ""
+        if visible:
+            self.hyperlinks.append((visible, self.address))
+        self.address = ""
 
     def _part(self, name: str) -> None:
         if name in _SPACED_ELEMENTS or (name == "br" and self.in_heading):
@@ -171,6 +193,7 @@ class _Reader:
             self._text(self.markup[at:tag])
             at = self._markup(tag)
         self._text(self.markup[at:])
+        self.shown.end_link()
 
     def _text(self, text: str, *, raw: bool = False) -> None:
         hidden = self.templates or (self.foreign and any(self.open_foreign[name] for name in _HIDDEN_IN_SVG))
@@ -230,6 +253,8 @@ class _Reader:
         rest = _REST_OF_TAG.match(self.markup, name.end())
         if rest is None:
             return self._to_the_end(f"<{name[0]}", at)
+        if name[0] in ("a", "A") and not self.templates and not self.foreign:
+            self.shown.begin_link(_find_address(self.markup[name.end() : rest.end()]))
         return self._open(name[0].lower(), rest.end(), empty=bool(rest[1]))
 
     # Elements.
@@ -289,6 +314,8 @@ class _Reader:
             self.templates = max(0, self.templates - 1)
         elif not self.templates:
             self.shown.close(name)
+            if name == "a":
+                self.shown.end_link()
 
     def _raw(self, name: str, at: int) -> int:
         """Read an element whose content is text up to its end tag or the end of the page."""
@@ -326,6 +353,12 @@ def _find_script_end(markup: str, at: int) -> int | None:
         else:
             return int(found.start())
     return None
+
+
+def _find_address(attributes: str) -> str:
+    """Return the address of a hyperlink's start tag; empty if it has none."""
+    found = _ADDRESS.search(attributes)
+    return _unescape(next(filter(None, found.groups()), "")).strip() if found else ""
 
 
 def _unescape(text: str) -> str:

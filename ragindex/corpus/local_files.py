@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import regex
 
@@ -16,6 +17,10 @@ from ragindex.distribution import require_module
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
 from ragindex.workers import map_in_processes
+
+HYPERLINKS = "hyperlinks"
+"""Metadata key of the hyperlinks of an HTML page to other files: pairs of visible text and address, in its order."""
+_MOST_HYPERLINKS = 200
 
 _HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 _UNDERLINE = regex.compile(r" {0,3}=+[ \t]*")
@@ -57,7 +62,17 @@ def _read_html(raw: bytes, path: Path) -> _FileContent:
     found = read_page(decode_utf8(raw, path))
     if not found.text and found.unclosed:
         raise DataError("a page with text in its body", f"none, for {found.unclosed} is never closed", path=path)
-    return found.title, found.text, {}
+    pairs = [list(pair) for pair in dict.fromkeys(found.hyperlinks) if _is_relative(pair[1])][:_MOST_HYPERLINKS]
+    return found.title, found.text, {HYPERLINKS: pairs} if pairs else {}
+
+
+def _is_relative(address: str) -> bool:
+    """Return whether an address leads to another file of the same corpus, if to any."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # a malformed address, such as an open IPv6 bracket
+        return False
+    return bool(parts.path) and not parts.scheme and not parts.netloc
 
 
 def _read_pdf(raw: bytes, path: Path) -> _FileContent:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.triples.sparse_graph import AnyIntegers
-from ragindex_baselines.hipporag.weighted_graph import Links, WeightedGraph
+from ragindex_baselines.hipporag.weighted_graph import EdgeRows, WeightedGraph
 
 # ---------------------------------------------------------------- seeds
 
@@ -45,7 +45,7 @@ def entity_seeds(nodes: AnyIntegers, held: AnyIntegers) -> tuple[AnyIntegers, Do
 # ---------------------------------------------------------------- the walk
 
 
-def push(links: Links, nodes: AnyIntegers, mass: Doubles, damping: float, tolerance: float) -> Doubles:
+def push(links: EdgeRows, nodes: AnyIntegers, mass: Doubles, damping: float, tolerance: float) -> Doubles:
     """Return the values (n,) of a walk from distinct `nodes` with reset weights `mass`, by local forward push.
 
     Source: Andersen, Chung and Lang, FOCS 2006; here, all nodes of a round are pushed at once. The residual

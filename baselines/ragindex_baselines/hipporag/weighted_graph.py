@@ -16,7 +16,7 @@ Weights: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class EdgeRows:
     """Sparse rows of edges: node i has `ends[starts[i] : stops[i]]`, with `weights` that sum to `degrees[i]`."""
 
     starts: AnyIntegers
@@ -45,14 +45,14 @@ class WeightedGraph:
     phrase_degrees: Doubles
 
     @property
-    def whole(self) -> Links:
+    def whole(self) -> EdgeRows:
         """Return all edges."""
-        return Links(self.starts[:-1], self.starts[1:], self.ends, self.weights, self.degrees)
+        return EdgeRows(self.starts[:-1], self.starts[1:], self.ends, self.weights, self.degrees)
 
     @property
-    def among_phrases(self) -> Links:
+    def among_phrases(self) -> EdgeRows:
         """Return the edges between phrases."""
-        return Links(self.starts[: len(self.phrases)], self.splits, self.ends, self.weights, self.phrase_degrees)
+        return EdgeRows(self.starts[: len(self.phrases)], self.splits, self.ends, self.weights, self.phrase_degrees)
 
     @property
     def held(self) -> AnyIntegers:

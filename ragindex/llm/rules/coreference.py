@@ -65,7 +65,7 @@ def _resolve_unit(sentence: Sequence[Unit], position: int, subject: Subject, oth
         return [_rename_unit(unit, subject.name)], 1
     if unit.kind != "word" or (unit.text.isupper() and len(unit.text) > 1):
         return [unit], 1
-    if unit.lower in ("the", "this") and _describes_subject(sentence, position, subject):
+    if subject.name and unit.lower in ("the", "this") and _describes_subject(sentence, position, subject):
         return [_rename_unit(unit, subject.name)], 2
     antecedent = _find_antecedent(sentence, position, subject, other)
     if not antecedent:

@@ -73,6 +73,18 @@ class TextIndex:
                 scores[self.rows[postings]] += (times * self.statistics.idf(token)) * self.weights[postings]
         return scores
 
+    def scores_of(self, tokens: Sequence[str], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the BM25 scores of `rows`, of shape (rows,): `scores(tokens)[rows]`, in time of the rows given."""
+        scores = np.zeros(len(rows), dtype=np.float64)
+        for token, times in sorted(Counter(tokens).items()):
+            term = self.terms.get(token)
+            if term is not None:
+                holding = self.rows[self.starts[term] : self.starts[term + 1]]
+                places = np.minimum(np.searchsorted(holding, rows), len(holding) - 1)
+                weights = np.where(holding[places] == rows, self.weights[self.starts[term] + places], np.float32(0))
+                scores += (times * self.statistics.idf(token)) * weights
+        return scores
+
 
 def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
     """Build the index of a string column that contains each row's tokens, joined by single spaces.

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,10 @@ import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
 from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
+from ragindex.stores.memory.string_lookup import StringLookup, build_string_lookup
 
 Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +26,14 @@ class KeywordIndex:
     A row appears once for each of its elements with that value. `lengths` are the list lengths of all rows.
     """
 
-    values: Mapping[str, int]
+    values: StringLookup
     starts: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
     def holders(self, wanted: tuple[str, ...]) -> npt.NDArray[np.int64]:
         """Return the rows that contain one of `wanted`, once for every matching element."""
-        found = sorted({self.values[value] for value in wanted if value in self.values})
-        spans = [self.rows[self.starts[value] : self.starts[value + 1]] for value in found]
+        spans = [self.rows[self.starts[value] : self.starts[value + 1]] for value in self.values.find(wanted)]
         return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 
 
@@ -42,7 +44,7 @@ def build_keyword_index(column: pa.Array) -> KeywordIndex:
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
-    values = {value: number for number, value in enumerate(encoded.dictionary.to_pylist())}
+    values = build_string_lookup(encoded.dictionary)
     return KeywordIndex(values, starts, parents[order].astype(np.int64), np.bincount(parents, minlength=len(column)))
 
 
@@ -53,6 +55,46 @@ class FilterEvaluator:
     columns: Mapping[str, pa.Array]
     rows: Mapping[str, int]
     _keywords: dict[str, KeywordIndex] = field(default_factory=dict)
+    _last_ids: tuple[Ids, Rows] | None = None
+
+    def passing(self, where: Filter) -> Rows:
+        """Return the rows that pass, sorted. Filters by id and by keyword visit only the rows that they name."""
+        few = self._find_few(where)
+        return np.flatnonzero(self.mask(where)) if few is None else few
+
+    def _find_few(self, where: Filter) -> Rows | None:
+        """Return the rows that pass, sorted, if no mask of all rows is needed to find them; else None."""
+        match where:
+            case Ids():
+                return self._find_ids(where)
+            case Terms():
+                index = None if where.field.startswith("meta.") else self._keyword_index(where.field)
+                return None if index is None else np.unique(index.holders(where.values))
+            case All():
+                found_of = [few for part in where.filters if (few := self._find_few(part)) is not None]
+                if not found_of or len(found_of) < len(where.filters):
+                    return None
+                return reduce(np.intersect1d, found_of)
+            case _:
+                return None
+
+    def _find_ids(self, where: Ids) -> Rows:
+        """Return the sorted rows of ids; those of the last filter are kept, for requests that share it."""
+        last = self._last_ids
+        if last is not None and last[0] is where:
+            return last[1]
+        found = {row for row in map(self.rows.get, where.ids) if row is not None}
+        rows = np.array(sorted(found), dtype=np.int64)
+        self._last_ids = where, rows
+        return rows
+
+    def _keyword_index(self, field: str) -> KeywordIndex | None:
+        """Return the index of a list-of-strings column, None for another column or none."""
+        column = self.columns.get(field)
+        if column is None or not pa.types.is_list(column.type):
+            return None
+        index = self._keywords.get(field)
+        return index or self._keywords.setdefault(field, build_keyword_index(column))
 
     def mask(self, where: Filter) -> Mask:
         """Return a boolean mask of the rows that pass, of shape (rows,)."""
@@ -83,12 +125,10 @@ class FilterEvaluator:
         column = self.columns.get(where.field)
         if column is None:
             return nothing
-        if not pa.types.is_list(column.type):
+        index = self._keyword_index(where.field)
+        if index is None:
             among = pc.is_in(column, pa.array(where.values, column.type))
             return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        index = self._keywords.get(where.field)
-        if index is None:
-            index = self._keywords.setdefault(where.field, build_keyword_index(column))
         holders = index.holders(where.values)
         if not where.field.startswith("meta."):
             nothing[holders] = True

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
-from ragindex.filters import Filter, Ids
 from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.large_strings import LARGE_STRING_LIST, widen
 from ragindex.stores.memory import bm25
@@ -19,6 +18,8 @@ from ragindex.text_analysis import analyse
 
 _MARGIN = 1e-4
 """The error of a float32 cosine. Candidates within this margin of the k-th best are scored again in float64."""
+_FEW_ROWS = 1_000
+"""The most rows that are looked up in the postings of each word, which is faster than to score all rows."""
 _MAX_SCORES = 1 << 22
 """The most scores held in memory at once when many queries are answered together."""
 
@@ -62,9 +63,15 @@ class MemoryImage:
         return int(self.table.nbytes)
 
     @cached_property
+    def ids(self) -> list[str]:
+        """The id of each row."""
+        ids: list[str] = self.columns["id"].to_pylist()
+        return ids
+
+    @cached_property
     def rows(self) -> Mapping[str, int]:
         """The row of each id."""
-        return {id: row for row, id in enumerate(self.columns["id"].to_pylist())}
+        return {id: row for row, id in enumerate(self.ids)}
 
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
@@ -100,26 +107,21 @@ class MemoryImage:
         return FilterEvaluator(self.columns, self.rows)
 
     def _one(self, request: SearchRequest) -> tuple[RowNumbers, ScoreArray]:
-        everything = np.arange(len(self.table), dtype=np.int64)
-        rows = everything if request.where is None else self._passing(request.where)
+        where = request.where
+        rows = np.arange(len(self.table), dtype=np.int64) if where is None else self.filtering.passing(where)
         if isinstance(request, FilterQuery):
-            return self._best(rows, np.zeros(len(rows)), request.k)
+            rows = rows[np.argsort(self.rank[rows])[: max(request.k, 0)]]
+            return rows, np.zeros(len(rows))
         if isinstance(request, TextQuery):
-            scores = self.text.scores(analyse(request.text, self.schema.language))
-            rows = rows[scores[rows] > 0]
-            return self._best(rows, scores[rows], request.k)
+            tokens = analyse(request.text, self.schema.language)
+            scores = self.text.scores(tokens)[rows] if len(rows) > _FEW_ROWS else self.text.scores_of(tokens, rows)
+            return self._best(rows[scores > 0], scores[scores > 0], request.k)
         unit = self._unit(request.vector)
         rows = rows[~np.isin(rows, self.silent)] if len(self.silent) else rows
         if len(rows) > 4 * request.k:
             rough = _multiply(self._vectors[rows], unit[None, :])[:, 0]
             rows = rows[_select_near_best(rough, request.k)]
         return self._exactly(unit, rows, request.k)
-
-    def _passing(self, where: Filter) -> RowNumbers:
-        if isinstance(where, Ids):  # candidates of another search are few, so avoid a mask over the table
-            rows = {row for row in map(self.rows.get, where.ids) if row is not None}
-            return np.array(sorted(rows), dtype=np.int64)
-        return np.flatnonzero(self.filtering.mask(where))
 
     def _nearest(self, requests: Sequence[VectorQuery]) -> list[tuple[RowNumbers, ScoreArray]]:
         found: list[tuple[RowNumbers, ScoreArray]] = []
@@ -166,8 +168,11 @@ class MemoryImage:
         return rows[order], scores[order]
 
     def _found(self, request: SearchRequest, rows: RowNumbers, scores: ScoreArray) -> SearchResult:
-        records = self._records(rows, ("id", *request.fields))
-        return SearchResult(records.column(0).to_pylist(), scores, records)
+        ids = [self.ids[row] for row in rows.tolist()]
+        if not request.fields:  # many requests only count records, or rank them
+            records = pa.RecordBatch.from_arrays([pa.array(ids, self.columns["id"].type)], names=["id"])
+            return SearchResult(ids, scores, records)
+        return SearchResult(ids, scores, self._records(rows, ("id", *request.fields)))
 
     def _records(self, rows: RowNumbers, fields: Sequence[str]) -> pa.RecordBatch:
         indices = pa.array(rows)

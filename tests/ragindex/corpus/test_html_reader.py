@@ -83,6 +83,28 @@ def test_what_a_page_shows(markup: str, title: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("markup", "hyperlinks"),
+    [
+        ("<a href=b.html#s>the <b>big</b>\n manual</a>.", [("the big manual", "b.html#s")]),
+        ("<A CLASS='x'\nHREF = 'a&amp;b'>x</A><a href=\"c\">y<a href=d>z", [("x", "a&b"), ("y", "c"), ("z", "d")]),
+        ("<a name=q>x</a> <a href=e></a> <a href=''>y</a> <a data-href=f>z</a>", []),
+        ("<template><a href=a>x</a></template><script><a href=b>y</a></script><!-- <a href=c>z</a> -->", []),
+    ],
+)
+def test_hyperlinks_of_a_page(markup: str, hyperlinks: list[tuple[str, str]]) -> None:
+    assert list(read_page(f"<p>Text.{markup}</p>").hyperlinks) == hyperlinks
+
+
+def test_hyperlinks_to_other_files_are_metadata(tmp_path: Path) -> None:
+    page = (
+        "<p>See <a href='b.html'>B</a>, <a href='b.html'>B</a>, <a href='#c'>C</a>, <a href='https://d.example/'>D</a>"
+    )
+    (tmp_path / "a.html").write_text(page)
+    (document,) = read(tmp_path).documents
+    assert document.metadata["hyperlinks"] == [["B", "b.html"]]
+
+
+@pytest.mark.parametrize(
     ("markup", "reason"),
     [
         ("<title>only", "a page with text in its body; found none, for <title> in line 1 is never closed"),

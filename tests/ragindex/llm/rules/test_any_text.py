@@ -23,14 +23,14 @@ from ragindex.llm.rules.sentences import MAX_SENTENCE_LENGTH
 VOCABULARY = """
 The the a of in and , . ; : ( ) " ' 's - who which that whose where when after before to never not no was is made
 directed by starring He She it its his they film company Ada Lund Tellin Inc. Dr. A. 1990 May 3 12% km such as well
-longer born living Red Harbour Ministry Health & University 19th century 《 》 。 中文 Å
+longer born living city seat government Red Harbour Ministry Health & University 19th century 《 》 。 中文 Å
 """
 prose = st.lists(st.sampled_from(VOCABULARY.split()), max_size=60).map(" ".join)
 anything = st.one_of(st.text(max_size=300), prose)
 
 
 @settings(max_examples=200, deadline=None)
-@given(title=anything, text=anything)
+@given(title=st.one_of(st.just(""), anything), text=anything)
 def test_extraction_of_any_text(title: str, text: str) -> None:
     found = extract(title, text)
     assert extract(title, text) == found

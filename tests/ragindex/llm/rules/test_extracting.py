@@ -362,6 +362,11 @@ def test_a_text_without_a_title_gives_what_it_says_itself() -> None:
     assert [one.text for one in found.propositions] == ["Red Harbour was directed by Mia Holt.", "It won."]
 
 
+def test_a_text_without_a_title_may_describe_what_it_is_about() -> None:
+    found = extract("", "Tellin is a video game. It is part of the game series.")
+    assert found.triples == (Triple("Tellin", "is", "video game"),)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -3,6 +3,7 @@
 import math
 
 import bm25s
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -50,3 +51,11 @@ def test_the_order_of_rows_changes_no_score(corpus: list[list[str]]) -> None:
     forth = build_text_index(pa.array(joined)).scores(["ferry", "oak"])
     back = build_text_index(pa.array(joined[::-1])).scores(["ferry", "oak"])
     assert forth.tolist() == back.tolist()[::-1]  # to the last bit: the law rests on it
+
+
+@given(texts, st.lists(words, max_size=4), st.sets(st.integers(0, 14)))
+@settings(max_examples=60, deadline=None)
+def test_scores_of_some_rows_are_those_of_all(corpus: list[list[str]], question: list[str], some: set[int]) -> None:
+    index = build_text_index(pa.array([" ".join(tokens) for tokens in corpus]))
+    rows = np.array(sorted(row for row in some if row < len(corpus)), np.int64)
+    assert index.scores_of(question, rows).tolist() == index.scores(question)[rows].tolist()  # to the last bit

@@ -1,0 +1,58 @@
+"""The part `links`: what each passage is called, and where its text may mention others."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from ragindex.corpus.local_files import HYPERLINKS
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
+from ragindex.parts.support.records import TEXTS
+from ragindex_retrievers.links import names
+
+_SCHEMA = Schema(stored=("windows",), keywords=("passage_ids", "doc_ids", "keys", "mentions"))
+"""`keys`: the passage's names; `mentions`: beginnings of the names that may stand in its text; `windows`: the words
+that names are looked for in, as names.write_windows writes them."""
+
+
+class PassageLinks(Part[Collection]):
+    """One record per passage, made from its own text alone: no encoder, no model, and no graph of the whole corpus.
+
+    Which passages mention each other is found when a question is asked: a passage that is added later is linked from
+    the passages that mention it already, and a longer name that is added later is preferred to a shorter one.
+    """
+
+    version: ClassVar[int] = 1
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        """Write the records of the batch, and delete those of removed passages."""
+        records = context.collection("records", _SCHEMA)
+        records.delete(change.remove)
+        if change.upsert:
+            records.upsert(_build_records(context.passages(list(change.upsert)).to_pylist()))
+
+    def open(self, context: ReadContext) -> Collection:
+        """Return the collection."""
+        return context.collection("records")
+
+
+def _build_records(passages: list[Mapping[str, Any]]) -> pa.RecordBatch:
+    windows = [names.find_windows(one["text"], _find_targets(one)) for one in passages]
+    keys = [names.find_keys(one["title"], one["text"], one["doc_id"]) for one in passages]
+    columns = {
+        "id": pa.array([one["id"] for one in passages], pa.string()),
+        "passage_ids": pa.array([[one["id"]] for one in passages], TEXTS),
+        "doc_ids": pa.array([[one["doc_id"]] for one in passages], TEXTS),
+        "keys": pa.array(keys, TEXTS),
+        "mentions": pa.array([names.list_prefixes(one) for one in windows], TEXTS),
+        "windows": pa.array([names.write_windows(one) for one in windows], pa.string()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _find_targets(passage: Mapping[str, Any]) -> list[str]:
+    """Return the documents that the passage's hyperlinks point to; those of HTML pages are in the metadata."""
+    held = json.loads(passage["metadata"]).get(HYPERLINKS, ())
+    pairs = [(str(pair[0]), str(pair[1])) for pair in held if isinstance(pair, list) and len(pair) == 2]
+    return names.find_targets(passage["text"], passage["doc_id"], pairs)

@@ -1,0 +1,40 @@
+"""The scheme `links`."""
+
+from typing import Any, ClassVar
+
+from ragindex.interfaces import OpenIndex, Part, Retriever
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins.registry import label
+from ragindex_retrievers.links.lookups import LinkLookups
+from ragindex_retrievers.links.parameters import LinksParameters
+from ragindex_retrievers.links.parts.passage_links import PassageLinks
+from ragindex_retrievers.links.retriever import LinksRetriever
+
+
+class Links(LinksParameters):
+    """BM25 and dense scores, and what the best passages mention by name or are mentioned by.
+
+    The candidates are the `depth` best of BM25 and of dense. Their base score is the mean of both scores, min-max
+    normalized over the candidates, with `weight` for the cosine, plus `title_bonus` if the question holds a name of
+    the passage. The links of the `seeds` best are followed, `hops` times, in both directions (`backward`); links from
+    rarely mentioned names weigh more, and names in more than `max_mentions` passages link nothing. A linked passage
+    gains its seed's score times the link's weight times `link_weight` + `novelty_weight` * what it adds to the
+    question's words. No model is asked, and nothing is encoded beyond what `dense` needs.
+    """
+
+    version: ClassVar[int] = 1
+    order_depends_on_filter: ClassVar[bool] = True
+
+    def depends_on_k(self, k: int) -> bool:
+        """Return True for k above `depth`, where more passages are candidates."""
+        return k > self.depth
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the passages, their vectors, and their names and mentions."""
+        return (Passages(), Vectors(of=Passages()), PassageLinks())
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open a retriever over the three parts."""
+        passages, vectors, links = (index.open_part(part) for part in self.parts())
+        return LinksRetriever(passages, vectors, LinkLookups(links, self), index.encoder, self, label(self))

@@ -1,0 +1,23 @@
+"""Look-up of strings by hash, held equal to a dict, also where hashes collide."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex.stores.memory.string_lookup import StringLookup, build_string_lookup
+
+
+@given(st.lists(st.text(max_size=4), unique=True, max_size=30), st.lists(st.text(max_size=4), max_size=20))
+def test_places_are_those_of_a_dict(held: list[str], wanted: list[str]) -> None:
+    lookup = build_string_lookup(pa.array(held, pa.large_string()))
+    places = {text: place for place, text in enumerate(held)}
+    for asked in (wanted, held, [*held, *wanted, *held]):
+        assert lookup.find(asked) == sorted({places[text] for text in asked if text in places})
+
+
+def test_equal_hashes_are_told_apart_by_the_strings() -> None:
+    same = np.full(3, hash("b"), np.int64)
+    lookup = StringLookup(pa.array(["a", "b", "c"]), same, np.arange(3))
+    assert lookup.find(["b"]) == [1]
+    assert StringLookup(pa.array(["a", "c"]), same[:2], np.arange(2)).find(["b"]) == []

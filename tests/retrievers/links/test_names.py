@@ -1,0 +1,114 @@
+"""Names of passages, places where names may stand, and hyperlinks: by hand, and for any text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex_retrievers.links import names
+from ragindex_retrievers.links.names import Occurrence, Window
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "keys"),
+    [
+        ("Red Harbour (film)", "", ["red harbour"]),
+        ("(What's the Story)", "", ["what s the story"]),
+        ("Salt", "", ["salt"]),
+        ("It", "", []),  # one short word
+        ("1 2 3 4 5 6 7 8 9", "", []),  # more than eight words
+        ("Guide", "Text.\n## Install steps ##\nMore.\n# Guide\n####### seven", ["guide", "install steps"]),
+        ("", "The Red Harbour was directed by Ada Lund.", ["red harbour"]),
+        ("", "nothing here has a capital", []),
+    ],
+)
+def test_keys(title: str, text: str, keys: list[str]) -> None:
+    assert names.find_keys(title, text, "p1") == keys
+
+
+def test_a_file_has_its_id_as_a_key() -> None:
+    assert names.find_keys("Guide", "", "docs/a guide.md") == ["guide", "/docs/a%20guide.md"]
+
+
+def test_windows_begin_where_a_name_may() -> None:
+    text = 'The film won. In Oslo, "salt and light" and `read_csv` were seen by Ada. ' + "x " * 20 + "Lund"
+    window, last = names.find_windows(text)
+    marked = [word for word, mark in zip(window.words, window.starts, strict=True) if mark == "1"]
+    assert marked == ["in", "oslo", "salt", "read_csv", "ada"]  # "The film": a function word before no capital
+    assert last == Window(["lund"], "1")
+
+
+def test_windows_without_a_start_are_left_out() -> None:
+    assert names.find_windows("no capitals here") == []
+    assert names.find_windows("", ["b.md"]) == [Window(("/b.md",), "1")]
+
+
+def test_occurrences_and_prefixes() -> None:
+    windows = names.find_windows("Ada Lund of Oslo")
+    assert names.find_occurrences(windows) == {
+        "ada lund": [Occurrence(0, 0, 2)],
+        "ada lund of": [Occurrence(0, 0, 3)],
+        "ada lund of oslo": [Occurrence(0, 0, 4)],
+        "lund": [Occurrence(0, 1, 2)],
+        "lund of": [Occurrence(0, 1, 3)],
+        "lund of oslo": [Occurrence(0, 1, 4)],
+        "oslo": [Occurrence(0, 3, 4)],
+    }
+    assert names.list_prefixes(windows) == ["ada lund", "ada lund of", "lund", "lund of", "lund of oslo", "oslo"]
+    assert names.find_prefix("university of new york") == "university of new"
+    assert names.find_prefix("oslo") == "oslo"
+
+
+def test_longer_runs_around_a_name() -> None:
+    windows = names.find_windows("He left New York City. New York")
+    first, second = names.find_longer("new york", windows)
+    assert first == ["new york city", "new york city new", "new york city new york"]
+    assert second == ["new york city new york", "york city new york", "city new york"]
+    assert names.find_longer("york city hall", windows) == []
+
+
+@given(st.text(max_size=300))
+def test_windows_are_read_as_they_were_written(text: str) -> None:
+    windows = [Window(list(one.words), one.starts) for one in names.find_windows(text, ["a b/c.md"])]
+    assert names.read_windows(names.write_windows(windows)) == windows
+    assert all(len(one.words) == len(one.starts) for one in windows)
+
+
+@given(st.text(alphabet='Aab \n."', max_size=80))
+def test_longer_runs_are_those_of_the_occurrences(text: str) -> None:
+    windows = names.find_windows(text)
+    found = names.find_occurrences(windows)
+    everywhere = [(run, place) for run, places in found.items() for place in places]
+    for run, places in found.items():
+        around = [sorted(other for other, outer in everywhere if outer.contains(place)) for place in places]
+        long = [[words for words in each if names.is_key(words.split(" "))] for each in names.find_longer(run, windows)]
+        assert sorted(map(sorted, long)) == sorted(around)
+
+
+def test_keys_that_a_question_may_hold() -> None:
+    assert names.list_question_keys("Who led red harbour?") == [
+        "who led",
+        "who led red",
+        "who led red harbour",
+        "led red",
+        "led red harbour",
+        "red harbour",
+        "harbour",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "target"),
+    [
+        ("b.md", ["docs/b.md"]),
+        ("../c%20d.md#part", ["c d.md"]),
+        ("/e.md?x=1", ["e.md"]),
+        ("#part", []),
+        ("a.md#part", []),  # the document itself
+        ("https://example.com/b.md", []),
+        ("mailto:me@example.com", []),
+        ("http://[", []),
+    ],
+)
+def test_targets_of_hyperlinks(address: str, target: list[str]) -> None:
+    assert names.find_targets(f"See [it]({address}).", "docs/a.md") == target
+    assert names.find_targets("See it.", "docs/a.md", [("it", address), ("not here", "z.md")]) == target

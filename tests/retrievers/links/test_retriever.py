@@ -1,0 +1,162 @@
+"""`links` over corpora written by hand: which passages are linked and how much, what is explained, and files."""
+
+from collections.abc import Sequence
+from math import log, sqrt
+from pathlib import Path
+
+import pytest
+from built_retriever import built_retriever
+from letters import Letters
+
+import ragindex
+from ragindex.filters import meta
+from ragindex.interfaces import OpenIndex
+from ragindex.types import Document, Query, Retrieval
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.links.lookups import Link, LinkLookups
+from ragindex_retrievers.links.parts.passage_links import PassageLinks
+from ragindex_retrievers.links.scheme import Links
+
+FILM = Document("film", "Red Harbour (film)", "A film by Ada Lund, shot in New York City.", {"year": 1990})
+DIRECTOR = Document("ada", "Ada Lund", "She was born in Tellin and lived in New York.", {"year": 1990})
+TOWN = Document("town", "Tellin", "A town by the sea.", {"year": 1970})
+OTTER = Document("otter", "Otter", "It eats fish.", {"year": 1990})
+CITY = Document("city", "New York", "A city.")
+LONGER = Document("longer", "New York City", "A city of five boroughs.")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+
+
+def links_of(workspace: Workspace, documents: Sequence[Document], *seeds: str, **settings: int) -> set[Link]:
+    workspace.add(documents)
+    scheme = Links(**settings)
+    workspace.sync([scheme])
+    index: OpenIndex = workspace
+    return set(LinkLookups(index.open_part(PassageLinks()), scheme).find(seeds))
+
+
+def ask(workspace: Workspace, method: object, text: str, k: int = 5, year: int | None = None) -> Retrieval:
+    where = None if year is None else meta("year", year)
+    [found] = built_retriever(workspace, method).retrieve([Query("q", text, where)], k)
+    return found
+
+
+def test_links_in_both_directions(workspace: Workspace) -> None:
+    documents = [FILM, DIRECTOR, TOWN, OTTER]
+    assert links_of(workspace, documents, "ada") == {
+        Link("ada", "town", 1.0, "tellin"),  # log(4 / 1) / log 4: one passage mentions it, one has the name
+        Link("ada", "film", 1.0, "ada lund", backward=True),
+    }
+
+
+def test_common_names_weigh_less_and_shared_ones_too(workspace: Workspace) -> None:
+    documents = [
+        *(Document(f"m{n}", f"Letter {n}", "Ada Lund wrote it.") for n in range(3)),
+        Document("ada", "Ada Lund", "A writer."),
+        Document("film", "Ada Lund (film)", "A film."),
+    ]
+    weight = log(5 / 3) / log(5) / sqrt(2)
+    found = links_of(workspace, documents, "m0")
+    assert found == {Link("m0", "ada", weight, "ada lund"), Link("m0", "film", weight, "ada lund")}
+    assert links_of(workspace, [], "m0", max_mentions=2) == set()
+
+
+def test_a_longer_name_is_preferred_even_if_it_is_added_later(workspace: Workspace) -> None:
+    before = links_of(workspace, [FILM, DIRECTOR, CITY, OTTER], "city", "film")
+    mentions = log(4 / 2) / log(4)
+    assert {(link.seed, link.passage, round(link.weight, 9)) for link in before if link.name == "new york"} == {
+        ("city", "film", mentions),
+        ("city", "ada", mentions),
+        ("film", "city", mentions),
+    }
+    after = links_of(workspace, [LONGER], "city", "film")
+    assert {(link.seed, link.passage) for link in after if link.name == "new york"} == {("city", "ada")}
+    assert {(link.seed, link.passage) for link in after if link.name == "new york city"} == {("film", "longer")}
+    workspace.remove(["longer"])
+    assert links_of(workspace, [], "city", "film") == before
+
+
+def test_a_name_is_linked_once_its_passage_is_added(workspace: Workspace) -> None:
+    assert links_of(workspace, [DIRECTOR, OTTER], "ada") == set()
+    assert {link.passage for link in links_of(workspace, [TOWN], "ada")} == {"town"}
+
+
+LEXICAL = "links(weight=0,seeds=1,title_bonus=0,link_weight=0.25,novelty_weight=0)"
+"""The base score is BM25 alone, from 0 to 1 over all passages; a link is worth a quarter of its seed's score."""
+
+
+def test_a_linked_passage_gains_a_share_of_its_seed(workspace: Workspace) -> None:
+    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
+    found = ask(workspace, LEXICAL, "a film that was shot")
+    assert {hit.id: hit.score for hit in found.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0}
+    assert (found.trace[-1].query, found.trace[-1].ids) == ("film", ("ada",))
+    assert found.trace[-1].note == "ada is mentioned by film (ada lund)"
+    two = ask(workspace, LEXICAL.replace("seeds=1", "seeds=1,hops=2"), "a film that was shot")
+    assert {hit.id: hit.score for hit in two.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0625}
+    assert two.trace[-1].note == "town is mentioned by ada (tellin)"
+
+
+def test_backward_links_weigh_less(workspace: Workspace) -> None:
+    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
+    found = ask(workspace, LEXICAL, "which town")
+    assert {hit.id: hit.score for hit in found.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
+    assert found.trace[-1].note == "ada mentions town (tellin)"
+    without = ask(workspace, LEXICAL.replace("seeds=1", "seeds=1,backward=0"), "which town")
+    assert {hit.id: hit.score for hit in without.hits} == {"town": 1.0, "ada": 0.0, "film": 0.0, "otter": 0.0}
+
+
+def test_what_a_linked_passage_adds_to_the_question_counts(workspace: Workspace) -> None:
+    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
+    method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0,novelty_weight=1)"
+    question = "film born"
+    words = {word: {hit.id: hit.score for hit in ask(workspace, "bm25", word).hits} for word in question.split()}
+    whole = words["film"]["film"]  # more than "born" of ada, whose text is longer
+    base = words["born"]["ada"] / whole
+    found = ask(workspace, method, question)
+    assert [hit.id for hit in found.hits] == ["ada", "film", "otter", "town"]
+    assert found.hits[0].score == pytest.approx(base + 1.0 * base)
+    assert found.trace[-1].note == "ada is mentioned by film (ada lund); adds born"
+
+
+def test_filters_hold_along_every_link(workspace: Workspace) -> None:
+    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
+    found = ask(workspace, "links(hops=3)", "a film that was shot", year=1990)
+    assert {hit.id for hit in found.hits} == {"film", "ada", "otter"}
+    assert all("town" not in step.ids for step in found.trace)
+    few = ask(workspace, "links(depth=1,hops=3)", "a film that was shot", k=1, year=1970)
+    assert [hit.id for hit in few.hits] == ["town"]
+
+
+def test_a_passage_that_the_question_names_gets_a_bonus(workspace: Workspace) -> None:
+    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
+    plain, named = (ask(workspace, f"links(seeds=0,title_bonus={bonus})", "where is tellin") for bonus in (0, 0.5))
+    gained = {hit.id: hit.score for hit in named.hits}
+    assert {hit.id: gained[hit.id] - hit.score for hit in plain.hits} == {
+        "town": pytest.approx(0.5),
+        "ada": 0.0,
+        "film": 0.0,
+        "otter": 0.0,
+    }
+
+
+def test_hyperlinks_of_files(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "docs" / "more").mkdir(parents=True)
+    files = {
+        "start.md": "# Start\n\nFirst [the setup](more/setup.html), then run it.",
+        "more/setup.html": "<h1>Setup</h1><p>Uses <a href='../limits.md#two'>these bounds</a>.</p>",
+        "limits.md": "# Limits\n\nAt most twelve.",
+        "other.md": "# Other\n\nNothing.",
+    }
+    for name, text in files.items():
+        (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
+    workspace.add(ragindex.read(tmp_path / "docs").documents)
+    scheme = Links()
+    workspace.sync([scheme])
+    found = LinkLookups(workspace.open_part(PassageLinks()), scheme).find(["start.md", "limits.md"])
+    assert {(link.seed, link.passage, link.name, link.backward) for link in found} == {
+        ("start.md", "more/setup.html", "/more/setup.html", False),
+        ("limits.md", "more/setup.html", "/limits.md", True),
+    }
