@@ -50,6 +50,7 @@ ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in wh
     "gear.naive": (check_filter, check_law),
     "griever": (check_filter, check_law, check_finds),
     "hipporag(mode=facts)": (check_hits, check_filter),
+    "links": (check_filter, check_law, check_batches),
 }
 
 

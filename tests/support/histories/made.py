@@ -294,13 +294,14 @@ METHODS: Mapping[str, Scheme] = {
     "griever": registry.scheme("griever"),
     "griever passage": registry.scheme("griever(partial_scope=passage)"),
     "griever full": registry.scheme("griever(shortlist=full)"),
+    "links": registry.scheme("links(hops=2, max_mentions=3)"),
     "raptor": registry.scheme("raptor(tree=summary_tree(stop_at=1, levels=3))"),
     "sirerag": registry.scheme(f"sirerag(pool=tree_pool(trees={_TREES}))"),
 }
 """By what a history calls them."""
 KINDS: Mapping[str, tuple[str, ...]] = {
     "flat": ("bm25", "dense", "hybrid", "composed"),
-    "records": ("bm25 triples", "composed triples", "colbert"),
+    "records": ("bm25 triples", "composed triples", "colbert", "links"),
     "merged": ("composed words", "griever", "griever passage", "griever full"),
     "graph": ("gear.naive", "gear.naive store", "hipporag", "hipporag push", "graphrag"),
     "tree": ("raptor", "sirerag"),

@@ -22,6 +22,8 @@ METHODS = (
     "gear(graph=triple_graph(memory_gib=0), iterations=2)",
     "griever",
     "griever(shortlist=full, same_as=none)",
+    "links",
+    "links(hops=3, max_mentions=5)",
     "hipporag",
     "hipporag(mode=facts)",
     "hipporag(mode=facts, walk=power)",
