@@ -10,6 +10,7 @@ from ragindex_retrievers.links.lookups import LinkLookups
 from ragindex_retrievers.links.parameters import LinksParameters
 from ragindex_retrievers.links.parts.passage_links import PassageLinks
 from ragindex_retrievers.links.retriever import LinksRetriever
+from ragindex_retrievers.links.walk import WalkedParts
 
 
 class Links(LinksParameters):
@@ -37,4 +38,6 @@ class Links(LinksParameters):
     def open(self, index: OpenIndex) -> Retriever:
         """Open a retriever over the three parts."""
         passages, vectors, links = (index.open_part(part) for part in self.parts())
-        return LinksRetriever(passages, vectors, LinkLookups(links, self), index.encoder, self, label(self))
+        return LinksRetriever(
+            WalkedParts(passages, vectors, LinkLookups(links, self), self), index.encoder, label(self)
+        )

@@ -13,6 +13,8 @@ from ragindex.retrieval.fusion import scores_differ
 class CandidateScores:
     """One row per passage: its base score and what its best link adds; `by_word` has BM25 of each word of the question.
 
+    `dense` and `text` are its normalized cosine and BM25 score.
+
     The passages that are added first are the candidates: base scores are min-max normalized over them, and passages
     with lower scores than theirs have 0 there. `weight` is that of the cosine.
     """
@@ -20,6 +22,8 @@ class CandidateScores:
     weight: float
     rows: dict[str, int] = field(default_factory=dict)
     by_word: Doubles = field(default_factory=lambda: np.empty((0, 0)))
+    dense: Doubles = field(default_factory=lambda: np.empty(0))
+    text: Doubles = field(default_factory=lambda: np.empty(0))
     base: Doubles = field(default_factory=lambda: np.empty(0))
     gain: Doubles = field(default_factory=lambda: np.empty(0))
     cosine_range: tuple[float, float] = (0.0, 0.0)
@@ -35,6 +39,10 @@ class CandidateScores:
         totals = self.total.tolist()
         return sorted(self.rows, key=lambda id: (-totals[self.rows[id]], id))
 
+    def places(self, ids: Sequence[str]) -> Integers:
+        """Return the rows of passages."""
+        return np.array([self.rows[id] for id in ids], np.int64)
+
     def add(self, ids: Sequence[str], cosines: Doubles, by_word: Doubles) -> None:
         """Add passages with their cosines (NaN: none), of shape (ids,), and BM25 scores, of shape (ids, words)."""
         texts = by_word.sum(axis=1)
@@ -44,15 +52,17 @@ class CandidateScores:
             self.text_range = float(texts.min()), float(texts.max())
             self.by_word = by_word[:0]
         dense = np.nan_to_num(_normalize(cosines, *self.cosine_range), nan=0.0)
-        base = self.weight * dense + (1 - self.weight) * _normalize(texts, *self.text_range)
+        text = _normalize(texts, *self.text_range)
         self.rows |= {id: row for row, id in enumerate(ids, len(self.rows))}
         self.by_word = np.concatenate([self.by_word, by_word])
-        self.base = np.concatenate([self.base, base])
+        self.dense = np.concatenate([self.dense, dense])
+        self.text = np.concatenate([self.text, text])
+        self.base = np.concatenate([self.base, self.weight * dense + (1 - self.weight) * text])
         self.gain = np.concatenate([self.gain, np.zeros(len(ids))])
 
     def add_bonus(self, ids: Sequence[str], bonus: float) -> None:
         """Add a bonus to the base scores of passages."""
-        self.base[[self.rows[id] for id in ids]] += bonus
+        self.base[self.places(ids)] += bonus
 
     def find_new(self, seeds: Integers, passages: Integers) -> Doubles:
         """Return by how much BM25 of each word is greater in each passage than in its seed, (links, words)."""
