@@ -1,0 +1,101 @@
+"""Features of candidate passages: what the scores, the links and other rankings say of each."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex_retrievers.links.walk import Hop, LinkWalk
+
+FEATURES = (
+    "cosine",
+    "bm25",
+    "named",
+    "links",
+    "mentioned",
+    "mentions",
+    "mentioned_new",
+    "mentions_new",
+    "seeds",
+    "second_hop",
+    "support",
+    "cosine_rank",
+    "bm25_rank",
+    "links_rank",
+)
+"""Cosine and BM25 score, min-max normalized over the candidates; whether the question names the passage; its score by
+`links`; the best link from a seed, and to one, as the seed's score times the link's weight; the same times what is new
+beyond the seed; the share of the seeds that are linked; the best link of the second hop; for a seed, the best link to
+a passage, as that passage's base score times the weight; and reciprocal ranks, 1 / (5 + rank)."""
+_RANK_CONSTANT = 5
+
+
+def build_features(walk: LinkWalk, named: Sequence[str], links: Doubles, rankings: Sequence[Sequence[str]]) -> Doubles:
+    """Return the features of all passages that a walk of two hops reached, (passages, FEATURES and rankings).
+
+    `links` are the scores after the first hop, zero for passages of the second; `rankings` are those of other methods,
+    best first, each of which gives the reciprocal rank of each passage.
+    """
+    scores, count = walk.scores, len(walk.scores.rows)
+    first, second = walk.hops
+    backward = np.array([link.backward for link in first.links], np.bool_)
+    forth, back = _strengths(first) * ~backward, _strengths(first) * backward
+    columns = [
+        scores.dense,
+        scores.text,
+        _mark(count, scores.places(named)),
+        links,
+        _keep_largest(count, first.passages, forth),
+        _keep_largest(count, first.passages, back),
+        _keep_largest(count, first.passages, forth * first.new),
+        _keep_largest(count, first.passages, back * first.new),
+        _count_seeds(count, first) / max(1, walk.settings.seeds),
+        _keep_largest(count, second.passages, _strengths(second)),
+        _keep_largest(count, first.seeds, scores.base[first.passages] * _weights(first)),
+        *(_rank(values, list(scores.rows)) for values in (scores.dense, scores.text, links)),
+        *(_reciprocal_ranks(ranking, scores.rows) for ranking in rankings),
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _weights(hop: Hop) -> Doubles:
+    return np.array([link.weight for link in hop.links], np.float64)
+
+
+def _strengths(hop: Hop) -> Doubles:
+    return hop.seed_scores * _weights(hop)
+
+
+def _mark(count: int, places: Integers) -> Doubles:
+    values = np.zeros(count)
+    values[places] = 1
+    return values
+
+
+def _keep_largest(count: int, places: Integers, values: Doubles) -> Doubles:
+    """Return the largest of the values at each place, 0 where there is none."""
+    found = np.zeros(count)
+    np.maximum.at(found, places, values)
+    return found
+
+
+def _count_seeds(count: int, hop: Hop) -> Doubles:
+    """Return by how many seeds each passage is linked, in either direction."""
+    pairs = np.unique(np.stack([hop.passages, hop.seeds]), axis=1)
+    return np.bincount(pairs[0], minlength=count).astype(np.float64)
+
+
+def _rank(values: Doubles, ids: Sequence[str]) -> Doubles:
+    """Return reciprocal ranks by value, equal values by id; 0 where the value is 0."""
+    order = sorted(range(len(ids)), key=lambda row: (-values[row], ids[row]))
+    ranks = np.empty(len(ids))
+    ranks[order] = np.arange(1, len(ids) + 1)
+    return np.where(values > 0, 1 / (_RANK_CONSTANT + ranks), 0.0)
+
+
+def _reciprocal_ranks(ranking: Sequence[str], rows: Mapping[str, int]) -> Doubles:
+    values = np.zeros(len(rows))
+    for rank, id in enumerate(ranking, start=1):
+        if id in rows:
+            values[rows[id]] = 1 / (_RANK_CONSTANT + rank)
+    return values
