@@ -19,24 +19,8 @@ TITLES = [
     *("It", "University of New York", "University of New York City Hall", "Lund", "(Odd)", "Tellin", "Salt and Light"),
 ]
 WORDS = [
-    "the",
-    "of",
-    "a",
-    "city",
-    "was",
-    "born",
-    "in",
-    "film",
-    "It",
-    "He",
-    "won",
-    '"salt',
-    "and",
-    "1990",
-    "\n##",
-    "harbour",
-    "`lund",
-    "The",
+    *("the", "of", "a", "city", "was", "born", "in", "film", "It", "He", "won", '"salt', "and", "1990", "\n##"),
+    *("harbour", "`lund", "The"),
 ]
 CHANGES: list[dict[str, Any]] = [
     {},
