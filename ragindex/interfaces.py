@@ -120,6 +120,30 @@ class Scheme(Plugin):
         """Open a retriever that is pinned to the last finished sync of `index`. Raises MissingPartError."""
 
 
+@dataclass(frozen=True, slots=True)
+class CandidateFeatures:
+    """The candidates of one question: row i of `values`, shape (ids, names), has the features of the passage `ids[i]`.
+
+    `increasing` marks the features of which greater values can only speak for a passage. `doc_ids` are the documents of
+    each passage, empty if nobody asked for them.
+    """
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    increasing: tuple[bool, ...]
+    values: npt.NDArray[np.float64]
+    doc_ids: tuple[tuple[str, ...], ...] = ()
+
+
+@runtime_checkable
+class FeatureRetriever(Retriever, Protocol):
+    """A retriever that ranks candidates by weighted features, whose weights `ragindex tune` can fit."""
+
+    def features(self, queries: Sequence[Query], k: int) -> list[CandidateFeatures]:
+        """Return the candidates of each question with their features and documents."""
+        ...
+
+
 # ---------------------------------------------------------------- parts
 
 

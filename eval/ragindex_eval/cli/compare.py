@@ -35,7 +35,7 @@ _DEMO, _DEMO_QUESTIONS = "world:1k", 200
 _DEMO_METHODS = "bm25,dense,hybrid,composed,ircot"
 
 
-def _flag(field: str, metavar: str | None = None, minimum: int | None = None) -> Any:
+def setting_flag(field: str, metavar: str | None = None, minimum: int | None = None) -> Any:
     """Return the flag of a setting, with the description of the setting as help text."""
     help = CompareSettings.model_fields[field].description
     return typer.Option(f"--{field.replace('_', '-')}", metavar=metavar, min=minimum, help=help)
@@ -45,38 +45,38 @@ def compare(
     data: Annotated[
         str | None, typer.Argument(metavar="DATA", help=CompareSettings.model_fields["data"].description)
     ] = None,
-    questions: Annotated[Path | None, _flag("questions", "FILE")] = None,
-    format: Annotated[str | None, _flag("format", "F")] = None,
-    skip_bad: Annotated[bool | None, _flag("skip_bad")] = None,
-    language: Annotated[str | None, _flag("language", "L")] = None,
-    methods: Annotated[str | None, _flag("methods", "a,b")] = None,
-    with_rerank: Annotated[bool | None, _flag("with_rerank")] = None,
-    reranker: Annotated[str | None, _flag("reranker", "R")] = None,
+    questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    format: Annotated[str | None, setting_flag("format", "F")] = None,
+    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
+    language: Annotated[str | None, setting_flag("language", "L")] = None,
+    methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
+    with_rerank: Annotated[bool | None, setting_flag("with_rerank")] = None,
+    reranker: Annotated[str | None, setting_flag("reranker", "R")] = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with these settings; flags win.")
     ] = None,
-    encoder: Annotated[str | None, _flag("encoder", "E")] = None,
-    llm: Annotated[str | None, _flag("llm", "L")] = None,
-    budget: Annotated[float | None, _flag("budget", "DOLLARS")] = None,
-    no_cache: Annotated[bool | None, _flag("no_cache")] = None,
-    triples: Annotated[Path | None, _flag("triples", "FILE")] = None,
-    read: Annotated[bool | None, _flag("read")] = None,
-    reader_tokens: Annotated[int | None, _flag("reader_tokens", "N", 1)] = None,
-    qa_model: Annotated[str | None, _flag("qa_model", "NAME_OR_PATH")] = None,
-    reader_prompt: Annotated[str | None, _flag("reader_prompt", "STYLE")] = None,
-    store: Annotated[str | None, _flag("store", "S")] = None,
-    k: Annotated[str | None, _flag("k", "5,10,20")] = None,
-    limit: Annotated[int | None, _flag("limit", "N", 1)] = None,
-    seed: Annotated[int | None, _flag("seed", "S")] = None,
-    grid: Annotated[list[str] | None, _flag("grid", "LABEL:P=V,V")] = None,
-    fail_below: Annotated[list[str] | None, _flag("fail_below", "LABEL:M=V")] = None,
-    strict: Annotated[bool | None, _flag("strict")] = None,
-    fresh: Annotated[bool | None, _flag("fresh")] = None,
-    workers: Annotated[int | None, _flag("workers", "N", 1)] = None,
-    trace: Annotated[bool | None, _flag("trace")] = None,
-    published_data: Annotated[str | None, _flag("published_data", "NAME")] = None,
-    index: Annotated[Path | None, _flag("index", "DIR")] = None,
-    out: Annotated[Path | None, _flag("out", "DIR")] = None,
+    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
+    llm: Annotated[str | None, setting_flag("llm", "L")] = None,
+    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    no_cache: Annotated[bool | None, setting_flag("no_cache")] = None,
+    triples: Annotated[Path | None, setting_flag("triples", "FILE")] = None,
+    read: Annotated[bool | None, setting_flag("read")] = None,
+    reader_tokens: Annotated[int | None, setting_flag("reader_tokens", "N", 1)] = None,
+    qa_model: Annotated[str | None, setting_flag("qa_model", "NAME_OR_PATH")] = None,
+    reader_prompt: Annotated[str | None, setting_flag("reader_prompt", "STYLE")] = None,
+    store: Annotated[str | None, setting_flag("store", "S")] = None,
+    k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
+    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
+    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
+    grid: Annotated[list[str] | None, setting_flag("grid", "LABEL:P=V,V")] = None,
+    fail_below: Annotated[list[str] | None, setting_flag("fail_below", "LABEL:M=V")] = None,
+    strict: Annotated[bool | None, setting_flag("strict")] = None,
+    fresh: Annotated[bool | None, setting_flag("fresh")] = None,
+    workers: Annotated[int | None, setting_flag("workers", "N", 1)] = None,
+    trace: Annotated[bool | None, setting_flag("trace")] = None,
+    published_data: Annotated[str | None, setting_flag("published_data", "NAME")] = None,
+    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
+    out: Annotated[Path | None, setting_flag("out", "DIR")] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Build methods over DATA, ask its questions, and say what each found, how fast, at what cost, and what is noise.

@@ -67,8 +67,8 @@ def evaluate(
     QuestionError is raised. A broken method that was not named explicitly is left out.
     """
     plan = make_plan(settings)
-    with _open_index(settings, data, index, budget) as opened:
-        experiment = _load(settings, data, plan, opened)
+    with open_index(settings, data, index, budget) as opened:
+        experiment = load_experiment(settings, data, plan, opened)
         answered = _answer_all_methods(experiment, plan)
         scored = [(one, _score(experiment, one)) for one in answered.methods]
         failed = _failed_results(scored)
@@ -119,9 +119,10 @@ def make_plan(settings: CompareSettings) -> Plan:
 
 
 @contextmanager
-def _open_index(
+def open_index(
     settings: CompareSettings, data: Dataset | None, index: Workspace | None, budget: Budget | None
 ) -> Iterator[Workspace]:
+    """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named."""
     if index is None and settings.index is None and data is None:
         raise UsageError("compare needs DATA, or --index with documents and --questions FILE.")
     folder = index.folder if index is not None else settings.index or default_index(data.name if data else "")
@@ -154,7 +155,7 @@ def folder_name(name: str) -> str:
     return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
 
 
-def _load(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Workspace) -> Experiment:
+def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Workspace) -> Experiment:
     """Load the documents into the index, and the dataset as the index holds it."""
     if data is None:
         dataset = _indexed_documents(index, settings)
@@ -265,7 +266,7 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
         fingerprint if experiment.reader is None else canonical.digest([fingerprint, experiment.reader.id]),
         folder,
         answers,
-        _part_figures(index, scheme),
+        part_figures(index, scheme),
         frozenset(files.values()),
         next((one for one in reversed(earlier) if one), None),
         tuple(retriever.searches()),
@@ -305,7 +306,7 @@ def questions_fingerprint(queries: Sequence[Query]) -> str:
     return canonical.digest([[query.id, query.text, repr(query.filter)] for query in queries])
 
 
-def _part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:
+def part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:
     """Return the figures of all parts by name, and of the fit of the encoder.
 
     Parts that share a name are listed by their labels.

@@ -27,14 +27,19 @@ FEATURES = (
 `links`; the best link from a seed, and to one, as the seed's score times the link's weight; the same times what is new
 beyond the seed; the share of the seeds that are linked; the best link of the second hop; for a seed, the best link to
 a passage, as that passage's base score times the weight; and reciprocal ranks, 1 / (5 + rank)."""
+MAY_COUNT_AGAINST = frozenset(
+    ("mentioned", "mentions", "mentioned_new", "mentions_new", "seeds", "second_hop", "support")
+)
+"""Features that may have negative weights: much that is linked without adding anything is a hub. Scores and ranks may
+not."""
 _RANK_CONSTANT = 5
 
 
-def build_features(walk: LinkWalk, named: Sequence[str], links: Doubles, rankings: Sequence[Sequence[str]]) -> Doubles:
+def build_features(walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[str]]) -> Doubles:
     """Return the features of all passages that a walk of two hops reached, (passages, FEATURES and rankings).
 
-    `links` are the scores after the first hop, zero for passages of the second; `rankings` are those of other methods,
-    best first, each of which gives the reciprocal rank of each passage.
+    `links` are the scores after the first hop, base scores for passages reached later; `rankings` are those of other
+    methods, best first, each of which gives the reciprocal rank of each passage.
     """
     scores, count = walk.scores, len(walk.scores.rows)
     first, second = walk.hops
@@ -43,7 +48,7 @@ def build_features(walk: LinkWalk, named: Sequence[str], links: Doubles, ranking
     columns = [
         scores.dense,
         scores.text,
-        _mark(count, scores.places(named)),
+        scores.named.astype(np.float64),
         links,
         _keep_largest(count, first.passages, forth),
         _keep_largest(count, first.passages, back),
@@ -64,12 +69,6 @@ def _weights(hop: Hop) -> Doubles:
 
 def _strengths(hop: Hop) -> Doubles:
     return hop.seed_scores * _weights(hop)
-
-
-def _mark(count: int, places: Integers) -> Doubles:
-    values = np.zeros(count)
-    values[places] = 1
-    return values
 
 
 def _keep_largest(count: int, places: Integers, values: Doubles) -> Doubles:

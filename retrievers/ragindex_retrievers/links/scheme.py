@@ -33,11 +33,19 @@ class Links(LinksParameters):
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Return the passages, their vectors, and their names and mentions."""
-        return (Passages(), Vectors(of=Passages()), PassageLinks())
+        return link_parts()
 
     def open(self, index: OpenIndex) -> Retriever:
         """Open a retriever over the three parts."""
-        passages, vectors, links = (index.open_part(part) for part in self.parts())
-        return LinksRetriever(
-            WalkedParts(passages, vectors, LinkLookups(links, self), self), index.encoder, label(self)
-        )
+        return LinksRetriever(open_parts(index, self), index.encoder, label(self))
+
+
+def link_parts() -> tuple[Part[Any], ...]:
+    """Return the parts that links are walked over: passages, their vectors, and their names and mentions."""
+    return (Passages(), Vectors(of=Passages()), PassageLinks())
+
+
+def open_parts(index: OpenIndex, settings: LinksParameters) -> WalkedParts:
+    """Open `link_parts`. Raises MissingPartError."""
+    passages, vectors, links = (index.open_part(part) for part in link_parts())
+    return WalkedParts(passages, vectors, LinkLookups(links, settings), settings)

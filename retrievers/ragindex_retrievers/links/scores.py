@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ragindex.parts.support.arrays import Doubles, Integers
 from ragindex.retrieval.fusion import scores_differ
@@ -13,7 +14,7 @@ from ragindex.retrieval.fusion import scores_differ
 class CandidateScores:
     """One row per passage: its base score and what its best link adds; `by_word` has BM25 of each word of the question.
 
-    `dense` and `text` are its normalized cosine and BM25 score.
+    `dense` and `text` are its normalized cosine and BM25 score, `named` whether the question names it.
 
     The passages that are added first are the candidates: base scores are min-max normalized over them, and passages
     with lower scores than theirs have 0 there. `weight` is that of the cosine.
@@ -25,6 +26,7 @@ class CandidateScores:
     dense: Doubles = field(default_factory=lambda: np.empty(0))
     text: Doubles = field(default_factory=lambda: np.empty(0))
     base: Doubles = field(default_factory=lambda: np.empty(0))
+    named: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     gain: Doubles = field(default_factory=lambda: np.empty(0))
     cosine_range: tuple[float, float] = (0.0, 0.0)
     text_range: tuple[float, float] = (0.0, 0.0)
@@ -58,11 +60,14 @@ class CandidateScores:
         self.dense = np.concatenate([self.dense, dense])
         self.text = np.concatenate([self.text, text])
         self.base = np.concatenate([self.base, self.weight * dense + (1 - self.weight) * text])
+        self.named = np.concatenate([self.named, np.zeros(len(ids), np.bool_)])
         self.gain = np.concatenate([self.gain, np.zeros(len(ids))])
 
     def add_bonus(self, ids: Sequence[str], bonus: float) -> None:
-        """Add a bonus to the base scores of passages."""
-        self.base[self.places(ids)] += bonus
+        """Add a bonus to the base scores of passages that the question names."""
+        places = self.places(ids)
+        self.base[places] += bonus
+        self.named[places] = True
 
     def find_new(self, seeds: Integers, passages: Integers) -> Doubles:
         """Return by how much BM25 of each word is greater in each passage than in its seed, (links, words)."""

@@ -1,0 +1,111 @@
+"""The command `tune`, which fits `evidence` to judged questions and says what that is worth."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragindex.cli.console import escape_markup, require_writable, text_table, write_result
+from ragindex.cli.console import stdout as standard_output
+from ragindex.cli.options import JsonOption
+from ragindex.durable_files import write_file
+from ragindex.plugins import registry
+from ragindex.plugins.specs import parse_many
+from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.run.settings import make_settings
+from ragindex_eval.run.study import load_dataset
+from ragindex_eval.run.tune import METHOD, Tuned, tune
+
+
+def tune_command(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or world:1k.")],
+    questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    bases: Annotated[
+        str, typer.Option(metavar="a,b", help="Methods whose ranks may help. Those that do not are dropped.")
+    ] = "",
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.json", help="Where the weights are written.")] = Path(
+        "tuned.json"
+    ),
+    format: Annotated[str | None, setting_flag("format", "F")] = None,
+    language: Annotated[str | None, setting_flag("language", "L")] = None,
+    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
+    llm: Annotated[str | None, setting_flag("llm", "L")] = None,
+    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    store: Annotated[str | None, setting_flag("store", "S")] = None,
+    k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
+    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
+    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
+    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Fit `evidence` to judged questions, and say what it is worth on questions that it was not fitted to.
+
+    Needs 30 questions with gold documents. The figures are out of fold: each question is ranked with weights that
+    were fitted, and bases that were chosen, without it.
+
+    Example: ragindex tune my-documents/ --questions questions.csv --bases 'hipporag(mode=facts)' --out tuned.json
+    """
+    own = ("bases", "out", "json_file")
+    flags = {name: value for name, value in locals().items() if name not in (*own, "own") and value is not None}
+    settings = make_settings(flags)
+    require_writable(out.parent)
+    found = tune(settings, load_dataset(settings), parse_many(bases) if bases else [])
+    content = json.dumps(make_weights(found, data, parse_many(bases) if bases else []), indent=2, ensure_ascii=False)
+    write_file(out, f"{content}\n".encode())
+    value = {**make_report(found), "file": str(out)}
+    write_result(value, json_file, lambda: _show(found, out, data))
+
+
+def make_weights(found: Tuned, data: str, bases: Any) -> dict[str, Any]:
+    """Return the file that `evidence(weights=FILE)` reads."""
+    kept = [registry.describe(one) for one in map(registry.scheme, bases) if registry.label(one) in found.bases]
+    made_from = f"{found.questions} judged questions of {Path(data).name}"
+    return {"made_from": made_from, "bases": kept, "intercept": found.intercept, "weights": dict(found.weights)}
+
+
+def make_report(found: Tuned) -> dict[str, Any]:
+    """Return the figures as JSON."""
+    return {
+        "questions": found.questions,
+        "k": list(found.ks),
+        "out_of_fold": list(found.out_of_fold),
+        "in_sample": list(found.in_sample),
+        "best_single": {"name": found.best_single, "recall": list(found.single)},
+        "gain": [
+            {"k": k, "mean": gain, "ci95": list(interval)}
+            for k, gain, interval in zip(found.ks, found.gain, found.interval, strict=True)
+        ],
+        "bases": list(found.bases),
+        "dropped": dict(found.dropped),
+        "base_seconds": dict(found.base_seconds),
+        "weights": dict(found.weights),
+    }
+
+
+def _show(found: Tuned, out: Path, data: str) -> None:
+    console = standard_output()
+    rows = [
+        (f"{METHOD}, out of fold", *_percents(found.out_of_fold)),
+        (f"{METHOD}, on the questions it was fitted to", *_percents(found.in_sample)),
+        (f"{found.best_single}, the best single ranking", *_percents(found.single)),
+    ]
+    console.print(text_table(("", *(f"R@{k}" for k in found.ks)), rows))
+    gains = [
+        f"{100 * gain:+.1f} ({100 * low:.1f} to {100 * high:.1f}) at {k}"
+        for k, gain, (low, high) in zip(found.ks, found.gain, found.interval, strict=True)
+    ]
+    console.print(f"\nGain out of fold over {escape_markup(found.best_single)}: {', '.join(gains)}.", soft_wrap=True)
+    if not any(low > 0 for low, _ in found.interval):
+        console.print("No gain is significant: more judged questions may tell, or the best single method is enough.")
+    for base in found.bases:
+        console.print(f"kept     {escape_markup(base)}, {found.base_seconds[base]:.0f} s to index", soft_wrap=True)
+    for base, worth in found.dropped.items():
+        console.print(f"dropped  {escape_markup(base)}, worth {100 * worth:+.1f}", soft_wrap=True)
+    console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
+    method = escape_markup(f"{METHOD}(weights={out})")
+    console.print(f"  to use them     ragindex index {escape_markup(data)} --methods '{method}'", soft_wrap=True)
+
+
+def _percents(values: Any) -> list[str]:
+    return [f"{100 * value:.1f}" for value in values]
