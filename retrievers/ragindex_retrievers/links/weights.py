@@ -61,10 +61,12 @@ def read_weights(written: str) -> Weights:
             f"There are no weights {name!r}: expected a JSON file as `ragindex tune` writes it, "
             f"or one of {', '.join(list_shipped())}."
         ) from error
-    except (ValueError, ValidationError) as error:
-        raise UsageError(
-            f"{name} has no weights: expected a JSON file as `ragindex tune` writes it, got {error}."
-        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UsageError(f"{name} has no weights as `ragindex tune` writes them. {wrong}") from error
+    except ValueError as error:
+        raise UsageError(f"{name} has no weights as `ragindex tune` writes them. It is not JSON: {error}") from error
 
 
 def list_shipped() -> Sequence[str]:
