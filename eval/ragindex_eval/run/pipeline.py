@@ -67,7 +67,7 @@ def evaluate(
     QuestionError is raised. A broken method that was not named explicitly is left out.
     """
     plan = make_plan(settings)
-    with open_index(settings, data, index, budget) as opened:
+    with open_workspace(settings, data, index, budget) as opened:
         experiment = load_experiment(settings, data, plan, opened)
         answered = _answer_all_methods(experiment, plan)
         scored = [(one, _score(experiment, one)) for one in answered.methods]
@@ -119,7 +119,7 @@ def make_plan(settings: CompareSettings) -> Plan:
 
 
 @contextmanager
-def open_index(
+def open_workspace(
     settings: CompareSettings, data: Dataset | None, index: Workspace | None, budget: Budget | None
 ) -> Iterator[Workspace]:
     """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named."""

@@ -12,16 +12,17 @@ import numpy as np
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import FeatureRetriever
+from ragindex.parts.support.arrays import Doubles
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.progress import progress_bar
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.results.model import Interval
-from ragindex_eval.run.pipeline import Plan, load_experiment, open_index, part_figures
+from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats import resampling
-from ragindex_eval.stats.logistic import Doubles, JudgedCandidates, fit_weights, recall_at
+from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
 
 METHOD = "evidence"
 FEWEST_QUESTIONS = 30
@@ -71,7 +72,7 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Writte
     Raises UsageError if there are fewer than FEWEST_QUESTIONS with gold documents.
     """
     scheme = registry.scheme({"name": METHOD, "params": {"bases": list(bases)}})
-    with open_index(settings, data, None, None) as index:
+    with open_workspace(settings, data, None, None) as index:
         experiment = load_experiment(settings, data, Plan((), ()), index)
         index.sync([scheme])
         judged = collect_judged(index, experiment.dataset, bases, settings.k[-1])

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize
 
-Doubles = npt.NDArray[np.float64]
+from ragindex.parts.support.arrays import Doubles
+
 L2 = 1e-3
 """The strength of the penalty on squared weights of standardized features, relative to the mean loss of a candidate."""
 _ITERATIONS = 500

@@ -16,7 +16,7 @@ _HASH_LENGTH = 12
 _MOST_BYTES = 1_000_000
 
 
-class Weights(Strict):
+class FeatureWeights(Strict):
     """A calibrated logistic regression: the probability that a passage belongs to the answer is
     1 / (1 + exp(-(intercept + sum of weight × feature))).
 
@@ -48,14 +48,14 @@ def resolve_weights(written: str) -> str:
     return f"{name}#{found}"
 
 
-def read_weights(written: str) -> Weights:
+def read_weights(written: str) -> FeatureWeights:
     """Read weights by the name of a set that comes with the package, or by a path. Raises UsageError."""
     name = written.partition("#")[0]
     path = _SHIPPED / f"{name}.json" if name in list_shipped() else Path(name)
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{name} has more than {_MOST_BYTES:,} bytes; weights are a small JSON file.")
-        return Weights.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return FeatureWeights.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise UsageError(
             f"There are no weights {name!r}: expected a JSON file as `ragindex tune` writes it, "

@@ -13,7 +13,7 @@ from ragindex.parts.vectors.similar_pairs import near_pairs
 from ragindex_retrievers.griever.parts.alias_names import WITHIN, Name, keys, may_be_a_name, taken_apart
 from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate
 from ragindex_retrievers.griever.parts.alias_senses import NameMentions
-from ragindex_retrievers.griever.parts.aliases import LAST_NAME, Evidence, alike, likeness, more_beside
+from ragindex_retrievers.griever.parts.aliases import LAST_NAME, AliasEvidence, alike, likeness, more_beside
 
 _CROWD_SIZE = 50
 """A key shared by more names than this is weak evidence: its names are compared within passages only."""
@@ -26,7 +26,7 @@ class AliasCandidate(NamedTuple):
 
     first: int
     second: int
-    evidence: Evidence
+    evidence: AliasEvidence
     passages: tuple[int, ...] = ()
 
 
@@ -41,7 +41,7 @@ def find_stated(mentions: NameMentions) -> Iterator[AliasCandidate]:
             found[first, second, mentions.spoken[mentions.predicates[row]]].add(int(mentions.owners[row]))
     for (first, second, predicate), passages in sorted(found.items()):
         yield AliasCandidate(
-            first, second, Evidence("predicate", _STATED_SCORE, predicate, "given"), tuple(sorted(passages))
+            first, second, AliasEvidence("predicate", _STATED_SCORE, predicate, "given"), tuple(sorted(passages))
         )
 
 
@@ -88,7 +88,7 @@ def find_neighbours(
     for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist(), strict=True):
         first, second = named[one], named[other]
         if not spelt or alike(taken_apart(mentions.names[first]), taken_apart(mentions.names[second])):
-            yield AliasCandidate(first, second, Evidence(NEIGHBOUR, round(min(cosine, 1.0), 4), f"{cosine:.2f}"))
+            yield AliasCandidate(first, second, AliasEvidence(NEIGHBOUR, round(min(cosine, 1.0), 4), f"{cosine:.2f}"))
 
 
 def _can_have_alias(mentions: NameMentions, place: int) -> bool:

@@ -25,7 +25,7 @@ _SLIP_LENGTH, _TWO_SLIPS_LENGTH = 5, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AliasEvidence:
     """Reason why two names may be aliases: its `kind`, a `detail`, and a `score` from 0 to 1 for how strong it is.
 
     `where` says in which passages it counts: those whose contexts agree (agreeing); those that name both
@@ -42,7 +42,7 @@ class Evidence:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
-def likeness(one: Name, other: Name) -> Evidence | None:
+def likeness(one: Name, other: Name) -> AliasEvidence | None:
     """Return why two names that share a key may be aliases, or None.
 
     The first of three reasons counts: same words, acronym, name of a person.
@@ -67,7 +67,7 @@ def _are_told_apart(one: Name, other: Name) -> bool:
 # ---------------------------------------------------------------- the same words
 
 
-def _compare_words(one: Name, other: Name) -> Evidence | None:
+def _compare_words(one: Name, other: Name) -> AliasEvidence | None:
     if _differ_in_capitals(one.head, other.head):
         return None
     if one.whole == other.whole:
@@ -80,10 +80,10 @@ def _compare_words(one: Name, other: Name) -> Evidence | None:
     generation = (one.generation or other.generation,) if one.generation != other.generation else ()
     omitted = (*small, *generation, *qualifiers)
     if not omitted:
-        return Evidence("spelling", 1.0, where="everywhere" if _is_one_name(one.text, other.text) else "agreeing")
+        return AliasEvidence("spelling", 1.0, where="everywhere" if _is_one_name(one.text, other.text) else "agreeing")
     two_things = bool(generation) or any(_names_kind(text) for text in qualifiers)
     score = 0.75 if two_things else 0.8 if qualifiers else 0.95
-    return Evidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
+    return AliasEvidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
 
 
 def _is_one_name(one: str, other: str) -> bool:
@@ -113,31 +113,31 @@ def _names_kind(qualifier: str) -> bool:
 # ---------------------------------------------------------------- acronyms and persons
 
 
-def _compare_acronym(short: Name, long: Name) -> Evidence | None:
+def _compare_acronym(short: Name, long: Name) -> AliasEvidence | None:
     if not short.acronym:
         return None
     if short.acronym == long.stated:
-        return Evidence("acronym", 0.95, "stated in parentheses")
+        return AliasEvidence("acronym", 0.95, "stated in parentheses")
     if short.acronym not in (long.initials, long.all_initials):
         return None
     unsure = len(short.acronym) < 3 or long.person or short.acronym != long.initials
-    return Evidence("acronym", 0.85, where="together" if unsure else "agreeing")
+    return AliasEvidence("acronym", 0.85, where="together" if unsure else "agreeing")
 
 
-def _compare_persons(one: Name, other: Name) -> Evidence | None:
+def _compare_persons(one: Name, other: Name) -> AliasEvidence | None:
     short, long = sorted((one, other), key=lambda name: (len(name.parts), len(name.head), name.head))
     if not (long.person and short.parts and short.parts[-1] == long.parts[-1]) or (
         short.generation and not long.generation
     ):
         return None
     if short.last_name:
-        return Evidence(LAST_NAME, 0.7, where="given")
+        return AliasEvidence(LAST_NAME, 0.7, where="given")
     given, names = short.parts[:-1], long.parts[:-1]
     if not (short.person and given and _contains_names(given, names)):
         return None
     if given[0] == names[0]:
-        return Evidence("middle name left out", 0.85, " ".join(names[1:]).title())
-    return Evidence("initials", 0.8, where="together") if given[0] == names[0][0] else None
+        return AliasEvidence("middle name left out", 0.85, " ".join(names[1:]).title())
+    return AliasEvidence("initials", 0.8, where="together") if given[0] == names[0][0] else None
 
 
 def _contains_names(few: Sequence[str], many: Sequence[str]) -> bool:
