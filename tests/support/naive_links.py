@@ -1,154 +1,222 @@
-"""`links` in plain loops over whole texts, written from its page: for comparison with the method, never for use."""
+"""The method `links` a second time, in plain loops: slow, and meant to be checked by eye."""
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import cache
+from typing import TypeAlias
 
-import numpy as np
-
-from ragindex.interfaces import Encoder
 from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
 from ragindex.retrieval.fusion import scores_differ
 from ragindex.text_analysis import analyse
-from ragindex.types import Document
+from ragindex.types import Passage
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.links.parameters import LinksParameters
 
-Ranking = list[tuple[str, float]]
-
-
-class NaiveLinks:
-    """An index of documents of one passage each, with titles."""
-
-    def __init__(self, documents: Sequence[Document], encoder: Encoder) -> None:
-        self.documents = {one.id: one for one in documents}
-        self.encoder = encoder
-        texts = [f"{one.title}\n{one.text}" for one in documents]
-        self.tokens = {one.id: analyse(text) for one, text in zip(documents, texts, strict=True)}
-        vectors = encoder.encode_documents(texts).astype(np.float64)
-        self.vectors = {one.id: vector for one, vector in zip(documents, vectors, strict=True)}
-        self.keys = {one.id: find_keys(one) for one in documents}
-        self.known = {key for keys in self.keys.values() for key in keys}
-        self.runs = {one.id: find_runs(one.text) for one in documents}
-
-    def bm25(self, token: str, id: str) -> float:
-        filled = [one for one in self.tokens.values() if one]
-        frequency = sum(token in one for one in filled)
-        mean = max(1.0, sum(map(len, filled)) / max(1, len(filled)))
-        times, length = self.tokens[id].count(token), len(self.tokens[id])
-        idf = math.log(1 + (len(filled) - frequency + 0.5) / (frequency + 0.5))
-        return idf * times / (times + 1.2 * (1 - 0.75 + 0.75 * length / mean)) if times else 0.0
-
-    def mentions(self, id: str) -> set[str]:
-        """The names that a passage mentions outside of longer ones."""
-        places = [(start, end, run) for start, end, run in self.runs[id] if run in self.known]
-        return {
-            run
-            for start, end, run in places
-            if not any(other <= start and end <= last and (other, last) != (start, end) for other, last, _ in places)
-        }
-
-    def weight(self, key: str, most: int) -> float:
-        first = " ".join(key.split()[:3])
-        mentioning = sum(any(run == first for *_, run in runs) for runs in self.runs.values())
-        holders = sum(key in keys for keys in self.keys.values())
-        if mentioning > most or holders > most:
-            return 0.0
-        return math.log(len(self.documents) / mentioning) / math.log(len(self.documents)) / math.sqrt(holders)
-
-    def links(self, seed: str, most: int) -> list[tuple[str, float, bool]]:
-        """(passage, weight, backward) of a seed, each once."""
-        best: dict[tuple[str, bool], float] = {}
-        for other in self.documents:
-            for one, two, backward in ((seed, other, False), (other, seed, True)):
-                for key in self.mentions(one) & set(self.keys[two]) if one != two else ():
-                    best[other, backward] = max(best.get((other, backward), 0.0), self.weight(key, most))
-        return [(passage, weight, backward) for (passage, backward), weight in best.items() if weight > 0]
-
-    def rank(self, question: str, k: int, allowed: set[str], settings: Mapping[str, Any]) -> Ranking:
-        """The k best of the passages `allowed`."""
-        asked = analyse(question)
-        tokens = list(dict.fromkeys(asked))
-        vector = self.encoder.encode_queries([question])[0].astype(np.float64)
-        cosines = {id: float(self.vectors[id] @ vector) for id in allowed if vector.any() and self.vectors[id].any()}
-        whole = {id: sum(self.bm25(token, id) for token in asked) for id in allowed}
-        by_token = {id: [self.bm25(token, id) for token in tokens] for id in allowed}
-        text = {id: sum(by_token[id]) for id in allowed}
-        depth = max(settings["depth"], k)
-        candidates = {
-            *sorted((id for id in allowed if whole[id] > 0), key=lambda id: (-whole[id], id))[:depth],
-            *sorted(cosines, key=lambda id: (-cosines[id], id))[:depth],
-        }
-        if not candidates:
-            return []
-        cosine_ends = ends(cosines[id] for id in candidates if id in cosines)
-        text_ends = ends(text[id] for id in candidates)
-        named = set(list_ngrams(question))
-
-        def base(id: str) -> float:
-            dense = normalize(cosines[id], *cosine_ends) if id in cosines else 0.0
-            score = settings["weight"] * dense + (1 - settings["weight"]) * normalize(text[id], *text_ends)
-            return score + (settings["title_bonus"] if id in candidates and named & set(self.keys[id]) else 0.0)
-
-        scores = {id: base(id) for id in candidates}
-        gains = dict.fromkeys(candidates, 0.0)
-        walked: set[str] = set()
-        for _ in range(settings["hops"]):
-            now = {id: score + gains[id] for id, score in scores.items()}
-            seeds = sorted((id for id in now if id not in walked), key=lambda id: (-now[id], id))[: settings["seeds"]]
-            for seed in seeds:
-                for passage, weight, backward in self.links(seed, settings["max_mentions"]):
-                    if passage not in allowed or passage in walked:
-                        continue
-                    if passage not in scores:
-                        scores[passage], gains[passage] = base(passage), 0.0
-                    added = sum(max(0.0, two - one) for one, two in zip(by_token[seed], by_token[passage], strict=True))
-                    new = added / text_ends[1] if text_ends[1] > 0 else 0.0
-                    worth = settings["link_weight"] + settings["novelty_weight"] * new
-                    side = settings["backward"] if backward else 1.0
-                    gains[passage] = max(gains[passage], now[seed] * weight * side * worth)
-            walked |= set(seeds)
-        found = [(id, score + gains[id]) for id, score in scores.items()]
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
+Run: TypeAlias = tuple[int, int, str]  # the numbers of its first word and of the word after its last, and its words
+WORD = re.compile(r"\w+")
+LAST_PARENTHESES = re.compile(r"\s*\([^()]*\)\s*$")
+HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
+OPENING = set('"“„«`‘[')
+LONGEST, SHORTEST, COUNTED = 8, 4, 3  # words of a key, characters of a key of one word, words that are counted
+K1, B = 1.2, 0.75
 
 
-def find_keys(document: Document) -> list[str]:
-    bare = re.sub(r"\s*\([^()]*\)\s*$", "", document.title) or document.title
-    headings = [line.split(" ", 1)[1] for line in document.text.split("\n") if re.match(r"#{1,6} \S", line)]
-    return [key for name in (bare, *headings) if is_key(key := " ".join(re.findall(r"\w+", name.casefold())))]
+# ---------------------------------------------------------------- names and mentions
 
 
-def is_key(words: str) -> bool:
-    count = len(words.split())
-    return 2 <= count <= 8 or (count == 1 and len(words) >= 4)
+def joined(words: Sequence[str]) -> str | None:
+    """The key of these words, if they are one."""
+    key = " ".join(words)
+    one_short = len(words) == 1 and len(key) < SHORTEST
+    return None if one_short or not 1 <= len(words) <= LONGEST else key
 
 
-def find_runs(text: str) -> list[tuple[int, int, str]]:
-    """(first word, last word + 1, words) of each run in a text that may be a name."""
-    words = list(re.finditer(r"\w+", text))
-    runs = []
-    for place, word in enumerate(words):
-        quoted = word.start() > 0 and text[word.start() - 1] in '"“„«`‘['
-        capital = word.group()[0].isupper()
-        if word.group().casefold() in ENGLISH_FUNCTION_WORDS:
-            capital = capital and place + 1 < len(words) and words[place + 1].group()[0].isupper()
-        for end in range(place + 1, min(place + 8, len(words)) + 1) if quoted or capital else ():
-            run = " ".join(one.group().casefold() for one in words[place:end])
-            if is_key(run):
-                runs.append((place, end, run))
+def words_of(text: str) -> list[str]:
+    return [word.casefold() for word in WORD.findall(text)]
+
+
+def keys_of(passage: Passage) -> set[str]:
+    names = [LAST_PARENTHESES.sub("", passage.title) or passage.title, *HEADING.findall(passage.text)]
+    return {key for name in names if (key := joined(words_of(name)))}
+
+
+def starts_of(text: str) -> list[int]:
+    """The numbers of the words that a name can begin at."""
+    found, words = [], list(WORD.finditer(text))
+    for number, word in enumerate(words):
+        next_is_upper = number + 1 < len(words) and words[number + 1][0][0].isupper()
+        is_function_word = word[0].casefold() in ENGLISH_FUNCTION_WORDS
+        is_name = word[0][0].isupper() and (next_is_upper or not is_function_word)
+        if is_name or text[word.start() - 1 : word.start()] in OPENING:
+            found.append(number)
+    return found
+
+
+def runs_of(text: str) -> list[Run]:
+    runs, words = [], words_of(text)
+    for start in starts_of(text):
+        for end in range(start + 1, min(start + LONGEST, len(words)) + 1):
+            if key := joined(words[start:end]):
+                runs.append((start, end, key))
     return runs
 
 
-def list_ngrams(question: str) -> list[str]:
-    words = re.findall(r"\w+", question.casefold())
-    return [" ".join(words[start:end]) for start in range(len(words)) for end in range(start + 1, start + 9)]
+def mentioned(runs: Sequence[Run], known: Collection[str]) -> set[str]:
+    """The known keys among the runs, but for those that are only parts of longer ones."""
+    held = [run for run in runs if run[2] in known]
+    found = set()
+    for start, end, key in held:
+        around = [one for one in held if one[0] <= start and one[1] >= end and one[:2] != (start, end)]
+        if not around:
+            found.add(key)
+    return found
 
 
-def ends(values: Any) -> tuple[float, float]:
-    held = list(values)
-    return (min(held), max(held)) if held else (0.0, 0.0)
+def n_grams(text: str) -> set[str]:
+    words = words_of(text)
+    ends = [(start, end) for start in range(len(words)) for end in range(start + 1, len(words) + 1)]
+    return {key for start, end in ends if (key := joined(words[start:end]))}
 
 
-def normalize(value: float, low: float, high: float) -> float:
-    if not scores_differ(low, high):
-        return float(value >= low)
-    return max(0.0, (value - low) / (high - low))
+# ---------------------------------------------------------------- a corpus and its questions
+
+
+class Corpus:
+    """What is known before anything is asked, and the scores of every question that was asked."""
+
+    def __init__(self, workspace: Workspace, passages: Sequence[Passage]) -> None:
+        self.ids = [one.id for one in passages]
+        self.documents = {one.id: one.doc_id for one in passages}
+        self.keys = {one.id: keys_of(one) for one in passages}
+        known = {key for keys in self.keys.values() for key in keys}
+        runs = {one.id: runs_of(one.text) for one in passages}
+        self.mentions = {id: mentioned(runs[id], known) for id in self.ids}
+        spoken = {id: {key for *_, key in runs[id]} for id in self.ids}
+        self.counts = {key: self._count(" ".join(key.split(" ")[:COUNTED]), spoken) for key in known}
+        self.holders = {key: self._count(key, self.keys) for key in known}
+        texts = [f"{one.title}\n{one.text}" for one in passages]
+        self.tokens = {id: Counter(analyse(text)) for id, text in zip(self.ids, texts, strict=True)}
+        self.encoder = workspace.encoder
+        vectors = self.encoder.encode_documents(texts).tolist()
+        self.vectors: dict[str, list[float]] = dict(zip(self.ids, vectors, strict=True))
+        self.cosines = cache(self._cosines)
+        self.bm25 = cache(self._bm25)
+        self.links = cache(self._links)
+
+    def _count(self, key: str, held: dict[str, set[str]]) -> tuple[int, int]:
+        """How many documents hold the key, and how many passages."""
+        holding = [id for id in self.ids if key in held[id]]
+        return len({self.documents[id] for id in holding}), len(holding)
+
+    def weight(self, key: str, max_mentions: int) -> float | None:
+        """The weight of a link by this key; None if it links nothing."""
+        for documents, passages in (self.counts[key], self.holders[key]):
+            if documents > max_mentions or passages > 4 * max_mentions:
+                return None
+        count, holders = self.counts[key][0], self.holders[key][0]
+        return math.log(len(self.ids) / count) / math.log(len(self.ids)) / math.sqrt(holders)
+
+    def _links(self, seed: str, max_mentions: int, backward: float) -> list[tuple[str, float]]:
+        """The passages that the seed is linked to, with the weights of their links."""
+        found = []
+        for id in self.ids:
+            for key in (self.mentions[seed] - self.keys[seed]) & self.keys[id]:
+                if id != seed and (weight := self.weight(key, max_mentions)) is not None:
+                    found.append((id, weight))
+            for key in (self.mentions[id] - self.keys[id]) & self.keys[seed]:
+                if id != seed and (weight := self.weight(key, max_mentions)) is not None:
+                    found.append((id, backward * weight))
+        return found
+
+    def _cosines(self, question: str) -> dict[str, float]:
+        """The cosine of the question with every passage that has one."""
+        (asked,) = self.encoder.encode_queries([question]).tolist()
+        return {
+            id: math.fsum(one * other for one, other in zip(asked, vector, strict=True))
+            for id, vector in self.vectors.items()
+            if any(asked) and any(vector)
+        }
+
+    def _bm25(self, token: str) -> dict[str, float]:
+        """The score of every passage for one token."""
+        lengths = {id: sum(tokens.values()) for id, tokens in self.tokens.items()}
+        filled = sum(length > 0 for length in lengths.values())
+        mean = sum(lengths.values()) / filled
+        frequency = sum(token in tokens for tokens in self.tokens.values())
+        idf = math.log(1 + (filled - frequency + 0.5) / (frequency + 0.5))
+        scores = {}
+        for id, tokens in self.tokens.items():
+            scores[id] = idf * tokens[token] / (tokens[token] + K1 * (1 - B + B * lengths[id] / mean))
+        return scores
+
+
+# ---------------------------------------------------------------- one question
+
+
+def min_max(value: float | None, values: Sequence[float]) -> float:
+    if value is None:
+        return 0.0
+    least, greatest = min(values), max(values)
+    if not scores_differ(least, greatest):
+        return 1.0 if value >= least else 0.0
+    return max(0.0, (value - least) / (greatest - least))
+
+
+def best(scores: dict[str, float], number: int) -> list[str]:
+    return sorted(scores, key=lambda id: (-scores[id], id))[:number]
+
+
+class Asked:
+    """One question: its candidates, and how any passage is scored beside them."""
+
+    def __init__(
+        self, corpus: Corpus, question: str, k: int, allowed: Collection[str], parameters: LinksParameters
+    ) -> None:
+        self.corpus, self.parameters = corpus, parameters
+        tokens, depth = analyse(question), max(parameters.depth, k)
+        self.tokens = sorted(set(tokens))
+        self.cosines = {id: cosine for id, cosine in corpus.cosines(question).items() if id in allowed}
+        self.texts = {id: sum(corpus.bm25(token)[id] for token in self.tokens) for id in corpus.ids}
+        searched = {id: sum(corpus.bm25(token)[id] for token in sorted(tokens)) for id in allowed}
+        by_text = best({id: score for id, score in searched.items() if score > 0}, depth)
+        self.candidates = set(by_text) | set(best(self.cosines, depth))
+        self.candidate_cosines = [self.cosines[id] for id in self.candidates if id in self.cosines]
+        self.candidate_texts = [self.texts[id] for id in self.candidates]
+
+    def base(self, id: str) -> float:
+        weight = self.parameters.weight
+        cosine = min_max(self.cosines.get(id), self.candidate_cosines)
+        return weight * cosine + (1 - weight) * min_max(self.texts[id], self.candidate_texts)
+
+    def gain(self, seed: str, id: str, weight: float, score: float) -> float:
+        """What a passage gains by a link of this weight from a seed of this score."""
+        greatest = max(self.candidate_texts)
+        scores = [self.corpus.bm25(token) for token in self.tokens]
+        added = sum(max(0.0, held[id] - held[seed]) for held in scores)
+        new = added / greatest if greatest else 0.0
+        return score * weight * (self.parameters.link_weight + self.parameters.novelty_weight * new)
+
+
+def ranked(
+    corpus: Corpus, question: str, k: int, allowed: Collection[str], parameters: LinksParameters
+) -> dict[str, float]:
+    """All passages that were scored, best first; only `allowed` ones can be found."""
+    asked, named = Asked(corpus, question, k, allowed, parameters), n_grams(question)
+    base = {
+        id: asked.base(id) + (parameters.title_bonus if corpus.keys[id] & named else 0.0) for id in asked.candidates
+    }
+    gains: dict[str, float] = {}
+    followed: set[str] = set()
+    for _ in range(parameters.hops):
+        scores = {id: base[id] + gains.get(id, 0.0) for id in base}
+        seeds = best({id: score for id, score in scores.items() if id not in followed}, parameters.seeds)
+        for seed in seeds:
+            for id, weight in corpus.links(seed, parameters.max_mentions, parameters.backward):
+                if id in allowed and id not in followed:
+                    base.setdefault(id, asked.base(id))
+                    gains[id] = max(asked.gain(seed, id, weight, scores[seed]), gains.get(id, 0.0))
+        followed |= set(seeds)
+    scores = {id: base[id] + gains.get(id, 0.0) for id in base}
+    return {id: scores[id] for id in best(scores, len(scores))}

@@ -1,7 +1,7 @@
 """Links between passages, found in the index when a question is asked."""
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -13,6 +13,8 @@ from ragindex_retrievers.links.parameters import LinksParameters
 
 Around: TypeAlias = Mapping[str, Mapping[str, list[list[str]]]]
 """For each name and passage the places where it stands, each with the longer runs of words around it."""
+_PASSAGES_PER_DOCUMENT = 4
+"""The mean number of passages per document that are read before a name counts as too common."""
 _MOST_HOLDERS = 2_000
 """The most passages that are read because they have a name that one seed mentions."""
 
@@ -38,6 +40,16 @@ class _Seed:
     mentions: Mapping[str, Sequence[names.Occurrence]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Passages that have or mention a name: their records by id, the number of their documents, and whether links
+    through the name are followed."""
+
+    rows: Mapping[str, Mapping[str, Any]]
+    documents: int
+    linking: bool
+
+
 @dataclass(frozen=True)
 class LinkLookups:
     """The opened part `links`, at one version."""
@@ -53,31 +65,37 @@ class LinkLookups:
     def find(self, seeds: Sequence[str]) -> list[Link]:
         """Return the links of the seeds, the heaviest of each pair of passages, in three calls of the store.
 
-        A name that more than `max_mentions` passages mention or have links nothing. Its weight is
-        log(N / mentions) / log N, divided by the square root of the number of passages that have it; N is the
-        number of passages.
+        A passage that has a name itself does not mention it. A name that more than `max_mentions` documents mention or
+        have links nothing. Its weight is log(N / documents that mention it) / log N, divided by the square root of the
+        number of documents that have it; N is the number of passages.
         """
         if not seeds or self._count < 2:
             return []
         read = self._read(seeds)
         holders, own, mentioning = self._find_holders(read)
-        mentioned = {one.id: _keep_longest(one.mentions, holders) for one in read}
-        wanted = sorted({key for keys in mentioned.values() for key in keys if self._may_link(holders[key])})
+        mentioned = {
+            one.id: [key for key in _keep_longest(one.mentions, holders) if key not in one.keys] for one in read
+        }
+        wanted = sorted({key for keys in mentioned.values() for key in keys if holders[key].linking})
         around = {
-            key: {id: names.find_longer(key, names.read_windows(windows)) for id, windows in found.items()}
+            key: {
+                id: names.find_longer(key, names.read_windows(row["windows"]))
+                for id, row in found.rows.items()
+                if key not in row["keys"]
+            }
             for key, found in mentioning.items()
-            if len(found) <= self.settings.max_mentions
+            if found.linking and own[key].linking
         }
         counts, longer = self._count_mentions(wanted, around)
         found = [
-            Link(one.id, id, self._weigh(counts[key], len(holders[key])), key)
+            Link(one.id, id, self._weigh(counts[key].documents, holders[key].documents), key)
             for one in read
             for key in mentioned[one.id]
-            if key in counts
-            for id in holders[key]
+            if key in counts and counts[key].linking
+            for id in holders[key].rows
         ]
         found += [
-            Link(one.id, id, self._weigh(len(around[key]), own[key]), key, backward=True)
+            Link(one.id, id, self._weigh(mentioning[key].documents, own[key].documents), key, backward=True)
             for one in read
             for key in one.keys
             for id, places in around.get(key, {}).items()
@@ -89,14 +107,8 @@ class LinkLookups:
     def _count(self) -> int:
         return self.records.count()
 
-    def _may_link(self, holders: Set[str]) -> bool:
-        return len(holders) <= self.settings.max_mentions
-
-    def _weigh(self, mentions: int, holders: int) -> float:
-        most = self.settings.max_mentions
-        if mentions > most or holders > most:
-            return 0.0
-        return math.log(self._count / mentions) / math.log(self._count) / math.sqrt(holders)
+    def _weigh(self, mentioning: int, holding: int) -> float:
+        return math.log(self._count / mentioning) / math.log(self._count) / math.sqrt(holding)
 
     # ------------------------------------------------------------ calls of the store
 
@@ -106,49 +118,57 @@ class LinkLookups:
         rows = {row["id"]: row for row in found.records.to_pylist()}
         return [_read_seed(rows[id]) for id in seeds if id in rows]
 
-    def _find_holders(
-        self, seeds: Sequence[_Seed]
-    ) -> tuple[dict[str, set[str]], dict[str, int], dict[str, Mapping[str, str]]]:
-        """Return who has each name that a seed may mention; how many have each name of a seed; and who mentions it."""
-        most, keys = self.settings.max_mentions + 1, sorted({key for one in seeds for key in one.keys})
-        asked = [FilterQuery(Terms("keys", tuple(one.mentions)), _MOST_HOLDERS, ("keys",)) for one in seeds]
-        asked += [FilterQuery(Terms("keys", (key,)), most) for key in keys]
-        asked += [FilterQuery(Terms("mentions", (names.find_prefix(key),)), most, ("windows",)) for key in keys]
+    def _find_holders(self, seeds: Sequence[_Seed]) -> tuple[dict[str, _Named], dict[str, _Named], dict[str, _Named]]:
+        """Return who has each name that a seed may mention; who has each name of a seed; and who mentions it."""
+        keys = sorted({key for one in seeds for key in one.keys})
+        asked = [FilterQuery(Terms("keys", tuple(one.mentions)), _MOST_HOLDERS, ("keys", "doc_ids")) for one in seeds]
+        asked += [FilterQuery(Terms("keys", (key,)), self._most, ("doc_ids",)) for key in keys]
+        asked += [self._ask_mentions(key, ("keys", "windows", "doc_ids")) for key in keys]
         found = self.records.search(asked)
         having, mentioning = found[len(seeds) : len(seeds) + len(keys)], found[len(seeds) + len(keys) :]
         return (
-            _read_holders(found[: len(seeds)]),
-            {key: len(one.ids) for key, one in zip(keys, having, strict=True)},
-            {key: _read_windows(one) for key, one in zip(keys, mentioning, strict=True)},
+            {key: self._judge(rows) for key, rows in _read_holders(found[: len(seeds)]).items()},
+            {key: self._judge(_read_rows(one)) for key, one in zip(keys, having, strict=True)},
+            {key: self._judge(_read_rows(one)) for key, one in zip(keys, mentioning, strict=True)},
         )
 
-    def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[dict[str, int], set[str]]:
-        """Return how many passages mention each of `keys`, and which runs of words in `around` are names."""
+    def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[dict[str, _Named], set[str]]:
+        """Return who mentions each of `keys`, and which runs of words in `around` are names."""
         runs = {run for found in around.values() for places in found.values() for place in places for run in place}
-        most = self.settings.max_mentions + 1
-        asked = [FilterQuery(Terms("mentions", (names.find_prefix(key),)), most) for key in keys]
+        asked = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
         asked.append(FilterQuery(Terms("keys", tuple(sorted(runs))), _MOST_HOLDERS, ("keys",)))
         found = self.records.search(asked)
-        counts = {key: len(one.ids) for key, one in zip(keys, found, strict=False)}
+        counts = {key: self._judge(_read_rows(one)) for key, one in zip(keys, found, strict=False)}
         return counts, runs & _read_holders(found[-1:]).keys()
+
+    def _ask_mentions(self, key: str, fields: tuple[str, ...]) -> FilterQuery:
+        return FilterQuery(Terms("mentions", (names.find_prefix(key),)), self._most, fields)
+
+    @property
+    def _most(self) -> int:
+        return self.settings.max_mentions * _PASSAGES_PER_DOCUMENT + 1
+
+    def _judge(self, rows: Mapping[str, Mapping[str, Any]]) -> _Named:
+        documents = len({id for row in rows.values() for id in row["doc_ids"]})
+        return _Named(rows, documents, len(rows) < self._most and documents <= self.settings.max_mentions)
 
 
 def _read_seed(row: Mapping[str, Any]) -> _Seed:
     return _Seed(row["id"], row["keys"], names.find_occurrences(names.read_windows(row["windows"])))
 
 
-def _read_holders(found: Iterable[SearchResult]) -> dict[str, set[str]]:
-    """Return the ids that have each name."""
-    holders: dict[str, set[str]] = {}
+def _read_holders(found: Iterable[SearchResult]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the records that have each name, by id."""
+    holders: dict[str, dict[str, Mapping[str, Any]]] = {}
     for one in found:
-        for id, keys in zip(one.ids, one.records.column("keys").to_pylist(), strict=True):
-            for key in keys:
-                holders.setdefault(key, set()).add(id)
+        for id, row in _read_rows(one).items():
+            for key in row["keys"]:
+                holders.setdefault(key, {})[id] = row
     return holders
 
 
-def _read_windows(found: SearchResult) -> dict[str, str]:
-    return dict(zip(found.ids, found.records.column("windows").to_pylist(), strict=True))
+def _read_rows(found: SearchResult) -> dict[str, Mapping[str, Any]]:
+    return dict(zip(found.ids, found.records.to_pylist(), strict=True))
 
 
 def _keep_longest(mentions: Mapping[str, Sequence[names.Occurrence]], known: Container[str]) -> list[str]:
