@@ -32,7 +32,11 @@ def test_a_wheel_has_no_other_top_level_names(tmp_path: Path) -> None:
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
     for package in PACKAGES:
         parent = ROOT / package.removeprefix("ragindex_") if package != "ragindex" else ROOT
-        data = {path for path in (parent / package).rglob("*.*") if path.suffix in {".jinja", ".html", ".yaml", ".txt"}}
+        data = {
+            path
+            for path in (parent / package).rglob("*.*")
+            if path.suffix in {".jinja", ".html", ".yaml", ".txt", ".json"}
+        }
         assert {str(path.relative_to(parent)) for path in data} <= set(names)
 
 

@@ -1,0 +1,115 @@
+"""Nested cross-validation by hand: which bases stay, what is claimed in sample and found out of fold."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import failed, make_desk, ragindex
+
+from ragindex_eval.run.tune import Judged, fit_nested
+from ragindex_eval.stats.logistic import JudgedCandidates
+
+KS = (1, 2)
+
+
+def judged(names: Sequence[str], questions: Sequence[Sequence[Sequence[float]]], right: Sequence[int]) -> Judged:
+    """One relevant candidate each, at the place that `right` says."""
+    made = []
+    for features, place in zip(questions, right, strict=True):
+        relevant = tuple("d" if row == place else "" for row in range(len(features)))
+        ids = tuple(f"p{row}" for row in range(len(features)))
+        made.append(JudgedCandidates(np.array(features, float), relevant, ids, 1))
+    return Judged(tuple(made), tuple(names), (True,) * len(names))
+
+
+def test_a_base_that_adds_nothing_is_dropped() -> None:
+    """`rank:good` finds every passage first, `links_rank` one of two, and `rank:copy` the same ones."""
+    half, other = [[0, 0, 0], [1 / 6, 1 / 7, 1 / 6]], [[0, 0, 0], [0, 1 / 2, 0]]
+    found = fit_nested(judged(("links_rank", "rank:good", "rank:copy"), [half, other] * 20, [1] * 40), KS, 0)
+    assert found.bases == ("good",)
+    assert found.dropped == {"copy": 0.0}
+    assert found.out_of_fold == found.in_sample == (1.0, 1.0)
+    assert found.best_single == "good"
+    assert found.single == (1.0, 1.0)
+    assert found.gain == (0.0, 0.0)
+    assert found.interval == ((0.0, 0.0), (0.0, 0.0))
+    assert set(found.weights) == {"links_rank", "rank:good"}
+
+
+def test_the_gain_over_the_best_single_ranking_is_that_of_both_together() -> None:
+    """Each of two rankings finds the passages of half of the questions, and is silent in the others."""
+    first, second = [[0, 0], [1 / 6, 0]], [[0, 0], [0, 1 / 6]]
+    found = fit_nested(judged(("links_rank", "rank:good"), [*[first] * 24, *[second] * 16], [1] * 40), KS, 0)
+    assert (found.best_single, found.single) == ("links", (0.6, 1.0))
+    assert found.out_of_fold == (1.0, 1.0)
+    assert found.gain == (0.4, 0.0)
+    low, high = found.interval[0]
+    assert low == pytest.approx(0.25, abs=0.03)  # 0.4 ± 1.96 · √(0.4 · 0.6 / 40)
+    assert high == pytest.approx(0.55, abs=0.03)
+    assert found.bases == ("good",)
+
+
+def test_what_holds_for_one_question_alone_is_no_gain_out_of_fold() -> None:
+    """Each question has a feature of its own, which tells its passage; without it the passage is the last of two."""
+    count = 30
+    questions = [[[0.0] * count, [float(n == own) for n in range(count)]] for own in range(count)]
+    found = fit_nested(
+        judged(
+            [f"mark{n}" for n in range(count)] + ["links_rank"],
+            [[[*row, 0.0] for row in one] for one in questions],
+            [1] * count,
+        ),
+        KS,
+        0,
+    )
+    assert found.in_sample == (1.0, 1.0)
+    assert found.out_of_fold == (0.0, 1.0)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return make_desk(tmp_path, monkeypatch)
+
+
+WORLD = ("world:60", "--encoder", "lsa", "--index", "index", "--k", "2,5")
+
+
+@pytest.mark.usefixtures("desk")
+def test_the_weights_rank_as_tune_says() -> None:
+    """Recall in sample is what `compare` measures with the weights, and the bases are in the file."""
+    tuned = ragindex("tune", *WORLD, "--limit", "40", "--bases", "bm25,bm25(over=triples)", "--json", "-").json
+    assert tuned["questions"] == 40
+    assert tuned["file"] == "tuned.json"
+    assert sorted([*tuned["bases"], *tuned["dropped"]]) == ["bm25", "bm25(over=triples)"]
+    compared = ragindex("compare", *WORLD, "--limit", "40", "--methods", "evidence(weights=tuned.json)", "--json", "-")
+    (method,) = compared.json["methods"]
+    assert [method["metrics"][f"R@{k}"] for k in (2, 5)] == pytest.approx(tuned["in_sample"])
+
+
+@pytest.mark.usefixtures("desk")
+def test_what_tune_prints_says_how_to_use_the_weights() -> None:
+    done = ragindex("tune", *WORLD, "--limit", "30", "--bases", "bm25", "--out", "mine.json")
+    assert done.code == 0
+    assert "evidence, out of fold" in done.out
+    assert "evidence, on the questions it was fitted to" in done.out
+    assert "Gain out of fold over " in done.out
+    assert "ragindex index world:60 --methods 'evidence(weights=mine.json)'" in done.out
+    assert ragindex("index", "world:60", "--methods", "evidence(weights=mine.json)", "--index", "index").code == 0
+    found = ragindex("search", "Who wrote a novel?", "--index", "index", "--method", "evidence(weights=mine.json)")
+    assert found.code == 0, found.err
+
+
+@pytest.mark.usefixtures("desk")
+def test_tune_refuses_too_few_questions() -> None:
+    said = failed(2, "tune", *WORLD, "--limit", "29")
+    assert said == (
+        "tune needs at least 30 questions with gold documents, and got 29. Draft more: ragindex questions DATA --out "
+        "drafts.csv"
+    )
+    assert not Path("tuned.json").exists()
+
+
+@pytest.mark.usefixtures("desk")
+def test_tune_refuses_a_base_that_does_not_exist() -> None:
+    assert failed(2, "tune", *WORLD, "--bases", "dens").startswith("No method is called 'dens'.")
