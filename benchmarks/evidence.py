@@ -5,7 +5,9 @@
     .venv/bin/python -m benchmarks.evidence resamples DATA [--graphs]
 
 `weights` fits one set of weights to 100 questions of each data set. It prints recall out of five folds over all of
-them, the mean over ten draws of the folds, and recall on each set with weights fitted to the others. `resamples` draws
+them, the mean over ten draws of the folds, and recall on each set with weights fitted to the others; then the gains
+out of fold over COMPARED, with 95 % intervals and p-values of permutation tests (not adjusted), and for each kind of
+question what the best of them has more than `evidence` (regret, R@5). `resamples` draws
 30, 60 and 100 questions, 200 times each, and compares the gain that `tune` reports (out of fold) and the gain on the
 questions it was fitted to with the gain on the questions left over.
 Encoder: BENCHMARK_ENCODER; indexes: BENCHMARK_FOLDER.
@@ -19,16 +21,19 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.link_corpora import recall_of
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.run.tune import Judged, collect_judged, fit_nested
+from ragindex_eval.stats import resampling
 from ragindex_eval.stats.logistic import fit_weights, recall_at
 
 KS = (5, 10, 15)
 GRAPHS = ("hipporag(mode=facts)", "hipporag", "sirerag(ranking=lifted)")
 ENCODER = os.environ.get("BENCHMARK_ENCODER", "lsa")
 FOLDER = Path(os.environ.get("BENCHMARK_FOLDER", "evidence-indexes"))
+COMPARED = ("bm25", "dense", "hybrid", "links", *GRAPHS)
 QUESTIONS, DRAWS, RESAMPLES, SIZES = 100, 10, 200, (30, 60, 100)
 
 
@@ -41,23 +46,36 @@ def judged_of(data: str, bases: tuple[str, ...]) -> Judged:
         return collect_judged(index, datasets.match_workspace(dataset, index), bases, KS[-1])
 
 
+def fixed_of(data: str) -> tuple[list[str], dict[str, np.ndarray]]:
+    """Return the kind of each question, and the recall of each method that is compared, (questions, KS)."""
+    dataset = datasets.read_dataset(data, limit=QUESTIONS, seed=0)
+    with Workspace.open(FOLDER / dataset.name.replace("/", "-"), encoder=ENCODER, chunking=None) as index:
+        index.sync([registry.scheme(method) for method in COMPARED])
+        matched = datasets.match_workspace(dataset, index)
+        gold = matched.gold or {}
+        asked = [query for query in matched.queries if query.id in gold and gold[query.id].doc_ids]
+        recall = {}
+        for method in COMPARED:
+            answers = index.retriever(method).retrieve(asked, KS[-1])
+            pairs = zip(asked, answers, strict=True)
+            recall[method] = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
+    return [gold[query.id].kind for query in asked], recall
+
+
 def weights(out: Path, sources: list[str], bases: tuple[str, ...]) -> None:
     judged = {Path(data).name: judged_of(data, bases) for data in sources}
     first = next(iter(judged.values()))
     names, increasing = first.names, first.increasing
-    rows: dict[str, list[list[float]]] = {name: [] for name in judged}
+    rows = {name: np.zeros((len(one.questions), len(KS))) for name, one in judged.items()}
     for draw in range(DRAWS):
         generator = np.random.default_rng(draw)
         folds = {name: generator.permutation(len(one.questions)) % 5 for name, one in judged.items()}
         for fold in range(5):
-            split = [
-                (name, q, f == fold)
-                for name in judged
-                for q, f in zip(judged[name].questions, folds[name], strict=True)
-            ]
-            fitted, _ = fit_weights([question for _, question, unseen in split if not unseen], increasing)
-            for name, question, unseen in split:
-                rows[name] += [recall_at(question, fitted, KS)] if unseen else []
+            split = [(name, place, f == fold) for name in judged for place, f in enumerate(folds[name].tolist())]
+            fitted, _ = fit_weights([judged[name].questions[n] for name, n, unseen in split if not unseen], increasing)
+            for name, place, unseen in split:
+                if unseen:
+                    rows[name][place] += np.divide(recall_at(judged[name].questions[place], fitted, KS), DRAWS)
     for name, one in judged.items():
         links = [recall_at(q, np.eye(len(names))[names.index("links")], KS) for q in one.questions]
         print(f"{name}: links {percents(links)}; out of fold {percents(rows[name])}", end="")
@@ -66,6 +84,9 @@ def weights(out: Path, sources: list[str], bases: tuple[str, ...]) -> None:
             fitted, _ = fit_weights(others, increasing)
             print(f"; fitted to the other sets {percents([recall_at(q, fitted, KS) for q in one.questions])}", end="")
         print()
+    for data in sources:
+        print(f"{Path(data).name}, out of fold:")
+        compare_out_of_fold(rows[Path(data).name], *fixed_of(data))
     every = [question for one in judged.values() for question in one.questions]
     fitted, intercept = fit_weights(every, increasing)
     content = {
@@ -76,6 +97,24 @@ def weights(out: Path, sources: list[str], bases: tuple[str, ...]) -> None:
     }
     out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(content, indent=2))
+
+
+def compare_out_of_fold(found: np.ndarray, kinds: list[str], fixed: dict[str, np.ndarray]) -> None:
+    """Print gains over fixed methods, and for each kind of question R@5 and the regret."""
+    for name, recall in fixed.items():
+        gains = found - recall
+        intervals = map(resampling.interval, resampling.resampled_means(gains, 0).T)
+        p_values = resampling.permutation_tests(np.stack([found, recall], axis=1), [(0, 1)], 0)[0]
+        told = [
+            f"{100 * mean:+.1f} ({100 * low:.1f} to {100 * high:.1f}, p {p:.4f})"
+            for mean, (low, high), p in zip(gains.mean(axis=0), intervals, p_values, strict=True)
+        ]
+        print(f"  over {name}: {', '.join(told)}")
+    for kind in sorted(set(kinds)):
+        rows = np.array([one == kind for one in kinds])
+        theirs = {name: 100 * float(recall[rows, 0].mean()) for name, recall in fixed.items()}
+        best, mine = max(theirs, key=lambda name: theirs[name]), 100 * float(found[rows, 0].mean())
+        print(f"  {kind} ({rows.sum()}): {mine:.1f}, best {best} {theirs[best]:.1f}, regret {theirs[best] - mine:+.1f}")
 
 
 def resamples(data: str, bases: tuple[str, ...]) -> None:

@@ -21,11 +21,11 @@ import numpy as np
 
 from ragindex import Chunking
 from ragindex.plugins import registry
-from ragindex.types import Document
+from ragindex.types import Document, Hit
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.data.gold import gains
+from ragindex_eval.data.gold import Gold, gains
 from ragindex_eval.metrics.retrieval import score_hits
 from ragindex_eval.stats import resampling
 
@@ -77,7 +77,7 @@ def measure(data: Dataset, documents: Sequence[Document], chunking: Chunking | N
         for method in METHODS:
             answers = index.retriever(method).retrieve(asked, KS[-1])
             pairs = zip(asked, answers, strict=True)
-            recall = np.array([_recall(found.hits, gold[query.id]) for query, found in pairs])
+            recall = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
             base = recall if base is None else base
             more = resampling.resampled_means(recall - base, 0).T
             told = [f"{100 * value:.1f}" for value in recall.mean(axis=0)]
@@ -89,9 +89,10 @@ def measure(data: Dataset, documents: Sequence[Document], chunking: Chunking | N
         index.close()
 
 
-def _recall(hits, gold) -> list[float]:  # type: ignore[no-untyped-def]
-    scores = score_hits([hit.doc_ids for hit in hits], gains(gold.doc_ids, gold.grades), KS, gold.twins)
-    return [scores[f"R@{k}"] for k in KS]
+def recall_of(hits: Sequence[Hit], gold: Gold, ks: Sequence[int]) -> list[float]:
+    """Return the recall of a question's hits at each k."""
+    scores = score_hits([hit.doc_ids for hit in hits], gains(gold.doc_ids, gold.grades), ks, gold.twins)
+    return [scores[f"R@{k}"] for k in ks]
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class Corpus:
         for documents, passages in (self.counts[key], self.holders[key]):
             if documents > max_mentions or passages > 4 * max_mentions:
                 return None
-        count, holders = self.counts[key][0], self.holders[key][0]
+        count, holders = self.counts[key][0], self.holders[key][1]
         return math.log(len(self.ids) / count) / math.log(len(self.ids)) / math.sqrt(holders)
 
     def _links(self, seed: str, max_mentions: int, backward: float) -> list[tuple[str, float]]:

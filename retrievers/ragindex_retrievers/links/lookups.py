@@ -67,7 +67,8 @@ class LinkLookups:
 
         A passage that has a name itself does not mention it. A name that more than `max_mentions` documents mention or
         have links nothing. Its weight is log(N / documents that mention it) / log N, divided by the square root of the
-        number of documents that have it; N is the number of passages.
+        number of passages that have it: of one it is sure, of the many passages of a long document it is not. N is the
+        number of passages.
         """
         if not seeds or self._count < 2:
             return []
@@ -88,14 +89,14 @@ class LinkLookups:
         }
         counts, longer = self._count_mentions(wanted, around)
         found = [
-            Link(one.id, id, self._weigh(counts[key].documents, holders[key].documents), key)
+            Link(one.id, id, self._weigh(counts[key].documents, len(holders[key].rows)), key)
             for one in read
             for key in mentioned[one.id]
             if key in counts and counts[key].linking
             for id in holders[key].rows
         ]
         found += [
-            Link(one.id, id, self._weigh(mentioning[key].documents, own[key].documents), key, backward=True)
+            Link(one.id, id, self._weigh(mentioning[key].documents, len(own[key].rows)), key, backward=True)
             for one in read
             for key in one.keys
             for id, places in around.get(key, {}).items()
