@@ -169,6 +169,19 @@ class ContractError(RagindexError):
     exit_code = 10
 
 
+class LeftOutError(RagindexError):
+    """The work is done, without the files that cannot be read."""
+
+    exit_code = 11
+
+    def __init__(self, count: int) -> None:
+        were = "file that cannot be read was" if count == 1 else "files that cannot be read were"
+        super().__init__(
+            f"{count} {were} left out, as listed above; everything else is done. Mend or remove them and run the "
+            "command again, leave them out with --skip-bad, or stop at the first one with --strict."
+        )
+
+
 # ---------------------------------------------------------------- warnings
 
 

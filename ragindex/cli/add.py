@@ -7,7 +7,7 @@ import typer
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import print_note, print_spending, quote_argument, stdout, write_result
-from ragindex.cli.documents import format_changes, read_corpus
+from ragindex.cli.documents import format_changes, read_corpus, report_skipped
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
@@ -28,7 +28,7 @@ def add(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     folder: IndexOption,
     format: FormatOption = None,
-    skip_bad: SkipBadOption = False,
+    skip_bad: SkipBadOption = None,
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
@@ -63,4 +63,6 @@ def add(
         stdout().print(format_changes(changed))
         print_spending(paid)
 
-    write_result(value | {"spent": spending_to_json(paid)}, json, show)
+    skipped = [message for corpus in corpora for message in corpus.skipped]
+    write_result(value | {"skipped": skipped, "spent": spending_to_json(paid)}, json, show)
+    report_skipped(corpora, skip_bad)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ragindex.cli.console import print_note
 from ragindex.corpus import Corpus, read
+from ragindex.errors import LeftOutError
 from ragindex.workspace.documents import Changed
 from ragindex.workspace.settings import require_apart
 
@@ -12,20 +13,27 @@ MAX_NAMED = 5
 """Largest number of document ids that a message lists."""
 
 
-def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool) -> Corpus:
-    """Read the documents of DATA for the index in `folder`; print notes on skipped, ignored and duplicate ones.
+def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | None) -> Corpus:
+    """Read the documents of DATA for the index in `folder`; print notes on ignored and duplicate ones.
 
-    Raises DataError if an item cannot be read, and UsageError if DATA and the index contain one another.
+    Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
     """
     corpus = read(data, format=format, skip_bad=skip_bad)
     require_apart(folder, data, corpus)
-    for message in corpus.skipped:
-        print_note(f"skipped: {message}")
     for suffix, count in sorted(corpus.ignored.items()):
         print_note(f"ignored: {count} {suffix} files")
     if corpus.repeats:
         print_note(f"ignored: {corpus.repeats} duplicate documents")
     return corpus
+
+
+def report_skipped(corpora: Sequence[Corpus], skip_bad: bool | None) -> None:
+    """Print why documents were skipped, after the work. Raises LeftOutError unless `skip_bad` asked for it."""
+    skipped = [message for corpus in corpora for message in corpus.skipped]
+    for message in skipped:
+        print_note(f"skipped: {message}")
+    if skipped and skip_bad is None:
+        raise LeftOutError(len(skipped))
 
 
 def format_changes(changed: Changed) -> str:

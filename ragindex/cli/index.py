@@ -15,7 +15,7 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.documents import format_changes, read_corpus
+from ragindex.cli.documents import format_changes, read_corpus, report_skipped
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
@@ -49,7 +49,7 @@ def index(
     data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
     methods: Annotated[str, typer.Option(metavar="a,b", help="Methods to build.")] = "hybrid",
     format: FormatOption = None,
-    skip_bad: SkipBadOption = False,
+    skip_bad: SkipBadOption = None,
     named: AsOption = "",
     language: LanguageOption = None,
     encoder: EncoderOption = None,
@@ -110,6 +110,7 @@ def index(
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
         "notes": notes,
+        "skipped": [] if corpus is None else list(corpus.skipped),
         "spent": spending_to_json(paid),
     }
     if changed is not None:
@@ -129,9 +130,12 @@ def index(
         stdout().print(f'Next: ragindex search "…" {flags}', soft_wrap=True)
 
     write_result(value, json, show)
+    report_skipped([] if corpus is None else [corpus], skip_bad)
 
 
-def _read_data(data: str | None, folder: Path, format: str | None, skip_bad: bool, rebuild: bool) -> Corpus | None:
+def _read_data(
+    data: str | None, folder: Path, format: str | None, skip_bad: bool | None, rebuild: bool
+) -> Corpus | None:
     """Read the documents of DATA, if given; with `rebuild`, first move an index of an older format aside."""
     if rebuild:
         move_aside(folder)

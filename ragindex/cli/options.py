@@ -32,7 +32,13 @@ NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read no
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="F", help="Format of DATA. Default: detected from its files.")
 ]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip and count files that cannot be read.")]
+SkipBadOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--skip-bad/--strict",
+        help="Leave out all that cannot be read, or stop at the first. Default: leave out files, with exit code 11.",
+    ),
+]
 AsOption = Annotated[
     str,
     typer.Option("--as", metavar="NAME", help="Prefix of the document ids. Required for every folder but the first."),

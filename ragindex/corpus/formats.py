@@ -59,7 +59,7 @@ _CHUNKED = frozenset({"folder", "multihop-rag", "quality"})
 FORMATS = ("folder", *_READERS)
 
 
-def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False) -> Corpus:
+def read(path: Path | str, *, format: str | None = None, skip_bad: bool | None = None) -> Corpus:
     """Read the documents of a file or folder; the format is detected unless `format` names it (see FORMATS).
 
     Example:
@@ -68,14 +68,16 @@ def read(path: Path | str, *, format: str | None = None, skip_bad: bool = False)
     A folder may contain text, Markdown, HTML and PDF files; a file may be a data set (BEIR, HippoRAG, MuSiQue, ...). If
     the path does not exist and has the form NAME:REST, such as world:1k, the plugin NAME generates the corpus.
 
-    Raises UsageError for an unknown format, and DataError, with file and line, for the first item that cannot be read.
-    With `skip_bad` such items are left out, and `Corpus.skipped` has a sentence about each.
+    Files of a folder that cannot be read are left out, and `Corpus.skipped` has a sentence about each. An item of a
+    data set that cannot be read raises DataError, with file and line: without it, it is another data set. With
+    `skip_bad=True` items are left out too, and with False files raise too. Raises UsageError for an unknown format, and
+    DataError if no document can be read.
     """
     path, made = Path(path), _generate_corpus(str(path), format)
     if made is not None:
         return made
     format = recognise_format(path) if format is None else _check_format(path, format)
-    problems = Problems(skip_bad)
+    problems = Problems(format == "folder" if skip_bad is None else skip_bad)
     ignored: Mapping[str, int] = {}
     if format == "folder":
         gathered, ignored = read_folder(path, problems)

@@ -25,14 +25,14 @@ from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
-from ragindex_eval.run.grid import parse_threshold, require_answers, require_reached
+from ragindex_eval.run.grid import parse_threshold, require_all_read, require_answers, require_reached
 from ragindex_eval.run.pipeline import default_index, folder_name
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import run_study
 from ragindex_eval.stats.seeds import study_to_json
 
 _DEMO, _DEMO_QUESTIONS = "world:1k", 200
-_DEMO_METHODS = "bm25,dense,hybrid,composed,ircot"
+_DEMO_METHODS = "bm25,dense,hybrid,composed,links,ircot"
 
 
 def setting_flag(field: str, metavar: str | None = None, minimum: int | None = None) -> Any:
@@ -92,6 +92,7 @@ def compare(
     settings = given if config is None else given.over(read_settings(config))
     study = _run(settings)
     require_answers(study)
+    require_all_read(study, settings.skip_bad)
     require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
 
 

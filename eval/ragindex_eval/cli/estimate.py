@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ragindex.accounting import ledger, spending
-from ragindex.cli.console import escape_markup, format_dollars, stdout, text_table, write_result
+from ragindex.cli.console import escape_markup, format_dollars, print_note, stdout, text_table, write_result
 from ragindex.cli.options import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption
 from ragindex.corpus import read
 from ragindex.estimate import Estimate, estimate, estimate_reading
@@ -32,7 +32,7 @@ def estimate_command(
     ] = None,
     budget: BudgetOption = None,
     format: FormatOption = None,
-    skip_bad: SkipBadOption = False,
+    skip_bad: SkipBadOption = None,
     language: LanguageOption = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
     read_answers: Annotated[
@@ -52,6 +52,8 @@ def estimate_command(
     loading = {"questions": questions, "limit": limit, "seed": seed}
     dataset = datasets.read_dataset(data, format=format, skip_bad=skip_bad, **loading) if read_answers else None  # type: ignore[arg-type]
     corpus = read(data, format=format, skip_bad=skip_bad) if dataset is None else dataset.corpus
+    for message in corpus.skipped:
+        print_note(f"skipped: {message}")
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if index is not None:
         require_apart(index, data, corpus)

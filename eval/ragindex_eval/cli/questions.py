@@ -32,7 +32,7 @@ def questions(
     n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="How many questions to draft.")] = 50,
     seed: Annotated[int, typer.Option(metavar="S", help="The seed of which documents and sentences are taken.")] = 0,
     format: FormatOption = None,
-    skip_bad: SkipBadOption = False,
+    skip_bad: SkipBadOption = None,
     language: LanguageOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.csv, edited or not.")] = False,
     json: JsonOption = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, require_writable, text_table, write_result
+from ragindex.cli.console import escape_markup, print_note, require_writable, text_table, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.durable_files import write_file
@@ -50,7 +50,10 @@ def tune_command(
     flags = {name: value for name, value in locals().items() if name not in (*own, "own") and value is not None}
     settings = make_settings(flags)
     require_writable(out.parent)
-    found = tune(settings, load_dataset(settings), parse_many(bases) if bases else [])
+    dataset = load_dataset(settings)
+    for message in dataset.skipped:
+        print_note(f"skipped: {message}")
+    found = tune(settings, dataset, parse_many(bases) if bases else [])
     content = json.dumps(make_weights(found, data, parse_many(bases) if bases else []), indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
     value = {**make_report(found), "file": str(out)}

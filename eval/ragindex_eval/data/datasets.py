@@ -68,7 +68,7 @@ def read_dataset(
     *,
     questions: Path | str | None = None,
     format: str | None = None,
-    skip_bad: bool = False,
+    skip_bad: bool | None = None,
     limit: int | None = None,
     seed: int = 0,
 ) -> Dataset:
@@ -76,12 +76,12 @@ def read_dataset(
 
     `limit` takes a random sample of that many questions, in file order; the corpus stays whole. Query ids are
     q00001, q00002, … in file order, whatever the limit. Raises UsageError if a parameter is wrong, and
-    DataError, with file and line, if something cannot be read; with `skip_bad` such items are left out and
-    reported in `skipped`.
+    DataError, with file and line, if something cannot be read, except files of a folder, which are left out
+    and reported in `skipped`. With `skip_bad=True` that goes for items and questions too, with False for none.
     """
     path, file = Path(path), None if questions is None else Path(questions)
     corpus = _drop_question_file(read(path, format=format, skip_bad=skip_bad), path, file)
-    problems = Problems(skip_bad)
+    problems = Problems(bool(skip_bad))
     asked = list(_read_questions(path, file, corpus, problems))
     dataset = _build_dataset(corpus, asked, problems, file or path, limit, seed)
     if corpus.format != "world":
@@ -91,10 +91,10 @@ def read_dataset(
 
 
 def add_questions(
-    corpus: Corpus, questions: Path | str, *, skip_bad: bool = False, limit: int | None = None, seed: int = 0
+    corpus: Corpus, questions: Path | str, *, skip_bad: bool | None = None, limit: int | None = None, seed: int = 0
 ) -> Dataset:
     """Return a dataset of a corpus and the questions of a `.csv` or `.txt` file; parameters as in `read_dataset`."""
-    problems, file = Problems(skip_bad), Path(questions)
+    problems, file = Problems(bool(skip_bad)), Path(questions)
     return _build_dataset(
         corpus, list(_read_question_file(file, DocumentFinder(corpus), problems)), problems, file, limit, seed
     )

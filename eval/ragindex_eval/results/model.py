@@ -19,6 +19,8 @@ Interval: TypeAlias = tuple[float, float]
 
 RESULT_SCHEMA = 3
 NO_USAGE = Usage()
+SKIPPED = "skipped: "
+"""What notes on files and items that were left out begin with."""
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
 DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"

@@ -15,7 +15,7 @@ from ragindex_eval.format import many
 from ragindex_eval.metrics import tree_coverage
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.metrics.score import judgements
-from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, sort_methods
+from ragindex_eval.results.model import SKIPPED, Comparison, DatasetFacts, MethodResult, sort_methods
 from ragindex_eval.results.reader_results import ReaderFacts
 from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
@@ -141,7 +141,7 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     repeats = f"{corpus.repeats} repeated documents are kept once"
     twins = gold_classes.note(dataset.gold)
     return (
-        *(f"skipped: {sentence}" for sentence in dataset.skipped),
+        *(f"{SKIPPED}{sentence}" for sentence in dataset.skipped),
         *dataset.notes,
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ragindex.errors import BelowThresholdError, QuestionError, UsageError
+from ragindex.errors import BelowThresholdError, LeftOutError, QuestionError, UsageError
 from ragindex.plugins import registry
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
 from ragindex_eval.metrics import answers
 from ragindex_eval.metrics.retrieval import metric_names
-from ragindex_eval.results.model import Comparison, Study, describe_failed
+from ragindex_eval.results.model import SKIPPED, Comparison, Study, describe_failed
 from ragindex_eval.run.methods import Method
 
 
@@ -112,6 +112,16 @@ def require_answers(study: Study) -> None:
     said = [describe_failed(comparison.failed) for comparison in study.comparisons if comparison.failed]
     if said:
         raise QuestionError(f"{' '.join(said)} The others are complete.")
+
+
+def require_all_read(study: Study, skip_bad: bool | None) -> None:
+    """Check that every file was read, after all results are written.
+
+    Raises LeftOutError if files were left out, unless `skip_bad` asked for it.
+    """
+    skipped = {note for one in study.comparisons for note in one.notes if note.startswith(SKIPPED)}
+    if skipped and skip_bad is None:
+        raise LeftOutError(len(skipped))
 
 
 def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:

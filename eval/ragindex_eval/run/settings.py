@@ -58,7 +58,10 @@ class CompareSettings(Strict):
     corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)
     questions: Path | None = Field(default=None, description="A .csv with gold, or a .txt.")
     format: str | None = Field(default=None, description="The format of DATA, where it is not recognised.")
-    skip_bad: bool = Field(default=False, description="Count and skip what cannot be read.")
+    skip_bad: bool | None = Field(
+        default=None,
+        description="Leave out all that cannot be read. Default: files alone, with exit code 11.",
+    )
     language: str | None = Field(default=None, description="The language of the documents.")
     methods: str | list[_Plugin] | None = Field(
         default=None, description="The methods, as bm25,hybrid(depth=50). Default: all that are installed."
@@ -97,7 +100,9 @@ class CompareSettings(Strict):
     seeds: list[int] | None = Field(default=None, min_length=1)
     grid: list[str] = Field(default=[], description="Variants, as 'hybrid:rrf_k=10,60'. Repeatable.")
     fail_below: list[str] = Field(default=[], description="Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.")
-    strict: bool = Field(default=False, description="Stop at the first question on which a method fails.")
+    strict: bool = Field(
+        default=False, description="Stop at the first file that cannot be read, or question that fails."
+    )
     fresh: bool = Field(
         default=False, description="Ask and time every question again; ignore the results of earlier runs."
     )

@@ -53,7 +53,7 @@ def load_dataset(settings: CompareSettings) -> Dataset:
         settings.data or "",
         questions=settings.questions,
         format=settings.format,
-        skip_bad=settings.skip_bad,
+        skip_bad=False if settings.strict else settings.skip_bad,
         limit=settings.limit,
         seed=settings.seed or 0,
     )

@@ -10,7 +10,14 @@ from command_line import QUESTIONS, TEXTS
 from snapshots import FIGURES, SPACES, assert_matches, masked
 from typer.testing import CliRunner
 
-from ragindex.errors import BelowThresholdError, DataError, MissingExtraError, UnknownNameError, UsageError
+from ragindex.errors import (
+    BelowThresholdError,
+    DataError,
+    LeftOutError,
+    MissingExtraError,
+    UnknownNameError,
+    UsageError,
+)
 from ragindex.plugins import registry
 from ragindex_eval.cli import compare
 from ragindex_eval.run.settings import make_settings, read_settings
@@ -120,6 +127,21 @@ def test_what_was_not_read_is_said(run: Run, working_folder: Path) -> None:
     assert "files that no reader takes: 1 .png" in result.stdout
 
 
+def test_files_that_cannot_be_read_are_left_out(run: Run, working_folder: Path) -> None:
+    """The results are written all the same; only --skip-bad makes it a success, and --strict stops at once."""
+    (working_folder / "notes" / "empty.txt").write_text("")
+    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
+    with pytest.raises(LeftOutError, match="1 file that cannot be read was left out"):
+        run(*asked, "--out", "results")
+    (comparison,) = [json.loads((working_folder / "results" / "comparison.json").read_text())]
+    assert [note.rpartition("/")[2] for note in comparison["notes"] if note.startswith("skipped: ")] == [
+        "empty.txt: expected a file with text in it; found none."
+    ]
+    assert run(*asked, "--skip-bad").exit_code == 0
+    with pytest.raises(DataError, match=r"empty\.txt: expected a file with text in it; found none\."):
+        run(*asked, "--strict")
+
+
 def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUESTIONS_FILE", "questions.csv")
     (working_folder / "study.yaml").write_text(
@@ -223,7 +245,7 @@ def test_the_demo_compares_quick_methods_and_says_where_things_are(run: Run, wor
     assert result.exit_code == 0
     value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
     labels = [method["label"] for method in value["methods"]]
-    assert set(labels) == {"bm25", "dense", "hybrid", "composed", "ircot"}
+    assert set(labels) == {"bm25", "dense", "hybrid", "composed", "links", "ircot"}
     assert all(method["unanswered"] == 0 for method in value["methods"])
     assert (value["dataset"]["documents"], value["dataset"]["questions"]) == (1000, 200)
     assert (working_folder / "ragindex-demo" / "results" / "report.html").is_file()

@@ -253,7 +253,7 @@ def test_add_and_remove() -> None:
     write(Path(), {"new/mill.txt": "A mill grinds."})
     assert ragindex("add", "new", "--as", "new", "--index", "w").out == "1 added, 0 changed, 0 unchanged\n"
     assert ragindex("add", "new", "--index", "w", "--json", "-").json == {
-        **{"added": 0, "changed": 0, "unchanged": 1},
+        **{"added": 0, "changed": 0, "unchanged": 1, "skipped": []},
         "spent": {"input_tokens": 0, "output_tokens": 0, "money": 0.0},
     }
     asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
@@ -415,7 +415,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         (["notes"], 2, "notes (folder) comes without questions. Give some: --questions FILE, a .csv"),
         (["notes", "--questions", "none.csv"], 3, "none.csv: expected a file that can be read"),
         (["empty", "--questions", "questions.csv"], 3, "empty: expected a folder with files ending in .txt"),
-        (["blank", "--questions", "questions.csv"], 3, "blank/a.txt: expected a file with text in it; found none."),
+        (["blank", "--questions", "questions.csv"], 3, "blank: expected at least one document; found none that"),
         (["notes", "--questions", "blank.csv"], 3, "blank.csv, line 2: expected a question; found an empty one."),
         (["notes", "--questions", "unknown.csv"], 3, "unknown.csv, line 2: expected gold that names documents"),
         (["notes", "--questions", "notes/hill.md"], 3, "notes/hill.md: expected questions in a .csv"),
@@ -488,14 +488,18 @@ def test_a_read_only_folder(desk: Path) -> None:
 
 def test_skipping_what_is_bad() -> None:
     write(Path("notes"), {"empty.txt": "", "picture.png": "x"})
-    assert failed(3, "index", "notes", "--index", "w") == (
-        "notes/empty.txt: expected a file with text in it; found none."
-    )
-    done = ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--skip-bad", "--json", "-")
-    assert done.json["documents"] == 4
+    skipped = "notes/empty.txt: expected a file with text in it; found none."
+    assert failed(3, "index", "notes", "--index", "w", "--strict") == skipped
+    arguments = ("index", "notes", "--index", "w", "--methods", "bm25", "--json", "-")
+    done, asked = ragindex(*arguments), ragindex(*arguments, "--skip-bad")
+    assert (done.code, asked.code) == (11, 0)
+    assert done.json["documents"] == asked.json["documents"] == 4
+    assert done.json["skipped"] == [skipped]
+    assert asked.err.splitlines() == ["ignored: 1 .png files", f"skipped: {skipped}"]
     assert done.err.splitlines() == [
-        "skipped: notes/empty.txt: expected a file with text in it; found none.",
-        "ignored: 1 .png files",
+        *asked.err.splitlines(),
+        "error: 1 file that cannot be read was left out, as listed above; everything else is done. Mend or remove them "
+        "and run the command again, leave them out with --skip-bad, or stop at the first one with --strict.",
     ]
 
 

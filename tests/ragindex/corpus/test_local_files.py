@@ -200,11 +200,11 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, message: str) -> N
     write(tmp_path / "docs" / name, content)
     write(tmp_path / "docs" / "good.txt", "good")
     with pytest.raises(DataError) as caught:
-        read(tmp_path / "docs")
+        read(tmp_path / "docs", skip_bad=False)
     assert str(caught.value).endswith(message)
-    corpus = read(tmp_path / "docs", skip_bad=True)
-    assert [document.id for document in corpus.documents] == ["good.txt"]
-    assert corpus.skipped == (str(caught.value),)
+    for corpus in (read(tmp_path / "docs"), read(tmp_path / "docs", skip_bad=True)):
+        assert [document.id for document in corpus.documents] == ["good.txt"]
+        assert corpus.skipped == (str(caught.value),)
 
 
 def test_a_broken_link_is_one_error(tmp_path: Path) -> None:
