@@ -24,6 +24,7 @@ METHODS = (
     "griever(shortlist=full, same_as=none)",
     "links",
     "links(hops=3, max_mentions=5)",
+    "evidence(bases=[bm25])",
     "hipporag",
     "hipporag(mode=facts)",
     "hipporag(mode=facts, walk=power)",
