@@ -20,6 +20,8 @@ def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | No
     """
     corpus = read(data, format=format, skip_bad=skip_bad)
     require_apart(folder, data, corpus)
+    for encoding, ids in corpus.encodings.items():
+        print_note(f"read as {encoding}: {len(ids)}{_format_names(ids)}")
     for suffix, count in sorted(corpus.ignored.items()):
         print_note(f"ignored: {count} {suffix} files")
     if corpus.repeats:

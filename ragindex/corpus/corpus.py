@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from ragindex.canonical import digest
 from ragindex.corpus.json_reader import Item, Problems, format_value
+from ragindex.corpus.text_encodings import ENCODING
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata
 
@@ -36,6 +37,15 @@ class Corpus:
     ignored: Mapping[str, int] = field(default_factory=dict)
     root: str = ""
     only: str = ""
+
+    @property
+    def encodings(self) -> Mapping[str, tuple[str, ...]]:
+        """The ids of the documents of each text encoding other than UTF-8, which may have been guessed."""
+        found: dict[str, list[str]] = {}
+        for one in self.documents:
+            if isinstance(encoding := one.metadata.get(ENCODING), str):
+                found.setdefault(encoding, []).append(one.id)
+        return {encoding: tuple(ids) for encoding, ids in sorted(found.items())}
 
     @property
     def chunking(self) -> Literal["default"] | None:

@@ -321,7 +321,7 @@ class _Reader:
         """Read an element whose content is text up to its end tag or the end of the page."""
         end = _find_script_end(self.markup, at) if name == "script" else _find_start(_RAW_ENDS[name], self.markup, at)
         content = self.markup[at : self.end if end is None else end]
-        if name == "title" and not self.title and not self.templates:
+        if name == "title" and not self.title and not self.templates and not self.foreign:
             self.title = " ".join(_unescape(content).split())
         elif name in ("textarea", "xmp") and not self.templates:
             self.shown.open(name)

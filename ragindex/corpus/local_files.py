@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 import regex
 
 from ragindex.corpus.corpus import Gathered, RawDocument, gather
+from ragindex.corpus.front_matter import split_front_matter
 from ragindex.corpus.html_reader import read_page
-from ragindex.corpus.json_reader import Item, Problems, decode_utf8, read_bytes, unreadable_error
+from ragindex.corpus.json_reader import Item, Problems, read_bytes, unreadable_error
+from ragindex.corpus.text_encodings import ENCODING, decode_page, decode_text
 from ragindex.distribution import require_module
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
@@ -23,8 +25,10 @@ HYPERLINKS = "hyperlinks"
 _MOST_HYPERLINKS = 200
 
 _HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
-_UNDERLINE = regex.compile(r" {0,3}=+[ \t]*")
-_FENCE = regex.compile(r" {0,3}(```|~~~)")
+_UNDERLINE = regex.compile(r" {0,3}(?:=+|-+)[ \t]*")
+_ITEM = regex.compile(r"\s*(?:[-*+>]|\d+[.)])(?:\s|$)")  # a line below is no underline of it
+_FENCE = regex.compile(r" {0,3}(`{3,}|~{3,})")
+_ANCHOR = regex.compile(r"\s*\{#[^{}]*\}\s*$")
 # pypdf may raise any of these for a damaged PDF, in addition to its own errors.
 _PDF_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
 
@@ -32,7 +36,12 @@ _FileContent = tuple[str, str, dict[str, MetadataValue]]  # title (blank: none),
 
 
 def _read_text(raw: bytes, path: Path) -> _FileContent:
-    return "", _normalize_newlines(decode_utf8(raw, path)), {}
+    text, encoding = decode_text(raw, path)
+    return "", _normalize_newlines(text), _name_encoding(encoding)
+
+
+def _name_encoding(encoding: str) -> dict[str, MetadataValue]:
+    return {ENCODING: encoding} if encoding else {}
 
 
 def _normalize_newlines(text: str) -> str:
@@ -40,30 +49,40 @@ def _normalize_newlines(text: str) -> str:
 
 
 def _read_markdown(raw: bytes, path: Path) -> _FileContent:
-    text = _normalize_newlines(decode_utf8(raw, path))
-    return _find_heading(text), text, {}
+    decoded, encoding = decode_text(raw, path)
+    front, text = split_front_matter(_normalize_newlines(decoded))
+    title = front.pop("title", None)
+    heading = title.strip() if isinstance(title, str) and title.strip() else _find_heading(text)
+    own = {key: value for key, value in front.items() if key not in (HYPERLINKS, ENCODING)}
+    return heading, text, {**own, **_name_encoding(encoding)}
 
 
 def _find_heading(text: str) -> str:
     fence, before = None, ""
     for line in text.split("\n"):
         mark = _FENCE.match(line)
-        if mark is not None and fence in (None, mark[1]):
+        if mark is not None and (fence is None or _closes(mark, fence)):
             fence = mark[1] if fence is None else None
         elif fence is None and (heading := _HEADING.fullmatch(line)) and heading[1].strip():
-            return str(heading[1]).strip()
-        elif fence is None and before.strip() and _UNDERLINE.fullmatch(line):
-            return before.strip()
+            return _ANCHOR.sub("", str(heading[1])).strip()
+        elif fence is None and before.strip() and not _ITEM.match(before) and _UNDERLINE.fullmatch(line):
+            return _ANCHOR.sub("", before).strip()
         before = line
     return ""
 
 
+def _closes(mark: "regex.Match[str]", fence: str) -> bool:
+    """Return whether a line closes a fence: at least as many of the same marks, and nothing after them."""
+    return bool(mark[1].startswith(fence) and not mark.string[mark.end() :].strip())
+
+
 def _read_html(raw: bytes, path: Path) -> _FileContent:
-    found = read_page(decode_utf8(raw, path))
+    page, encoding = decode_page(raw, path)
+    found = read_page(page)
     if not found.text and found.unclosed:
         raise DataError("a page with text in its body", f"none, for {found.unclosed} is never closed", path=path)
     pairs = [list(pair) for pair in dict.fromkeys(found.hyperlinks) if _is_relative(pair[1])][:_MOST_HYPERLINKS]
-    return found.title, found.text, {HYPERLINKS: pairs} if pairs else {}
+    return found.title, found.text, {**({HYPERLINKS: pairs} if pairs else {}), **_name_encoding(encoding)}
 
 
 def _is_relative(address: str) -> bool:
@@ -94,6 +113,8 @@ def _replace_surrogates(text: str) -> str:
 _READERS: Mapping[str, Callable[[bytes, Path], _FileContent]] = {
     ".txt": _read_text,
     ".md": _read_markdown,
+    ".markdown": _read_markdown,
+    ".rst": _read_markdown,  # its titles are underlined alike
     ".html": _read_html,
     ".htm": _read_html,
     ".pdf": _read_pdf,
@@ -149,7 +170,7 @@ def _read_document(file: Path, root: Path) -> RawDocument:
     if not text.strip():
         raise item.error("a file with text in it", "none")
     return RawDocument(
-        id, title or file.stem, text, {"source": id, "modified": _get_modification_date(file), **metadata}, item
+        id, title or file.stem, text, {**metadata, "source": id, "modified": _get_modification_date(file)}, item
     )
 
 

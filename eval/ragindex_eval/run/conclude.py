@@ -143,10 +143,15 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     return (
         *(f"{SKIPPED}{sentence}" for sentence in dataset.skipped),
         *dataset.notes,
+        *(f"read as {encoding}: {', '.join(ids[:3])}{_more(ids)}" for encoding, ids in corpus.encodings.items()),
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),
         *([f"files that no reader takes: {ignored}"] if ignored else []),
     )
+
+
+def _more(ids: Sequence[str]) -> str:
+    return f" and {len(ids) - 3} more" if len(ids) > 3 else ""
 
 
 def _qa_model(experiment: Experiment) -> list[str]:

@@ -503,6 +503,17 @@ def test_skipping_what_is_bad() -> None:
     ]
 
 
+def test_a_guessed_encoding_is_told(desk: Path) -> None:
+    (desk / "notes" / "cafe.txt").write_bytes("Le café était très bon, près de la plage.".encode("cp1252"))
+    done = ragindex("index", "notes", "--index", "w", "--methods", "bm25")
+    assert (done.code, done.err) == (0, "read as cp1252: 1 (cafe.txt)\n")
+    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
+    assert "read as cp1252: cafe.txt" in ragindex(*asked).json["notes"]
+    assert ragindex("search", "plage", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == (
+        "Le café était très bon, près de la plage."
+    )
+
+
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # as if it were not installed
     flags = ("--questions", "questions.csv", "--encoder", "sentence-transformers:some-model")

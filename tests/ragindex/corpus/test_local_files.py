@@ -99,7 +99,6 @@ def test_a_single_file(tmp_path: Path) -> None:
         ("~~~\n```\n# a comment\n~~~\n# Real", "Real"),
         ("   # Indented", "Indented"),
         ("    # Code\n#Not a heading\n####### Seven", "stem"),
-        ("---\ntitle: x\n---\ntext", "stem"),
         ("#\n# \n# Third", "Third"),
         ("no heading", "stem"),
     ],
@@ -188,9 +187,9 @@ def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("bad.txt", b"fine\nna\xefve", "bad.txt, line 2: expected text in UTF-8; found the byte 0xef."),
-        ("bad.md", "text".encode("utf-16"), "bad.md, line 1: expected text in UTF-8; found UTF-16."),
-        ("bad.html", b"<p>caf\xe9</p>", "bad.html, line 1: expected text in UTF-8; found the byte 0xe9."),
+        ("bad.txt", b"fine\nna\xefve\0", "bad.txt, line 2: expected text in UTF-8; found the byte 0xef."),
+        ("bad.md", "text".encode("utf-16") + b"x", "bad.md, line 1: expected text in UTF-8; found UTF-16."),
+        ("bad.html", b"<p>caf\xe9\0</p>", "bad.html, line 1: expected text in UTF-8; found the byte 0xe9."),
         ("bad.txt", b"", "bad.txt: expected a file with text in it; found none."),
         ("bad.md", b"\xef\xbb\xbf \n", "bad.md: expected a file with text in it; found none."),
         ("bad.html", b"<script>only</script>", "bad.html: expected a file with text in it; found none."),
@@ -234,8 +233,8 @@ def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: d
         write(tmp_path / name, content)
     with pytest.raises(DataError) as caught:
         read(tmp_path)
-    expected = f"{tmp_path}: expected a folder with files ending in .txt, .md, .html, .htm, .pdf; found {found}."
-    assert str(caught.value) == expected
+    suffixes = ".txt, .md, .markdown, .rst, .html, .htm, .pdf"
+    assert str(caught.value) == f"{tmp_path}: expected a folder with files ending in {suffixes}; found {found}."
 
 
 def test_a_suffix_that_no_reader_takes(tmp_path: Path) -> None:

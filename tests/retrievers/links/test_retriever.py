@@ -9,9 +9,10 @@ from built_retriever import built_retriever
 from letters import Letters
 
 import ragindex
+from ragindex.corpus.chunking import Chunking
 from ragindex.filters import meta
 from ragindex.interfaces import OpenIndex
-from ragindex.types import Document, Query, Retrieval
+from ragindex.types import Document, MetadataValue, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.lookups import Link, LinkLookups
 from ragindex_retrievers.links.parts.passage_links import PassageLinks
@@ -160,3 +161,28 @@ def test_hyperlinks_of_files(workspace: Workspace, tmp_path: Path) -> None:
         ("start.md", "more/setup.html", "/more/setup.html", False),
         ("limits.md", "more/setup.html", "/limits.md", True),
     }
+
+
+def test_a_passage_does_not_mention_its_own_name(workspace: Workspace) -> None:
+    """Else all passages of a document whose text has its title would be linked with one another."""
+    documents = [
+        Document("one", "Ada Lund", "Ada Lund was born in Tellin."),
+        Document("two", "Ada Lund (film)", "Ada Lund is a film."),
+        TOWN,
+    ]
+    assert links_of(workspace, documents, "one", "two") == {Link("one", "town", 1.0, "tellin")}
+
+
+def test_mentions_are_counted_by_document(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0))
+    letter = "Tellin is far from everywhere. " * 3  # three passages
+    documents = [Document("a", "Letter", letter), Document("b", "Diary", "We saw Tellin."), TOWN]
+    found = links_of(workspace, documents, "b#0", max_mentions=2)
+    assert found == {Link("b#0", "town#0", log(5 / 2) / log(5), "tellin")}
+    assert links_of(workspace, [], "b#0", max_mentions=1) == set()
+
+
+@pytest.mark.parametrize("given", [7, "text", ["text", [1], ["first", "b.md", 3]], [["first", 5]], {"first": "b.md"}])
+def test_any_metadata_under_hyperlinks(workspace: Workspace, given: MetadataValue) -> None:
+    documents = [Document("a.md", "Start", "first", {"hyperlinks": given}), Document("b.md", "Other", "nothing")]
+    assert links_of(workspace, documents, "a.md") == set()

@@ -54,5 +54,6 @@ def _build_records(passages: list[Mapping[str, Any]]) -> pa.RecordBatch:
 def _find_targets(passage: Mapping[str, Any]) -> list[str]:
     """Return the documents that the passage's hyperlinks point to; those of HTML pages are in the metadata."""
     held = json.loads(passage["metadata"]).get(HYPERLINKS, ())
-    pairs = [(str(pair[0]), str(pair[1])) for pair in held if isinstance(pair, list) and len(pair) == 2]
+    given = held if isinstance(held, list) else []
+    pairs = [(str(pair[0]), str(pair[1])) for pair in given if isinstance(pair, list) and len(pair) == 2]
     return names.find_targets(passage["text"], passage["doc_id"], pairs)

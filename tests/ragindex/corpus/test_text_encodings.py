@@ -1,0 +1,142 @@
+"""Files in other encodings than UTF-8, front matter, and titles."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex.corpus import read
+from ragindex.corpus.front_matter import split_front_matter
+from ragindex.corpus.text_encodings import decode_page, decode_text
+from ragindex.types import Document
+
+FRENCH = "L’été dernier, nous avons mangé à la plage près d’Étretat. Le café était très bon."
+GERMAN = "Wir gehen heute über die große Straße, weil das Wetter schön ist und die Vögel zwitschern."
+POLISH = "Wczoraj poszedłem do sklepu, żeby kupić świeży chleb i masło."
+RUSSIAN = "Москва - столица России, город федерального значения."
+JAPANESE = "東京は日本の首都です。人口が多い都市です。"
+PATH = Path("x.txt")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_byte_order_mark_tells(encoding: str) -> None:
+    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+    assert decode_text(mark + JAPANESE.encode(encoding), PATH) == (JAPANESE, encoding[:6])
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        *((FRENCH, "cp1252"), (GERMAN, "cp1252"), (POLISH, "cp1250"), (RUSSIAN, "cp1251"), (RUSSIAN, "koi8_r")),
+        *((JAPANESE, "shift_jis"), (JAPANESE, "euc_jp"), ("naïve", "cp1252"), ("Café au lait", "cp1252")),
+    ],
+)
+def test_the_likeliest_encoding(text: str, encoding: str) -> None:
+    assert decode_text(text.encode(encoding), PATH) == (text, encoding)
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding", "told"),
+    [
+        ('<meta charset="iso-8859-1">', "cp1252", "cp1252"),
+        ("<META HTTP-EQUIV=content-type CONTENT='text/html; charset=windows-1250'>", "cp1250", "cp1250"),
+        ('<?xml version="1.0" encoding="koi8-r"?>', "koi8_r", "koi8-r"),
+        ('<meta charset="utf-8">', "utf-8", ""),
+        ('<meta charset="shift_jis">', "utf-8", ""),  # it declares what it is not
+        ('<meta charset="utf-16">', "utf-8", ""),
+        ('<meta charset="no-such">', "utf-8", ""),
+    ],
+)
+def test_a_page_declares_its_encoding(head: str, encoding: str, told: str) -> None:
+    text = {"cp1252": FRENCH, "cp1250": POLISH, "koi8_r": RUSSIAN, "utf-8": FRENCH}[encoding]
+    page = f"<html><head>{head}</head><body>{text}"
+    assert decode_page(page.encode(encoding), PATH) == (page, told)
+
+
+@given(st.text())
+def test_text_in_utf_8_stays_as_it_is(text: str) -> None:
+    assert decode_text(text.encode(), PATH) == (text.removeprefix("\ufeff"), "")
+
+
+def test_documents_say_their_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(FRENCH.encode("cp1252"))
+    (tmp_path / "b.md").write_bytes(f"# Été\n\n{FRENCH}".encode("utf-16"))
+    (tmp_path / "c.html").write_bytes(f"<meta charset=latin1><p>{GERMAN}".encode("latin-1"))
+    (tmp_path / "d.txt").write_text("plain", encoding="utf-8")
+    corpus = read(tmp_path)
+    assert [one.text for one in corpus.documents] == [FRENCH, f"# Été\n\n{FRENCH}", GERMAN, "plain"]
+    assert corpus.encodings == {"cp1252": ("a.txt", "c.html"), "utf-16": ("b.md",)}
+    assert "text_encoding" not in corpus.documents[3].metadata
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+def only(tmp_path: Path, text: str, name: str = "x.md") -> Document:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    (document,) = read(tmp_path).documents
+    return document
+
+
+def test_front_matter_is_metadata(tmp_path: Path) -> None:
+    front = "title: Release notes\ndate: 2024-05-01\ntags: [a, 2, {x: y}]\nnested: {a: b}\ndraft: no\nsource: other\n"
+    found = only(tmp_path, f"---\n{front}---\n\n# Version 3\n\nBody")
+    assert (found.title, found.text) == ("Release notes", "# Version 3\n\nBody")
+    metadata = {key: value for key, value in found.metadata.items() if key != "modified"}
+    assert metadata == {"date": "2024-05-01", "tags": ["a", 2], "draft": False, "source": "x.md"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "---\n\nA rule\n---\nBody",
+            "---\n[1, 2]\n---\nBody",
+            "---\na: b\nBody",
+            "---\na: [\n---\nBody",
+            "--- \n---\n",
+        ),
+        *("text\n---\na: b\n---\n", "---\nday: 2024-13-45\n---\nBody", f"---\na: {'x' * 20_000}\n---\nBody"),
+    ],
+)
+def test_what_is_no_front_matter_stays_text(text: str) -> None:
+    assert split_front_matter(text) == ({}, text)
+
+
+def test_values_that_json_or_utf_8_cannot_hold_are_left_out() -> None:
+    text = '---\na: .nan\nb: "\\uD800"\nc: 0x' + "f" * 5_000 + "\nd: 7\n---\n"
+    assert split_front_matter(text) == ({"d": 7}, "")
+
+
+@given(st.text(st.sampled_from("-:ab \n[]{}&*!'\"#|>.,0"), max_size=60))
+def test_any_front_matter(text: str) -> None:
+    front, rest = split_front_matter(f"---\n{text}\n---\nBody")
+    assert rest.endswith("Body")
+    assert all(isinstance(key, str) for key in front)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# The name {#the-name}\n", "The name"),
+        ("The name\n-----\n\ntext", "The name"),
+        ("text before\n\n- item\n---\n\n# The name", "The name"),
+        ("````\n```\n# not this\n````\n\n# The name", "The name"),
+        ("```\n``` python\n# not this\n```\n# The name", "The name"),
+        ("~~~\n```\n# not this\n~~~~\n# The name", "The name"),
+    ],
+)
+def test_titles(tmp_path: Path, text: str, title: str) -> None:
+    assert only(tmp_path, text).title == title
+
+
+def test_restructured_text_has_an_underlined_title(tmp_path: Path) -> None:
+    assert only(tmp_path, "=======\nThe name\n=======\n\ntext", "x.rst").title == "The name"
+    (tmp_path / "x.rst").unlink()
+    assert only(tmp_path, "# The name\n\ntext", "x.markdown").title == "The name"
+
+
+def test_the_title_of_a_picture_is_not_that_of_the_page(tmp_path: Path) -> None:
+    assert only(tmp_path, "<svg><title>Menu</title></svg><title>The page</title><p>text", "x.html").title == "The page"
+    assert only(tmp_path, "<svg><title>Menu</title></svg><h1>The page</h1><p>text", "x.html").title == "The page"
