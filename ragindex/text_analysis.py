@@ -1,7 +1,8 @@
 """Text analysis: the tokenizer that every engine uses for indexed texts and questions.
 
-1. Split the text into words: runs of letters, marks, digits and inner underscores. Scripts without spaces are split
-   into overlapping pairs of characters.
+1. Split the text into words: runs of letters, marks, digits and inner underscores. Scripts without spaces, and Korean,
+   whose particles are written together with the word, are split into overlapping pairs of characters, as Lucene's
+   CJKAnalyzer does; Chinese characters are tokens alone too, for many a word is one of them.
 2. Fold case and compatibility forms, and remove stop words.
 3. Stem the words, and remove the diacritics of Latin, Greek and Cyrillic (never the vowel signs of Indic scripts).
 4. Cut tokens at 64 characters.
@@ -29,7 +30,7 @@ import stop_words
 
 from ragindex.errors import UsageError
 
-VERSION = 1
+VERSION = 2
 """Increased when the same text would give other tokens; everything that stores tokens is then rebuilt."""
 
 MAX_TOKEN_LENGTH = 64
@@ -46,9 +47,10 @@ _NOT_LANGUAGES = frozenset({"porter", "dutch_porter"})  # alternative stemmers f
 _INVISIBLE = "\u00ad\u200d"
 _ASCII_WORD = re.compile(r"[^\W_]+(?:_+[^\W_]+)*", re.ASCII)
 _WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+(?:_+[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+)*")
-_UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Hangul}"
 _RUN = regex.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
+_HAN = regex.compile(r"\p{Han}")
 _CLUSTER = regex.compile(r"\X")
 _MARKS = re.compile("[\u0300-\u036f]+")
 _STROKES = str.maketrans(
@@ -94,12 +96,15 @@ def _tokenize(text: str, analyser: "_Analyser") -> str:
 def _find_spans(text: str, analyser: "_Analyser") -> Iterator[tuple[str, int, int]]:
     for word in _WORD.finditer(text):
         for piece, start, end in _split_word(word.group()):
-            for token in analyser[piece].split():
+            for token in analyser.find_tokens(piece):
                 yield token, word.start() + start, word.start() + end
 
 
 def _split_word(word: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the word and its range, or, for scripts without spaces, pairs of characters (a single one alone)."""
+    """Yield the word and its range, or, for scripts without spaces, pairs of characters, and single Chinese ones.
+
+    A character that stands by itself is yielded alone in every script.
+    """
     if _HAS_UNSPACED.search(word) is None:
         yield word, 0, len(word)
         return
@@ -109,8 +114,11 @@ def _split_word(word: str) -> Iterator[tuple[str, int, int]]:
             continue
         starts = [run.start() + cluster.start() for cluster in _CLUSTER.finditer(run.group())]
         ends = [*starts[1:], run.end()]
-        for start, end in zip(starts, ends[1:] or ends, strict=False):
-            yield word[start:end], start, end
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            if len(starts) == 1 or _HAN.match(word, start):
+                yield word[start:end], start, end
+            if end != ends[-1]:
+                yield word[start : ends[number + 1]], start, ends[number + 1]
 
 
 # ---------------------------------------------------------------- one word
@@ -137,6 +145,10 @@ class _Analyser(dict[str, str]):
                     self.clear()
                 self[word] = tokens
         return tokens
+
+    def find_tokens(self, piece: str) -> Sequence[str]:
+        """Return the tokens of a piece of a word, as `_split_word` yields it: pairs of characters stay whole."""
+        return self[piece].split() if _HAS_UNSPACED.search(piece) is None else list(self._tokens(piece))
 
     def _tokens(self, piece: str) -> Iterator[str]:
         """Yield the tokens of a word: several if its compatibility form has several words (½ becomes 1⁄2)."""

@@ -1,7 +1,9 @@
 """The analysis of text: what becomes a token, what is the same token, and which language a corpus is in."""
 
 import unicodedata
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import Stemmer
@@ -9,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex import text_analysis
-from ragindex.errors import UsageError
+from ragindex.errors import LanguageWarning, UsageError
+from ragindex.plugins import registry
 from ragindex.text_analysis import analyse, analyse_many, language_warning, languages, token_spans
+from ragindex.types import Document, Query
+from ragindex.workspace.workspace import Workspace
 
 # One text in each of many languages, written for this test.
 CORPORA = {
@@ -102,9 +107,18 @@ def test_indic_vowel_signs_stay() -> None:
 
 
 def test_scripts_without_spaces_give_pairs() -> None:
-    assert analyse("東京タワー 2020年 日", "none") == ["東京", "京タ", "タワ", "ワー", "2020", "年", "日"]
+    assert analyse("東京タワー 2020年 日", "none") == [
+        *("東", "東京", "京", "京タ", "タワ", "ワー"),
+        *("2020", "年", "日"),
+    ]
     assert analyse("ﾀﾜｰ", "none") == ["タワ", "ワー"]
     assert analyse("ภาษา", "none") == ["ภา", "าษ", "ษา"]
+
+
+def test_korean_words_match_whatever_particle_follows() -> None:
+    assert analyse("서울은 물", "korean") == ["서울", "울은", "물"]
+    assert "서울" in analyse("서울에서", "korean")
+    assert analyse(unicodedata.normalize("NFD", "서울은"), "korean") == ["서울", "울은"]
 
 
 def test_none_keeps_words_as_they_are() -> None:
@@ -156,7 +170,10 @@ def test_none_is_idempotent(given_text: str) -> None:
 
 def test_spans() -> None:
     assert token_spans("The Beyoncés’ songs") == [("beyonc", 4, 12), ("song", 14, 19)]
-    assert token_spans("A 東京都!", "none") == [("a", 0, 1), ("東京", 2, 4), ("京都", 3, 5)]
+    assert token_spans("A 東京都!", "none") == [
+        ("a", 0, 1),
+        *(("東", 2, 3), ("東京", 2, 4), ("京", 3, 4), ("京都", 3, 5), ("都", 4, 5)),
+    ]
     assert token_spans("to be") == [("to", 0, 2), ("be", 3, 5)]
 
 
@@ -221,3 +238,31 @@ def test_a_language_without_a_list_is_unsure_in_its_own_script() -> None:
     assert (
         language_warning([CORPORA["russian"]], "estonian") == "The corpus looks like russian; pass --language russian"
     )
+
+
+KNOWN_ITEMS = {  # three texts, and a question for each of three answers
+    "korean": (
+        ["서울은 대한민국의 수도이다.", "부산에는 큰 항구가 있다.", "제주도는 섬이다."],
+        {"서울의 인구": "0", "부산 항구": "1", "제주도에 간다": "2"},
+    ),
+    "japanese": (
+        ["東京は日本の首都です。", "猫は魚を食べる。", "富士山は高い。"],
+        {"東京タワー": "0", "魚が好きな猫": "1", "猫": "1"},
+    ),
+    "chinese": (["北京是中国的首都。", "猫吃鱼。", "长江很长。"], {"中国首都": "0", "吃鱼": "1", "猫": "1"}),
+}
+
+
+@pytest.mark.parametrize("language", KNOWN_ITEMS)
+@pytest.mark.parametrize("analysed_as", ["itself", "english"])
+def test_bm25_finds_known_items(language: str, analysed_as: str, tmp_path: Path) -> None:
+    """In the language itself, and under the default, where nobody named one."""
+    texts, questions = KNOWN_ITEMS[language]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LanguageWarning)
+        name = language if analysed_as == "itself" else analysed_as
+        index = Workspace.open(tmp_path / "w", language=name, chunking=None)
+        index.add([Document(str(number), "", text) for number, text in enumerate(texts)])
+        index.sync([registry.scheme("bm25")])
+    found = index.retriever("bm25").retrieve([Query(text, text) for text in questions], 1)
+    assert [hit.id for one in found for hit in one.hits] == list(questions.values())
