@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from ragindex.parts.support.arrays import Doubles
 
@@ -36,6 +35,8 @@ def fit_weights(
     it has. Fitted by L-BFGS-B to the mean log loss plus `l2` times the squared weights of features scaled to unit
     variance.
     """
+    from scipy.optimize import minimize  # takes a second to import
+
     features = np.concatenate([one.features for one in judged])
     relevant = np.concatenate([np.array([bool(id) for id in one.relevant], np.float64) for one in judged])
     share = np.concatenate([np.full(len(one.ids), 1 / max(1, len(one.ids))) for one in judged])

@@ -2,20 +2,18 @@
 
 Sources: Sarthi et al. 2024 (RAPTOR) for the two stages and soft membership; Fraley and Raftery 2002 for
 mixtures that are initialised by a hierarchical clustering and selected by BIC.
+
+scikit-learn and the larger modules of scipy are imported where they are used, since they take seconds to import.
 """
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.linalg import eigh
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from ragindex.cores import limit_blas
@@ -24,6 +22,9 @@ from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
 from ragindex.parts.support.arrays import Integers
 from ragindex.workers import map_in_processes
+
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
 
 Points: TypeAlias = npt.NDArray[np.float64]
 Reduction: TypeAlias = Literal["pca", "umap"]
@@ -183,6 +184,8 @@ def _reduce(units: Points, how: Clustering, neighbours: int) -> Points:
 
 def principal(rows: Points, dimensions: int) -> Points:
     """Return the first principal components of rows (n, d), (n, at most `dimensions`), without those of no variance."""
+    from scipy.linalg import eigh
+
     centred = rows - rows.mean(axis=0)
     n, d = centred.shape
     products = centred.T @ centred if d <= n else centred @ centred.T
@@ -267,6 +270,8 @@ def _build_hierarchy(points: Points, seed: int) -> Callable[[int], _InitialLabel
 
     It returns None if ties in the hierarchy rule out that number.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     chosen = np.arange(len(points))
     if len(points) > _HIERARCHY:
         chosen = np.sort(np.random.default_rng(seed).choice(len(points), _HIERARCHY, replace=False))
@@ -280,7 +285,10 @@ def _build_hierarchy(points: Points, seed: int) -> Callable[[int], _InitialLabel
     return cut
 
 
-def _fit(points: Points, begin: _InitialLabels) -> GaussianMixture | None:
+def _fit(points: Points, begin: _InitialLabels) -> "GaussianMixture | None":
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     if begin is None:
         return None
     model = GaussianMixture(reg_covar=_FLOOR, max_iter=_STEPS, **_initialize_em(*begin))
