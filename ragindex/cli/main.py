@@ -1,7 +1,10 @@
 """The command line app: one module per command; other packages add commands by the entry points `ragindex.commands`."""
 
+from typing import Annotated
+
 import typer
 
+from ragindex import distribution
 from ragindex.cli.add import add
 from ragindex.cli.ask import ask
 from ragindex.cli.cache import cache
@@ -24,6 +27,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        found = distribution.find_distribution()
+        typer.echo(f"{found.name} {found.version}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
 for command in (methods, index, search, ask, add, remove, parts, repair, cache, doctor):
     app.command(command.__name__)(command)
 

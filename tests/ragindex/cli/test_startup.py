@@ -5,6 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from command_line import ragindex
+
+from ragindex.distribution import find_distribution
 
 SCRIPT = """
 import json, sys
@@ -24,3 +27,8 @@ def test_no_slow_package_is_imported(arguments: list[str]) -> None:
     imported = json.loads(done.stderr.splitlines()[-1])
     assert SLOW & set(imported) == set()
     assert len(imported) < 1_200
+
+
+def test_the_version_is_printed() -> None:
+    found = find_distribution()
+    assert ragindex("--version").out == f"{found.name} {found.version}\n"
