@@ -51,7 +51,7 @@ Opened = Callable[[Path, ExitStack], Encoder]
 
 
 def _lsa(folder: Path, _: ExitStack) -> Encoder:
-    Lsa().fit(CORPUS, "english", 0, folder)
+    Lsa().fit(CORPUS * 2, "english", 0, folder)  # of as many dimensions as CORPUS has texts: every word is in one
     return Lsa().load(folder)
 
 
