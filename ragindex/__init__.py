@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ragindex.errors import RagindexError
     from ragindex.index import Hits, Index, IndexRetriever
     from ragindex.index import open_index as open
-    from ragindex.types import Document, Hit, Query, Retrieval
+    from ragindex.types import Document, Hit, Position, Query, Retrieval, Section
 
 __all__ = [
     "Chunking",
@@ -33,9 +33,11 @@ __all__ = [
     "Hits",
     "Index",
     "IndexRetriever",
+    "Position",
     "Query",
     "RagindexError",
     "Retrieval",
+    "Section",
     "compare",
     "open",
     "read",
@@ -43,7 +45,7 @@ __all__ = [
 
 _LAZY = {
     **dict.fromkeys(("Chunking", "Corpus", "read"), "ragindex.corpus"),
-    **dict.fromkeys(("Document", "Hit", "Query", "Retrieval"), "ragindex.types"),
+    **dict.fromkeys(("Document", "Hit", "Position", "Query", "Retrieval", "Section"), "ragindex.types"),
     **dict.fromkeys(("Hits", "Index", "IndexRetriever", "open_index"), "ragindex.index"),
     "RagindexError": "ragindex.errors",
 }

@@ -24,6 +24,7 @@ from ragindex.plugins.registry import Written
 from ragindex.types import Document, Hit, Query, Retrieval, Step
 from ragindex.workers import use_workers
 from ragindex.workspace.documents import Changed
+from ragindex.workspace.positions import PassagePositions
 from ragindex.workspace.sync import Synced
 from ragindex.workspace.workspace import Workspace
 
@@ -155,7 +156,8 @@ class Index:
         scheme = registry.scheme(method)
         label = registry.label(scheme)
         try:
-            return IndexRetriever(label, self.workspace.retriever(scheme))
+            opened = self.workspace.retriever(scheme)
+            return IndexRetriever(label, opened, self.workspace.positions(scheme))
         except MissingPartError as error:
             command = f"ragindex index --index {shlex.quote(str(self.folder))} --methods {shlex.quote(label)}"
             raise MissingPartError(
@@ -202,6 +204,7 @@ class IndexRetriever:
 
     method: str
     opened: Retriever
+    positions: PassagePositions
 
     def search(self, text: str, k: int = 5, *, where: Where | None = None) -> "Hits":
         """Find the `k` best hits for one question.
@@ -241,7 +244,7 @@ class IndexRetriever:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return one Retrieval per query, in order; the interface that all retrievers share."""
         with limit_blas(1):  # callers bring threads of their own
-            return self.opened.retrieve(queries, k)
+            return self.positions.locate(self.opened.retrieve(queries, k))
 
     def __repr__(self) -> str:
         return f"IndexRetriever({self.method!r})"
@@ -303,7 +306,7 @@ class Hits(Sequence[Hit]):
         return f"<p>{escape(self.query)}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-_COLUMNS = ("score", "id", "title", "text", "doc_ids", "metadata")
+_COLUMNS = ("score", "id", "title", "text", "doc_ids", "positions", "metadata")
 
 
 def _as_row(hit: Hit) -> dict[str, Any]:

@@ -27,17 +27,34 @@ def _shorten(text: str, length: int = 60) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """What begins at the character `start` of a document's text: headings, outermost first, or a page (from 1).
+
+    Example:
+        sections = (ragindex.Section(0, ("Guide",)), ragindex.Section(7, ("Guide", "Tides")))
+        ragindex.Document("guide", "Guide", "Guide. Tides. The tide turns twice.", sections=sections)
+    """
+
+    start: int
+    headings: tuple[str, ...] = ()
+    page: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
-    """A text of the corpus. `metadata` (source file, page, date, any JSON value) is copied to every hit.
+    """A text of the corpus. `metadata` (source file, date, any JSON value) is copied to every hit.
 
     Example:
         ragindex.Document("report-7", "Annual report", "The harbour was rebuilt.", {"year": 1931})
+
+    `sections`, sorted by `start`, say under which headings and on which page the positions of hits are.
     """
 
     id: str
     title: str
     text: str
     metadata: Metadata = field(default_factory=_empty_metadata)
+    sections: tuple[Section, ...] = ()
 
     def __repr__(self) -> str:
         return f"Document({self.id!r}, {_shorten(self.title)!r}, {len(self.text)} characters)"
@@ -70,6 +87,24 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """Where a passage stands: the characters `start` to `end` of the text of the document `doc_id`.
+
+    Example:
+        for position in retriever.search("When was the lighthouse built?")[0].positions:
+            print(position.doc_id, position.page, position.headings, position.start, position.end)
+
+    `page` (or slide, from 1) and `headings`, outermost first, are those at its start; None and () if there are none.
+    """
+
+    doc_id: str
+    start: int
+    end: int
+    page: int | None = None
+    headings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One search result: a passage, summary or proposition, with the ids of the passages and documents it came from.
 
@@ -78,6 +113,8 @@ class Hit:
         print(hit.score, hit.title, hit.text, hit.doc_ids, hit.metadata)
 
     `source` is the label of the scheme that found it; `metadata` is keyed by document id; a higher `score` is better.
+    `positions` say where the passages of `passage_ids` stand in their documents. They are empty for a hit of very many
+    passages, for a method that was built before the documents changed, and from a bare `Scheme.open`.
     """
 
     id: str
@@ -89,6 +126,7 @@ class Hit:
     score: float
     source: str
     metadata: Mapping[str, Metadata] = field(default_factory=dict)
+    positions: tuple[Position, ...] = ()
 
     def __repr__(self) -> str:
         return f"Hit({self.score:.4g}, {self.id!r}, {_shorten(self.title or self.text)!r})"

@@ -7,17 +7,22 @@ import typer
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import print_note, print_spending, quote_argument, stdout, write_result
-from ragindex.cli.documents import format_changes, read_corpus, report_skipped
+from ragindex.cli.documents import format_changes, read_corpus, report_skipped, select_files
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
     EncoderOption,
+    EncodingOption,
+    ExcludeOption,
     FormatOption,
+    IncludeOption,
     IndexOption,
     JsonOption,
+    MaxFileOption,
     SkipBadOption,
     StoreOption,
 )
+from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.workspace import manifest, sources
@@ -29,6 +34,10 @@ def add(
     folder: IndexOption,
     format: FormatOption = None,
     skip_bad: SkipBadOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    encoding: EncodingOption = None,
+    max_file_mb: MaxFileOption = MAX_FILE_MB,
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
@@ -41,7 +50,8 @@ def add(
 
     Example: ragindex add new-documents/ --as new --index my-index
     """
-    corpora = [read_corpus(source, folder, format, skip_bad) for source in data]
+    selection = select_files(include, exclude, encoding, max_file_mb)
+    corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
     with (
         Workspace.open(
             folder,

@@ -38,6 +38,7 @@ from ragindex.llm.budget import parse_budget
 from ragindex.llm.offline import display_name
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
+from ragindex.retrieval.positions import format_positions, position_to_json
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
@@ -83,7 +84,7 @@ def ask(
     ):
         workspace.require_prices([scheme], reads=True)
         retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
-        retrieval = retriever.retrieve([Query("question", question)], k)[0]
+        (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question)], k))
         context = build_context(retrieval.hits, retrieval.notes, reader_tokens, workspace.tokens_counted_by)
         answer, by_rules = _answer(workspace, question, context)
         name = workspace.llm_name
@@ -108,12 +109,13 @@ def _answer(workspace: Workspace, question: str, context: AnswerContext) -> tupl
 
 def _to_json(question: str, answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval) -> dict[str, Any]:
     """Return the result as JSON: all `passages` of the context, and in `rests_on` the numbers of the cited ones."""
-    documents = {hit.id: list(hit.doc_ids) for hit in retrieval.hits}
+    hits = {hit.id: hit for hit in retrieval.hits}
     passages = [
         {
             "number": passage.number,
             "id": passage.hit_id,
-            "doc_ids": documents[passage.hit_id],
+            "doc_ids": list(hits[passage.hit_id].doc_ids),
+            "positions": [position_to_json(position) for position in hits[passage.hit_id].positions],
             "title": passage.title,
             "text": passage.text,
         }
@@ -129,11 +131,11 @@ def _show(answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, ans
         stdout().print(_NO_PASSAGES)
         return
     stdout().print(Text(strip_controls(answer.answer), style="bold") if answer.found else _NO_ANSWER)
-    documents = {hit.id: ", ".join(hit.doc_ids) for hit in retrieval.hits}
+    places = {hit.id: format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids) for hit in retrieval.hits}
     for passage in context.passages:
         if passage.number in answer.passages or not answer.found:
             title = f"[{passage.number}] {strip_controls(passage.title or passage.hit_id)}"
-            heading = Text.assemble((title, "bold"), "  ", (strip_controls(documents[passage.hit_id]), "dim"))
+            heading = Text.assemble((title, "bold"), "  ", (strip_controls(places[passage.hit_id]), "dim"))
             stdout().print(heading)
         if answer.found and passage.number in answer.passages:
             stdout().print(Text(strip_controls(passage.text)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragindex.cli.console import print_note
-from ragindex.corpus import Corpus, read
+from ragindex.corpus import Corpus, FileSelection, read_selected
 from ragindex.errors import LeftOutError
 from ragindex.workspace.documents import Changed
 from ragindex.workspace.settings import require_apart
@@ -13,17 +13,26 @@ MAX_NAMED = 5
 """Largest number of document ids that a message lists."""
 
 
-def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | None) -> Corpus:
+def select_files(
+    include: Sequence[str] | None, exclude: Sequence[str] | None, encoding: str | None, max_file_mb: float
+) -> FileSelection:
+    """Return the selection that the flags of a command describe. Raises UsageError."""
+    return FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb)
+
+
+def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | None, selection: FileSelection) -> Corpus:
     """Read the documents of DATA for the index in `folder`; print notes on ignored and duplicate ones.
 
     Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
     """
-    corpus = read(data, format=format, skip_bad=skip_bad)
+    corpus = read_selected(data, format=format, skip_bad=skip_bad, selection=selection)
     require_apart(folder, data, corpus)
     for encoding, ids in corpus.encodings.items():
         print_note(f"read as {encoding}: {len(ids)}{_format_names(ids)}")
     for suffix, count in sorted(corpus.ignored.items()):
         print_note(f"ignored: {count} {suffix} files")
+    for note in corpus.notes:
+        print_note(note)
     if corpus.repeats:
         print_note(f"ignored: {corpus.repeats} duplicate documents")
     return corpus

@@ -15,23 +15,28 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.documents import format_changes, read_corpus, report_skipped
+from ragindex.cli.documents import format_changes, read_corpus, report_skipped, select_files
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
     EncoderOption,
+    EncodingOption,
+    ExcludeOption,
     FormatOption,
+    IncludeOption,
     IndexOption,
     JsonOption,
     LanguageOption,
     LlmOption,
+    MaxFileOption,
     NoCacheOption,
     SeedOption,
     SkipBadOption,
     StoreOption,
     WorkersOption,
 )
-from ragindex.corpus import Corpus
+from ragindex.corpus import Corpus, FileSelection
+from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
@@ -50,6 +55,10 @@ def index(
     methods: Annotated[str, typer.Option(metavar="a,b", help="Methods to build.")] = "hybrid",
     format: FormatOption = None,
     skip_bad: SkipBadOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    encoding: EncodingOption = None,
+    max_file_mb: MaxFileOption = MAX_FILE_MB,
     named: AsOption = "",
     language: LanguageOption = None,
     encoder: EncoderOption = None,
@@ -83,7 +92,8 @@ def index(
     if triples is not None:
         imported_files.require_reader(schemes)
     with use_workers(workers):
-        corpus = _read_data(data, folder, format, skip_bad, rebuild)
+        selection = select_files(include, exclude, encoding, max_file_mb)
+        corpus = _read_data(data, folder, format, skip_bad, rebuild, selection)
     with Workspace.open(
         folder,
         create=corpus is not None,
@@ -134,12 +144,17 @@ def index(
 
 
 def _read_data(
-    data: str | None, folder: Path, format: str | None, skip_bad: bool | None, rebuild: bool
+    data: str | None,
+    folder: Path,
+    format: str | None,
+    skip_bad: bool | None,
+    rebuild: bool,
+    selection: FileSelection,
 ) -> Corpus | None:
     """Read the documents of DATA, if given; with `rebuild`, first move an index of an older format aside."""
     if rebuild:
         move_aside(folder)
-    return None if data is None else read_corpus(data, folder, format, skip_bad)
+    return None if data is None else read_corpus(data, folder, format, skip_bad, selection)
 
 
 def _collect_figures(workspace: Workspace, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:

@@ -39,6 +39,20 @@ SkipBadOption = Annotated[
         help="Leave out all that cannot be read, or stop at the first. Default: leave out files, with exit code 11.",
     ),
 ]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--include", metavar="GLOB", help="Read only files that match, as '*.md'. Repeatable."),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="GLOB", help="Leave out files that match, as 'drafts/*'. Repeatable."),
+]
+EncodingOption = Annotated[
+    str | None, typer.Option("--encoding", metavar="E", help="Encoding of text files. Default: detected.")
+]
+MaxFileOption = Annotated[
+    float, typer.Option("--max-file-mb", metavar="MB", help="Leave out larger files, and say so.")
+]
 AsOption = Annotated[
     str,
     typer.Option("--as", metavar="NAME", help="Prefix of the document ids. Required for every folder but the first."),

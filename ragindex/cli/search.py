@@ -76,7 +76,7 @@ def search(
         workspace.require_prices([scheme])
         retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
-        retrieval = retriever.retrieve([Query("question", question, where)], k)[0]
+        (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
         if not retrieval.hits:
             _note_unknown_keys(workspace, scheme, wanted)
 

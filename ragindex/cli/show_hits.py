@@ -5,6 +5,7 @@ from typing import Any
 from rich.text import Text
 
 from ragindex.cli.console import stdout, strip_controls
+from ragindex.retrieval.positions import format_positions, position_to_json
 from ragindex.retrieval.steps import format_path, step_to_json
 from ragindex.types import Retrieval, Step
 
@@ -22,6 +23,7 @@ def retrieval_to_json(question: str, retrieval: Retrieval) -> dict[str, Any]:
             "text": hit.text,
             "doc_ids": list(hit.doc_ids),
             "passage_ids": list(hit.passage_ids),
+            "positions": [position_to_json(position) for position in hit.positions],
             "metadata": {id: dict(value) for id, value in hit.metadata.items()},
             "source": hit.source,
         }
@@ -36,8 +38,9 @@ def print_hits(retrieval: Retrieval, explain: bool) -> None:
     if not retrieval.hits:
         stdout().print("No results.")
     for rank, hit in enumerate(retrieval.hits, start=1):
-        name, documents = strip_controls(hit.title or hit.id), strip_controls(", ".join(hit.doc_ids))
-        stdout().print(Text.assemble((f"{rank}. {name}", "bold"), f"  {hit.score:.4f}  ", (documents, "dim")))
+        name = strip_controls(hit.title or hit.id)
+        place = strip_controls(format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids))
+        stdout().print(Text.assemble((f"{rank}. {name}", "bold"), f"  {hit.score:.4f}  ", (place, "dim")))
         stdout().print(Text(strip_controls(_truncate(hit.text, 400))))
     for step in retrieval.trace if explain else ():
         stdout().print(Text(strip_controls(_summarize_step(step)), style="dim"))

@@ -2,17 +2,19 @@
 
 from ragindex.corpus.chunking import Chunking, chunk, passage_text
 from ragindex.corpus.corpus import Corpus, content_id
-from ragindex.corpus.formats import FORMATS, read, recognise_format
-from ragindex.corpus.local_files import SUFFIXES
+from ragindex.corpus.formats import FORMATS, read, read_selected, recognise_format
+from ragindex.corpus.local_files import SUFFIXES, FileSelection
 
 __all__ = [
     "FORMATS",
     "SUFFIXES",
     "Chunking",
     "Corpus",
+    "FileSelection",
     "chunk",
     "content_id",
     "passage_text",
     "read",
+    "read_selected",
     "recognise_format",
 ]

@@ -75,11 +75,14 @@ def _make_passage(document: Document, id: str, start: int, end: int) -> Passage:
 def _find_spans(text: str, chunking: Chunking) -> Iterator[tuple[int, int]]:
     splitter = TextSplitter(chunking.size, overlap=chunking.overlap)
     window = max(_PASSAGES_PER_WINDOW * chunking.size, _MIN_WINDOW)
-    at = 0
+    at = end = 0
     while at < len(text):
         found = splitter.chunk_indices(text[at : at + window])
         following = at + window
         if following < len(text) and found and found[-1][0] > 0:
             following = at + found.pop()[0]  # the window may have cut its last passage, so it is split again
-        yield from ((at + start, at + start + len(passage)) for start, passage in found)
+        for start, passage in found:
+            if at + start + len(passage) > end:  # else it lies wholly inside the one before
+                end = at + start + len(passage)
+                yield at + start, end
         at = following

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from ragindex.canonical import digest
 from ragindex.corpus.json_reader import Item, Problems, format_value
-from ragindex.corpus.text_encodings import ENCODING
+from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.errors import DataError
-from ragindex.types import NO_METADATA, Document, Metadata
+from ragindex.types import NO_METADATA, Document, Metadata, Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Corpus:
     counts files of a folder that no reader supports, by suffix. With `whole`, as in benchmark formats, each document is
     one passage; otherwise documents are chunked. `root` is the source: the absolute path of the folder that ids are
     relative to or of the data set's file, or the name of a generated corpus; "" for documents made by a program. If
-    `only` is set, only that file of the folder was read.
+    `only` is set, only that file of the folder was read. `notes` are other remarks on what was read.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Corpus:
     ignored: Mapping[str, int] = field(default_factory=dict)
     root: str = ""
     only: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def encodings(self) -> Mapping[str, tuple[str, ...]]:
@@ -62,6 +63,7 @@ class RawDocument:
     text: str
     metadata: Metadata
     item: Item
+    sections: tuple[Section, ...] = ()
 
 
 Gathered: TypeAlias = tuple[tuple[Document, ...], int]
@@ -88,7 +90,7 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
         elif id in kept:
             raise one.item.error("each document id once", f"the id {id!r} a second time")
         else:
-            kept[id] = Document(id, one.title, one.text, one.metadata)
+            kept[id] = Document(id, one.title, one.text, one.metadata, one.sections)
             hashed.update([id] if one.id is None else [])
 
     for _ in problems.each(add, given):

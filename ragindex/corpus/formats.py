@@ -2,14 +2,16 @@
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+import shlex
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
 from ragindex.corpus.json_reader import Problems, read_first_item
-from ragindex.corpus.local_files import SUFFIXES, read_folder
+from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, read_folder
 from ragindex.corpus.more_benchmarks import (
     find_ircot_questions,
     find_multihop_rag_files,
@@ -19,8 +21,11 @@ from ragindex.corpus.more_benchmarks import (
     read_multihop_rag,
     read_quality,
 )
+from ragindex.corpus.near_duplicates import find_near_duplicates
+from ragindex.corpus.readers import DATA_SUFFIXES
 from ragindex.errors import DataError, UnknownNameError, UsageError
 from ragindex.plugins import registry
+from ragindex.types import Document
 
 SINGLE_HOP, SINGLE_HOP_FILLED = "musique-single-hop", "musique-single-hop-filled"
 """Formats of MuSiQue's files, with the single-hop questions that its questions are composed of."""
@@ -57,36 +62,89 @@ _SHAPES = (
 _CHUNKED = frozenset({"folder", "multihop-rag", "quality"})
 """Formats of long documents, which are chunked; each document of the others is one passage."""
 FORMATS = ("folder", *_READERS)
+_LONG_TEXT, _LARGE_SHARE = 500_000, 0.25  # characters, and share of all text, from which a document is mentioned
+_MOST_PAIRS = 5
 
 
-def read(path: Path | str, *, format: str | None = None, skip_bad: bool | None = None) -> Corpus:
+def read(
+    path: Path | str,
+    *,
+    format: str | None = None,
+    skip_bad: bool | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    encoding: str | None = None,
+    max_file_mb: float = MAX_FILE_MB,
+) -> Corpus:
     """Read the documents of a file or folder; the format is detected unless `format` names it (see FORMATS).
 
     Example:
-        corpus = ragindex.read("my-documents")
+        corpus = ragindex.read("my-documents", exclude=["*.log", "drafts/*"])
 
-    A folder may contain text, Markdown, HTML and PDF files; a file may be a data set (BEIR, HippoRAG, MuSiQue, ...). If
-    the path does not exist and has the form NAME:REST, such as world:1k, the plugin NAME generates the corpus.
+    A folder may contain text, Markdown, HTML, PDF, Word, PowerPoint, notebooks, tables and source code; a file may be a
+    data set (BEIR, HippoRAG, MuSiQue, ...). If the path does not exist and has the form NAME:REST, such as world:1k,
+    the plugin NAME generates the corpus. `include`, `exclude`, `encoding` and `max_file_mb` select the files of a
+    folder (FileSelection).
 
     Files of a folder that cannot be read are left out, and `Corpus.skipped` has a sentence about each. An item of a
     data set that cannot be read raises DataError, with file and line: without it, it is another data set. With
-    `skip_bad=True` items are left out too, and with False files raise too. Raises UsageError for an unknown format, and
-    DataError if no document can be read.
+    `skip_bad=True` items are left out too, and with False files raise too. Raises UsageError for an unknown format or
+    encoding, or a selection from what is no folder, and DataError if no document can be read.
     """
+    return read_selected(
+        path,
+        format=format,
+        skip_bad=skip_bad,
+        selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb),
+    )
+
+
+def read_selected(
+    path: Path | str, *, format: str | None, skip_bad: bool | None, selection: FileSelection | None = None
+) -> Corpus:
+    """Read documents as `read` does, with the selection of files as one value (None: all)."""
+    selection = selection or FileSelection()
     path, made = Path(path), _generate_corpus(str(path), format)
     if made is not None:
+        _require_no_selection(made.format, selection)
         return made
     format = recognise_format(path) if format is None else _check_format(path, format)
     problems = Problems(format == "folder" if skip_bad is None else skip_bad)
     ignored: Mapping[str, int] = {}
+    notes: tuple[str, ...] = ()
     if format == "folder":
-        gathered, ignored = read_folder(path, problems)
+        gathered, ignored, notes = read_folder(path, problems, selection)
+        notes = (*notes, *_describe_texts(gathered[0]))
     else:
+        _require_no_selection(format, selection)
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
     root, only = _find_origin(path, format)
     skipped, whole = tuple(problems.sentences), format not in _CHUNKED
-    return Corpus(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only)
+    return Corpus(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only, notes)
+
+
+def _require_no_selection(format: str, selection: FileSelection) -> None:
+    if selection != FileSelection():
+        raise UsageError(
+            f"Files can be selected from folders. This is the format {format}: omit --include, --exclude, --encoding "
+            "and --max-file-mb."
+        )
+
+
+def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
+    """Yield a sentence for a document that is a large share of all text, and one for near-duplicates."""
+    lengths = {one.id: len(one.text) for one in documents}
+    total = sum(lengths.values())
+    for id, length in lengths.items():
+        if len(lengths) > 1 and length > max(_LONG_TEXT, _LARGE_SHARE * total):
+            yield f"{id} has {length / total:.0%} of all text. To leave it out: --exclude {shlex.quote(id)}"
+    pairs = find_near_duplicates(documents)
+    if pairs:
+        named = ", ".join(f"{second} ~ {first}" for first, second in pairs[:_MOST_PAIRS])
+        more = ", …" if len(pairs) > _MOST_PAIRS else ""
+        were = "1 document is" if len(pairs) == 1 else f"{len(pairs)} documents are"
+        yield f"{were} almost equal to another: {named}{more}"
 
 
 def _generate_corpus(written: str, format: str | None) -> Corpus | None:
@@ -107,7 +165,7 @@ def _find_origin(path: Path, format: str) -> tuple[Path, str]:
     """
     if format == "folder":
         real = path.resolve() if path.is_dir() else path.parent.resolve()
-        return real, "" if path.is_dir() else path.name
+        return real, "" if path.is_dir() else unicodedata.normalize("NFC", path.name)
     if format in ("jsonl", "beir") and path.is_dir():
         path = path / "corpus.jsonl"
     if format in ("hipporag", SINGLE_HOP, SINGLE_HOP_FILLED):
@@ -123,7 +181,7 @@ def recognise_format(path: Path) -> str:
     if path.is_dir():
         return _recognise_folder(path)
     suffix = path.suffix.lower()
-    if suffix in SUFFIXES:
+    if suffix in SUFFIXES and suffix not in DATA_SUFFIXES:
         return "folder"
     if path.name.startswith("QuALITY."):
         return "quality"
@@ -131,7 +189,7 @@ def recognise_format(path: Path) -> str:
         return "hipporag"
     if suffix in (".json", ".jsonl"):
         return _recognise_items(path)
-    raise DataError(f"a folder, or a file ending in .jsonl, .json, {', '.join(SUFFIXES)}", path.name, path=path)
+    raise DataError(f"a folder, or a file ending in .json, {', '.join(SUFFIXES)}", path.name, path=path)
 
 
 def _check_format(path: Path, format: str) -> str:

@@ -1,160 +1,163 @@
-"""Readers for local documents: text, Markdown, HTML and PDF files, alone or in a folder."""
+"""Reading the documents of a folder, or one file."""
 
 import os
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from io import BytesIO
+from fnmatch import fnmatchcase
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import regex
 
 from ragindex.corpus.corpus import Gathered, RawDocument, gather
-from ragindex.corpus.front_matter import split_front_matter
-from ragindex.corpus.html_reader import read_page
 from ragindex.corpus.json_reader import Item, Problems, read_bytes, unreadable_error
-from ragindex.corpus.text_encodings import ENCODING, decode_page, decode_text
-from ragindex.distribution import require_module
-from ragindex.errors import DataError
-from ragindex.types import MetadataValue
+from ragindex.corpus.readers import READERS
+from ragindex.corpus.readers.text_encodings import check_encoding
+from ragindex.errors import DataError, MissingExtraError, UsageError
 from ragindex.workers import map_in_processes
 
-HYPERLINKS = "hyperlinks"
-"""Metadata key of the hyperlinks of an HTML page to other files: pairs of visible text and address, in its order."""
-_MOST_HYPERLINKS = 200
-
-_HEADING = regex.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
-_UNDERLINE = regex.compile(r" {0,3}(?:=+|-+)[ \t]*")
-_ITEM = regex.compile(r"\s*(?:[-*+>]|\d+[.)])(?:\s|$)")  # a line below is no underline of it
-_FENCE = regex.compile(r" {0,3}(`{3,}|~{3,})")
-_ANCHOR = regex.compile(r"\s*\{#[^{}]*\}\s*$")
-# pypdf may raise any of these for a damaged PDF, in addition to its own errors.
-_PDF_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
-
-_FileContent = tuple[str, str, dict[str, MetadataValue]]  # title (blank: none), text, metadata
+SUFFIXES = tuple(READERS)
+"""The suffixes of files that can be read."""
+MAX_FILE_MB = 50.0
+"""Default of the largest file that is read, in megabytes (10^6 bytes)."""
+_GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
+_MOST_NAMED = 5
+_DOCUMENT_SUFFIXES = list(READERS).index(".pptx") + 1  # those before source code
+_HEADER_BYTES = 4096
 
 
-def _read_text(raw: bytes, path: Path) -> _FileContent:
-    text, encoding = decode_text(raw, path)
-    return "", _normalize_newlines(text), _name_encoding(encoding)
+@dataclass(frozen=True, slots=True)
+class FileSelection:
+    """Which files of a folder are read, and how.
 
-
-def _name_encoding(encoding: str) -> dict[str, MetadataValue]:
-    return {ENCODING: encoding} if encoding else {}
-
-
-def _normalize_newlines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _read_markdown(raw: bytes, path: Path) -> _FileContent:
-    decoded, encoding = decode_text(raw, path)
-    front, text = split_front_matter(_normalize_newlines(decoded))
-    title = front.pop("title", None)
-    heading = title.strip() if isinstance(title, str) and title.strip() else _find_heading(text)
-    own = {key: value for key, value in front.items() if key not in (HYPERLINKS, ENCODING)}
-    return heading, text, {**own, **_name_encoding(encoding)}
-
-
-def _find_heading(text: str) -> str:
-    fence, before = None, ""
-    for line in text.split("\n"):
-        mark = _FENCE.match(line)
-        if mark is not None and (fence is None or _closes(mark, fence)):
-            fence = mark[1] if fence is None else None
-        elif fence is None and (heading := _HEADING.fullmatch(line)) and heading[1].strip():
-            return _ANCHOR.sub("", str(heading[1])).strip()
-        elif fence is None and before.strip() and not _ITEM.match(before) and _UNDERLINE.fullmatch(line):
-            return _ANCHOR.sub("", before).strip()
-        before = line
-    return ""
-
-
-def _closes(mark: "regex.Match[str]", fence: str) -> bool:
-    """Return whether a line closes a fence: at least as many of the same marks, and nothing after them."""
-    return bool(mark[1].startswith(fence) and not mark.string[mark.end() :].strip())
-
-
-def _read_html(raw: bytes, path: Path) -> _FileContent:
-    page, encoding = decode_page(raw, path)
-    found = read_page(page)
-    if not found.text and found.unclosed:
-        raise DataError("a page with text in its body", f"none, for {found.unclosed} is never closed", path=path)
-    pairs = [list(pair) for pair in dict.fromkeys(found.hyperlinks) if _is_relative(pair[1])][:_MOST_HYPERLINKS]
-    return found.title, found.text, {**({HYPERLINKS: pairs} if pairs else {}), **_name_encoding(encoding)}
-
-
-def _is_relative(address: str) -> bool:
-    """Return whether an address leads to another file of the same corpus, if to any."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:  # a malformed address, such as an open IPv6 bracket
-        return False
-    return bool(parts.path) and not parts.scheme and not parts.netloc
-
-
-def _read_pdf(raw: bytes, path: Path) -> _FileContent:
-    pypdf = require_module("pypdf", "pypdf", f"Reading {path.name}")
-    try:
-        reader = pypdf.PdfReader(BytesIO(raw))
-        text = "\n\n".join(page.extract_text() for page in reader.pages)
-        title = (reader.metadata.title if reader.metadata else None) or ""
-        pages = len(reader.pages)
-    except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_PDF_FAULTS) as error:
-        raise DataError("a PDF file", str(error) or type(error).__name__, path=path) from error
-    return _replace_surrogates(str(title)).strip(), _replace_surrogates(text), {"pages": pages}
-
-
-def _replace_surrogates(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-_READERS: Mapping[str, Callable[[bytes, Path], _FileContent]] = {
-    ".txt": _read_text,
-    ".md": _read_markdown,
-    ".markdown": _read_markdown,
-    ".rst": _read_markdown,  # its titles are underlined alike
-    ".html": _read_html,
-    ".htm": _read_html,
-    ".pdf": _read_pdf,
-}
-SUFFIXES = tuple(_READERS)
-
-
-def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, int]]:
-    """Read the documents of a folder or of one file; also return the number of unsupported files by suffix.
-
-    Hidden files and folders are skipped. A document's id is its path relative to the folder, with slashes.
-    Raises DataError if the folder has no supported file.
+    `include` and `exclude` are patterns as of the shell (`*.md`, `drafts/*`), compared with the path in the folder and
+    with the file's name; a file is read if it matches one of `include` (empty: all) and none of `exclude`. `encoding`
+    is that of text files (None: detected), and `max_file_mb` the largest size in megabytes. Raises UsageError.
     """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    encoding: str | None = None
+    max_file_mb: float = MAX_FILE_MB
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+        if not self.max_file_mb > 0:
+            raise UsageError(f"The largest size of a file must be more than 0 megabytes. Got {self.max_file_mb!r}.")
+
+    def allows(self, id: str) -> bool:
+        """Return whether the file with this path in the folder is to be read."""
+        return (not self.include or _matches(id, self.include)) and not _matches(id, self.exclude)
+
+
+def _matches(id: str, patterns: Sequence[str]) -> bool:
+    name = id.rpartition("/")[2]
+    return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The files of a folder that can be read, the others by suffix, and sentences on what is passed over."""
+
+    files: list[Path] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    excluded: int = 0
+    links: list[str] = field(default_factory=list)
+    generated: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence per kind of what is passed over."""
+        kinds = (
+            ("links to folders, which are not followed", self.links),
+            ("generated folders", self.generated),
+            ("files of questions", self.questions),
+        )
+        found = [f"passed over: {what}: {_join_names(names)}" for what, names in kinds if names]
+        return (*([f"excluded: {_count_files(self.excluded)}"] if self.excluded else []), *found)
+
+
+def read_folder(
+    path: Path, problems: Problems, selection: FileSelection | None = None
+) -> tuple[Gathered, Mapping[str, int], tuple[str, ...]]:
+    """Read the documents of a folder or of one file; also return the unsupported files by suffix, and notes.
+
+    Hidden files and folders are skipped. A document's id is its path relative to the folder, with slashes, in Unicode's
+    normal form C. Raises DataError if the folder has no supported file.
+    """
+    selection = selection or FileSelection()
     root = path if path.is_dir() else path.parent
-    files = [path] if path.is_file() else list(_walk(path, problems))
-    read = [file for file in files if file.suffix.lower() in _READERS]
-    ignored = Counter(file.suffix.lower() or file.name for file in files if file.suffix.lower() not in _READERS)
-    if not read:
-        seen = ", ".join(f"{count} {suffix}" for suffix, count in ignored.most_common(10))
-        expected = f"a folder with files ending in {', '.join(SUFFIXES)}"
-        raise DataError(expected, f"only {seen}" if seen else "no files", path=path)
-    found = map_in_processes(_try_to_read, ((file, root) for file in read))
-    return gather(problems.each(_raise_error, found), problems), ignored
+    listing = _list_files(path, root, selection, problems) if path.is_dir() else _Listing(files=[path])
+    if not listing.files:
+        seen = ", ".join(f"{count} {suffix}" for suffix, count in listing.ignored.most_common(10))
+        expected = (
+            f"a folder with files ending in {', '.join(SUFFIXES[:_DOCUMENT_SUFFIXES])}, or in a suffix of source code"
+        )
+        found = f"only {seen}" if seen else "no files"
+        chosen = f" ({_count_files(listing.excluded)} excluded)" if listing.excluded else ""
+        raise DataError(expected, found + chosen, path=path)
+    read = map_in_processes(_try_to_read, ((file, root, selection) for file in listing.files))
+    return gather(problems.each(_raise_error, read), problems), listing.ignored, listing.notes()
 
 
-def _walk(top: Path, problems: Problems) -> Iterator[Path]:
+def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> _Listing:
+    listing = _Listing()
+
     def note(error: OSError) -> None:
         problems.note(unreadable_error(Path(error.filename), error))
 
     for current, folders, names in os.walk(top, onerror=note):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(current, name) for name in sorted(names) if not name.startswith("."))
+        place = Path(current)
+        shown = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = [name for name in shown if not _is_passed_over(place / name, root, listing)]
+        for name in sorted(name for name in names if not name.startswith(".")):
+            file = place / name
+            suffix = file.suffix.lower()
+            if suffix not in READERS:
+                listing.ignored[suffix or name] += 1
+            elif not selection.allows(_name_file(file, root)):
+                listing.excluded += 1
+            elif suffix in (".csv", ".tsv") and _has_questions(file):
+                listing.questions.append(_name_file(file, root))
+            else:
+                listing.files.append(file)
+    return listing
 
 
-def _try_to_read(given: tuple[Path, Path]) -> RawDocument | DataError:
+def _is_passed_over(folder: Path, root: Path, listing: _Listing) -> bool:
+    """Return whether a folder is not read, and record why."""
+    name = _name_file(folder, root)
+    if folder.is_symlink():
+        listing.links.append(name)
+    elif folder.name in _GENERATED_FOLDERS or (folder / "pyvenv.cfg").is_file():
+        listing.generated.append(name)
+    else:
+        return False
+    return True
+
+
+def _has_questions(file: Path) -> bool:
+    """Return whether a table has questions and their gold, which must not be among the documents."""
+    try:
+        with file.open("rb") as opened:
+            header = opened.read(_HEADER_BYTES).lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
+    except OSError:
+        return False  # reported when it is read
+    columns = {column.strip(b" \r\"'").lower() for column in regex.split(rb"[,;\t|]", header)}
+    return {b"question", b"documents"} <= columns
+
+
+def _try_to_read(given: tuple[Path, Path, FileSelection]) -> RawDocument | DataError:
     """Return the document of a file in a folder, or why there is none."""
+    file = given[0]
     try:
         return _read_document(*given)
     except DataError as error:
         return error
+    except MissingExtraError as error:
+        return DataError(f"an installed reader of {file.suffix} files", f"none: {error}".removesuffix("."), path=file)
 
 
 def _raise_error(found: RawDocument | DataError) -> RawDocument:
@@ -163,16 +166,39 @@ def _raise_error(found: RawDocument | DataError) -> RawDocument:
     return found
 
 
-def _read_document(file: Path, root: Path) -> RawDocument:
+def _read_document(file: Path, root: Path, selection: FileSelection) -> RawDocument:
     item = Item({}, file)
-    id = item.unicode(file.relative_to(root).as_posix(), "a file name")
-    title, text, metadata = _READERS[file.suffix.lower()](read_bytes(file), file)
-    if not text.strip():
+    id = item.unicode(_name_file(file, root), "a file name")
+    size = _get_status(file).st_size
+    if size > selection.max_file_mb * 1e6:
+        limit = f"a file of at most {selection.max_file_mb:g} MB (--max-file-mb, or leave it out with --exclude)"
+        raise item.error(limit, f"{size / 1e6:.1f} MB")
+    read = READERS[file.suffix.lower()](read_bytes(file), file, check_encoding(selection.encoding))
+    if not read.text.strip():
         raise item.error("a file with text in it", "none")
-    return RawDocument(
-        id, title or file.stem, text, {**metadata, "source": id, "modified": _get_modification_date(file)}, item
-    )
+    metadata = {**read.metadata, "source": id, "modified": _get_modification_date(file)}
+    return RawDocument(id, read.title or file.stem, read.text, metadata, item, read.sections)
+
+
+def _name_file(file: Path, root: Path) -> str:
+    """Return the path of a file in the folder, in the normal form that questions and other systems write it in."""
+    return unicodedata.normalize("NFC", file.relative_to(root).as_posix())
+
+
+def _get_status(file: Path) -> os.stat_result:
+    try:
+        return file.stat()
+    except OSError as error:
+        raise unreadable_error(file, error) from error
 
 
 def _get_modification_date(file: Path) -> str:
-    return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
+    return datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat()
+
+
+def _count_files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_MOST_NAMED], *(["…"] if len(names) > _MOST_NAMED else [])])

@@ -1,10 +1,11 @@
 """The documents collection of a workspace, and the passages that documents are split into.
 
 A record contains a document and the start, end and revision of each of its passages. A document and its passages
-therefore change in one write.
+therefore change in one write. Its sections are no part of a passage's revision: they are looked up for hits.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,11 +17,12 @@ import pyarrow.compute as pc
 
 from ragindex.canonical import metadata_json
 from ragindex.corpus import Chunking, chunk
+from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
-from ragindex.types import Document
+from ragindex.types import Document, Position, Section
 from ragindex.workspace import revisions
 
-DOCUMENT_SCHEMA = Schema(stored=("title", "text", "metadata", "revision", "source"), keywords=("passages",))
+DOCUMENT_SCHEMA = Schema(stored=("title", "text", "metadata", "sections", "revision", "source"), keywords=("passages",))
 _BATCH = 2000
 _FEW_IDS = 64
 PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata")])
@@ -81,9 +83,26 @@ class Documents:
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents, in no particular order."""
-        for batch in self.collection.scan(("title", "text", "metadata")):
+        for batch in self.collection.scan(("title", "text", "metadata", "sections")):
             for row in batch.to_pylist():
-                yield Document(row["id"], row["title"], row["text"], json.loads(row["metadata"]))
+                metadata, sections = json.loads(row["metadata"]), _parse_sections(row["sections"])
+                yield Document(row["id"], row["title"], row["text"], metadata, sections)
+
+    def positions(self, ids: Iterable[str]) -> dict[str, Position]:
+        """Return where each of the existing passages among `ids` stands, by id."""
+        owners = {id: id if self.chunking is None else id.rpartition("#")[0] for id in ids}
+        found = self.collection.get(list(dict.fromkeys(owners.values())), ("passages", "sections"))
+        held = {row["id"]: (row["passages"], _parse_sections(row["sections"])) for row in found.to_pylist()}
+        positions = {}
+        for id, owner in owners.items():
+            spans, sections = held.get(owner, ((), ()))
+            number = 0 if self.chunking is None else int(id.rpartition("#")[2])
+            if number < len(spans):
+                start, end = map(int, spans[number].split(":")[1:])
+                at = bisect_right(sections, start, key=lambda section: section.start) - 1
+                section = sections[at] if at >= 0 else Section(0)
+                positions[id] = Position(owner, start, end, section.page, section.headings)
+        return positions
 
     def passage_revisions(self) -> pa.Table:
         """Return the revision of every passage, from which parts without inputs are built."""
@@ -150,6 +169,7 @@ class _FieldLookup:
 
 def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
     metadata = metadata_json(document.metadata)
+    sections = _write_sections(document.sections)
     passages = chunk(document, chunking)
     spans = [f"{revisions.revision(p.title, p.text, metadata)}:{p.start}:{p.end}" for p in passages]
     return {
@@ -157,6 +177,21 @@ def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
         "title": document.title,
         "text": document.text,
         "metadata": metadata,
-        "revision": revisions.revision(document.title, document.text, metadata),
+        "sections": sections,
+        "revision": revisions.revision(document.title, document.text, metadata, *([sections] if sections else [])),
         "passages": spans,
     }
+
+
+def _write_sections(sections: Sequence[Section]) -> str:
+    """Return sections as JSON, "" for none. Raises UsageError if they are not sorted by their start."""
+    starts = [section.start for section in sections]
+    if starts != sorted(starts):
+        raise UsageError(f"The sections of a document must be sorted by 'start'. Got the starts {starts[:20]!r}.")
+    rows = [[section.start, section.page, *section.headings] for section in sections]
+    return json.dumps(rows, ensure_ascii=False) if rows else ""
+
+
+def _parse_sections(written: str) -> tuple[Section, ...]:
+    rows = json.loads(written) if written else []
+    return tuple(Section(start, tuple(headings), page) for start, page, *headings in rows)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from ragindex import distribution, durable_files
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
-INDEX_FORMAT = 3
+INDEX_FORMAT = 4
 _FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
     *("lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),

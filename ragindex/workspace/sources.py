@@ -7,6 +7,7 @@ has a name, which is the prefix of its ids. Documents that a program adds keep t
 
 import os
 import shlex
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -153,7 +154,8 @@ def describe_sources(known: Known, owners: Mapping[str, int]) -> list[dict[str, 
 
 def id_of(known: Known, path: str) -> str | None:
     """Return the document id of the file at `path`, or None if it is not in the folder of a known source."""
-    folder, name = os.path.realpath(os.path.dirname(path)), os.path.basename(path)
+    folder = os.path.realpath(os.path.dirname(path))
+    name = unicodedata.normalize("NFC", os.path.basename(path))
     corpus = Corpus("", "folder", (), 0, (), False, root=folder, only=name)
     return f"{lead(known, corpus)}{name}" if _find_source(known, corpus) is not None else None
 
@@ -211,7 +213,9 @@ def _is_inside(inner: str, outer: str) -> bool:
 
 
 def _build_lead(source: DocumentSource, corpus: Corpus) -> str:
-    below = PurePath(corpus.root).relative_to(source.root).as_posix() if corpus.format == "folder" else "."
+    if corpus.format != "folder":
+        return source.prefix
+    below = unicodedata.normalize("NFC", PurePath(corpus.root).relative_to(source.root).as_posix())
     return source.prefix + ("" if below == "." else f"{below}/")
 
 

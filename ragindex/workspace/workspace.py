@@ -39,6 +39,7 @@ from ragindex.workspace.part_keys import (
     tasks_of,
     topological_order,
 )
+from ragindex.workspace.positions import PassagePositions
 from ragindex.workspace.session import Session
 from ragindex.workspace.settings import require_seed, resolve_settings
 from ragindex.workspace.sync import Synced, current_keys, drop_part, sync
@@ -228,6 +229,16 @@ class Workspace(Session):
         made = registry.scheme(scheme)
         return mlflow_tracing.trace_if_enabled(made.open(self), registry.label(made))
 
+    def positions(self, scheme: Scheme) -> PassagePositions:
+        """Return a lookup of where the hits of a built scheme stand in their documents."""
+        lease, corpus = self.pin(), self.manifest.corpus
+        current = all(self.record(part).corpus == corpus for part in self.all_parts(scheme))
+        return PassagePositions(self._pinned_documents() if current else None, lease)
+
+    def _pinned_documents(self) -> Documents:
+        version, identity = self.manifest.documents_version, self.manifest.documents_identity
+        return Documents(open_pinned(self.store, "documents", version, identity), self.chunking)
+
     @mending.adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:
         """Return a part as of the last finished sync. Raises MissingPartError, with the command that builds it."""
@@ -247,11 +258,10 @@ class Workspace(Session):
         def open_inputs() -> tuple[Any, ...]:
             return tuple(self.open_part(source) for source in part.inputs())
 
-        version, identity = self.manifest.documents_version, self.manifest.documents_identity
         return PartReadContext(
             key=key,
             store=self.store,
-            documents=Documents(open_pinned(self.store, "documents", version, identity), self.chunking),
+            documents=self._pinned_documents(),
             root=self.folder,
             language=self.language,
             open_inputs=open_inputs,

@@ -32,14 +32,18 @@ def test_the_extras_are_those_of_the_project() -> None:
 
 
 def test_an_install_line_names_packages_and_the_versions_that_work() -> None:
-    assert distribution.install_line("pypdf", "umap-learn") == "pip install 'pypdf>=5' 'umap-learn>=0.5.7'"
+    assert (
+        distribution.install_line("python-docx", "umap-learn") == "pip install 'python-docx>=1.1' 'umap-learn>=0.5.7'"
+    )
     assert distribution.install_line("elasticsearch") == "pip install 'elasticsearch<9,>=8.15'"
     assert distribution.install_line("unheard-of") == "pip install 'unheard-of'"
 
 
 def test_a_missing_package() -> None:
-    with pytest.raises(MissingExtraError, match=r"^Tea needs the package pypdf, .* Run: pip install 'pypdf>=5'$"):
-        distribution.require_module("no_such_module", "pypdf", "Tea")
+    with pytest.raises(
+        MissingExtraError, match=r"^Tea needs the package python-docx, .* Run: pip install 'python-docx>=1.1'$"
+    ):
+        distribution.require_module("no_such_module", "python-docx", "Tea")
 
 
 def test_no_text_says_to_install_the_project_of_another() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ragindex
-from ragindex.errors import MissingPartError, UsageError, WorkspaceError
+from ragindex.errors import MissingPartError, StaleWarning, UsageError, WorkspaceError
 from ragindex.filters import All, Range, Terms, from_mapping
 
 DOCUMENTS = [
@@ -183,3 +183,68 @@ def test_help_is_a_page_of_all_public_names() -> None:
     assert set(ragindex.__all__) <= set(dir(ragindex))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = ragindex.nothing
+
+
+# ---------------------------------------------------------------- positions
+
+
+GUIDE = (
+    "# Guide\n\nIntro to the pier.\n\n## Tides\n\nThe tide turns twice.\n\n## Moorings\n\nTie the boat to the bollard."
+)
+
+
+def guide(text: str = GUIDE) -> ragindex.Document:
+    sections = [ragindex.Section(text.index(line), path) for line, path in HEADINGS.items()]
+    return ragindex.Document("guide.md", "Guide", text, sections=tuple(sections))
+
+
+HEADINGS = {"# Guide": ("Guide",), "## Tides": ("Guide", "Tides"), "## Moorings": ("Guide", "Moorings")}
+
+
+def test_hits_know_where_they_stand(tmp_path: Path) -> None:
+    with ragindex.open(tmp_path / "w", encoder="lsa", chunking=ragindex.Chunking(48, 5), create=True) as index:
+        index.add([guide(), *DOCUMENTS])
+        index.build("bm25", "sirerag", "bm25(over=triples)")
+        (first, *_) = index.retriever("bm25").search("Where is the boat tied to a bollard?", k=1)
+        (position,) = first.positions
+        assert (position.doc_id, position.page, position.headings) == ("guide.md", None, ("Guide", "Moorings"))
+        assert GUIDE[position.start : position.end] == first.text
+        (turn,) = index.retriever("bm25").search("How often does the tide turn?", k=1)[0].positions
+        assert turn.headings == ("Guide", "Tides")
+        texts = {document.id: document.text for document in [guide(), *DOCUMENTS]}
+        for method in ("sirerag", "bm25(over=triples)"):
+            for hit in index.retriever(method).search("The tide turns at the harbour.", k=10):
+                assert [position.doc_id for position in hit.positions] == [id.split("#")[0] for id in hit.passage_ids]
+                assert all(texts[one.doc_id][one.start : one.end].strip() for one in hit.positions)
+
+
+def test_positions_are_those_of_the_text_that_was_found(tmp_path: Path) -> None:
+    with ragindex.open(tmp_path / "w", encoder="lsa", create=True) as index:
+        index.add([guide()])
+        index.build("bm25", "dense")
+        before = index.retriever("bm25")
+        index.add([guide("# Guide\n\nA longer intro to the old pier.\n\n## Tides\n\nNone.\n\n## Moorings\n\nGone.")])
+        with pytest.warns(StaleWarning):
+            after = index.retriever("bm25")
+        for retriever in (before, after):  # both built from the text before
+            (hit,) = retriever.search("bollard", k=1)
+            assert [(one.start, one.end) for one in hit.positions] == [(0, len(GUIDE))]
+        index.build("bm25")  # and dense is of the text before
+        (hit,) = index.retriever("bm25").search("longer intro", k=1)
+        assert [(one.start, one.end) for one in hit.positions] == [(0, len(hit.text))]
+        with pytest.warns(StaleWarning):
+            (hit,) = index.retriever("dense").search("bollard", k=1)
+        assert (hit.text, hit.positions) == (GUIDE, ())
+
+
+def test_a_document_whose_sections_change_is_changed_and_not_encoded_again(tmp_path: Path) -> None:
+    with ragindex.open(tmp_path / "w", create=True) as index:
+        index.add([guide()])
+        index.build("bm25")
+        changed = ragindex.Document("guide.md", "Guide", GUIDE, sections=(ragindex.Section(0, (), 7),))
+        assert index.add([changed]).changed == 1
+        assert index.build("bm25").made == 0
+        (hit,) = index.retriever("bm25").search("bollard", k=1)
+        assert [(one.page, one.headings) for one in hit.positions] == [(7, ())]
+        with pytest.raises(UsageError, match=r"must be sorted by 'start'. Got the starts \[3, 1\]"):
+            index.add([ragindex.Document("x", "", "abcd", sections=(ragindex.Section(3), ragindex.Section(1)))])

@@ -1,14 +1,26 @@
 """The command `estimate`, which predicts the LLM costs of indexing and of reading answers."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ragindex.accounting import ledger, spending
 from ragindex.cli.console import escape_markup, format_dollars, print_note, stdout, text_table, write_result
-from ragindex.cli.options import BudgetOption, FormatOption, JsonOption, LanguageOption, SkipBadOption
-from ragindex.corpus import read
+from ragindex.cli.documents import select_files
+from ragindex.cli.options import (
+    BudgetOption,
+    EncodingOption,
+    ExcludeOption,
+    FormatOption,
+    IncludeOption,
+    JsonOption,
+    LanguageOption,
+    MaxFileOption,
+    SkipBadOption,
+)
+from ragindex.corpus import read_selected
+from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.estimate import Estimate, estimate, estimate_reading
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import parse_budget
@@ -33,6 +45,10 @@ def estimate_command(
     budget: BudgetOption = None,
     format: FormatOption = None,
     skip_bad: SkipBadOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    encoding: EncodingOption = None,
+    max_file_mb: MaxFileOption = MAX_FILE_MB,
     language: LanguageOption = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
     read_answers: Annotated[
@@ -49,9 +65,14 @@ def estimate_command(
 
     Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
     """
-    loading = {"questions": questions, "limit": limit, "seed": seed}
-    dataset = datasets.read_dataset(data, format=format, skip_bad=skip_bad, **loading) if read_answers else None  # type: ignore[arg-type]
-    corpus = read(data, format=format, skip_bad=skip_bad) if dataset is None else dataset.corpus
+    reading: dict[str, Any] = {
+        "format": format,
+        "skip_bad": skip_bad,
+        "selection": select_files(include, exclude, encoding, max_file_mb),
+    }
+    asking: dict[str, Any] = {"questions": questions, "limit": limit, "seed": seed}
+    dataset = datasets.read_dataset(data, **reading, **asking) if read_answers else None
+    corpus = read_selected(data, **reading) if dataset is None else dataset.corpus
     for message in corpus.skipped:
         print_note(f"skipped: {message}")
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
@@ -65,8 +86,8 @@ def estimate_command(
         found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
         if dataset is not None:
             labelled = {registry.label(scheme): scheme for scheme in schemes}
-            asking = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
-            found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **asking)  # type: ignore[arg-type]
+            given = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
+            found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **given)  # type: ignore[arg-type]
     money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
     value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.spending_to_json(paid)}
 

@@ -13,8 +13,19 @@ import typer
 
 from ragindex.cli.console import escape_markup, print_note, require_writable, write_result
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import FormatOption, JsonOption, LanguageOption, SkipBadOption
-from ragindex.corpus import Corpus, chunk, read
+from ragindex.cli.documents import select_files
+from ragindex.cli.options import (
+    EncodingOption,
+    ExcludeOption,
+    FormatOption,
+    IncludeOption,
+    JsonOption,
+    LanguageOption,
+    MaxFileOption,
+    SkipBadOption,
+)
+from ragindex.corpus import Corpus, chunk, read_selected
+from ragindex.corpus.local_files import MAX_FILE_MB, FileSelection
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
@@ -33,6 +44,10 @@ def questions(
     seed: Annotated[int, typer.Option(metavar="S", help="The seed of which documents and sentences are taken.")] = 0,
     format: FormatOption = None,
     skip_bad: SkipBadOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    encoding: EncodingOption = None,
+    max_file_mb: MaxFileOption = MAX_FILE_MB,
     language: LanguageOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.csv, edited or not.")] = False,
     json: JsonOption = None,
@@ -45,7 +60,8 @@ def questions(
     """
     _check(out, overwrite)
     analyse("", language or "english")
-    corpus = read(data, format=format, skip_bad=skip_bad)
+    selection = select_files(include, exclude, encoding, max_file_mb)
+    corpus = read_selected(data, format=format, skip_bad=skip_bad, selection=selection)
     left_out = _read_notes(corpus, language)
     usable = _drop_copies([document for document in corpus.documents if readable(document.id)])
     passages = [passage for document in usable for passage in chunk(document, None)]
@@ -56,7 +72,7 @@ def questions(
         raise _no_drafts_error(data, len(corpus.documents))
     _write(out, as_csv(drafted), overwrite)
     said = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
-    command = _compare_command(data, out, format, language)
+    command = _compare_command(data, out, format, language, selection)
     value = {
         "file": str(out),
         "asked_for": n,
@@ -139,6 +155,7 @@ def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
     copies = len(corpus.documents) - len(_drop_copies(corpus.documents))
     return [
         *(f"skipped: {sentence}" for sentence in corpus.skipped),
+        *corpus.notes,
         *(f"not read: {count} files {suffix}" for suffix, count in sorted(corpus.ignored.items())),
         *([f"{other}: real questions are drafted in English only, others with a gap."] if other else []),
         *([f"{unreadable} documents are left out: {_BAD_ID}."] if unreadable else []),
@@ -174,8 +191,15 @@ def _no_drafts_error(data: Path, documents: int) -> DataError:
     return DataError(expected, found, path=data)
 
 
-def _compare_command(data: Path, out: Path, format: str | None, language: str | None) -> str:
-    given = (("--format", format), ("--language", language))
+def _compare_command(data: Path, out: Path, format: str | None, language: str | None, selection: FileSelection) -> str:
+    given = (
+        ("--format", format),
+        *(("--include", pattern) for pattern in selection.include),
+        *(("--exclude", pattern) for pattern in selection.exclude),
+        ("--encoding", selection.encoding),
+        ("--max-file-mb", f"{selection.max_file_mb:g}" if selection.max_file_mb != MAX_FILE_MB else ""),
+        ("--language", language),
+    )
     flags = "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
     return f"ragindex compare {shlex.quote(str(data))} --questions {shlex.quote(str(out))}{flags}"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus import Corpus, read
+from ragindex.corpus import Corpus, FileSelection, read_selected
 from ragindex.corpus.benchmarks import find_file_pair
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
 from ragindex.corpus.json_reader import Problems
@@ -69,18 +69,20 @@ def read_dataset(
     questions: Path | str | None = None,
     format: str | None = None,
     skip_bad: bool | None = None,
+    selection: FileSelection | None = None,
     limit: int | None = None,
     seed: int = 0,
 ) -> Dataset:
     """Read the corpus at `path` with its own questions, or with those of the `.csv` or `.txt` file `questions`.
 
-    `limit` takes a random sample of that many questions, in file order; the corpus stays whole. Query ids are
-    q00001, q00002, … in file order, whatever the limit. Raises UsageError if a parameter is wrong, and
-    DataError, with file and line, if something cannot be read, except files of a folder, which are left out
-    and reported in `skipped`. With `skip_bad=True` that goes for items and questions too, with False for none.
+    `selection` chooses the files of a folder. `limit` takes a random sample of that many questions, in file order;
+    the corpus stays whole. Query ids are q00001, q00002, … in file order, whatever the limit. Raises UsageError if a
+    parameter is wrong, and DataError, with file and line, if something cannot be read, except files of a folder, which
+    are left out and reported in `skipped`. With `skip_bad=True` that goes for items and questions too, with False for
+    none.
     """
     path, file = Path(path), None if questions is None else Path(questions)
-    corpus = _drop_question_file(read(path, format=format, skip_bad=skip_bad), path, file)
+    corpus = _drop_question_file(read_selected(path, format=format, skip_bad=skip_bad, selection=selection), path, file)
     problems = Problems(bool(skip_bad))
     asked = list(_read_questions(path, file, corpus, problems))
     dataset = _build_dataset(corpus, asked, problems, file or path, limit, seed)

@@ -1,8 +1,7 @@
 """Readers of questions with their gold; only this module, `benchmark_questions` and `datasets` see both together."""
 
-import csv
 import difflib
-import io
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -20,12 +19,14 @@ from ragindex.corpus.json_reader import (
     read_bytes,
     read_json_lines,
 )
+from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.errors import DataError
 from ragindex_eval.data.equal_texts import content
 from ragindex_eval.data.gold import Gold
 
 _SPLITS = ("test", "dev", "train")
 _GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")
+_ACCEPTED = regex.compile(r"\s\|\|\s")  # between accepted answers
 _COLUMNS = ("question", "answer", "documents")
 _NAMES_COMPARED = 20_000  # names compared to suggest near ones in an error message
 
@@ -84,6 +85,7 @@ class DocumentFinder:
 
         Raises DataError if there is none, or if several with different texts match.
         """
+        name = unicodedata.normalize("NFC", name) if unicodedata.normalize("NFC", name) in self.ids else name
         if name in self.ids:
             return name
         found = dict.fromkeys([*self.by_title.get(name, ()), *self.by_file.get(name, ())])
@@ -182,9 +184,9 @@ def _judgement(item: Item, line: str) -> tuple[str, str, int]:
     columns = line.split("\t") if "\t" in line else line.split()
     if len(columns) == 4:  # the TREC format has an unused second column
         del columns[1]
-    if len(columns) != 3 or not regex.fullmatch(r"[+-]?[0-9]+", columns[2].strip()):
+    if len(columns) != 3 or not regex.fullmatch(r"[+-]?[0-9]+(?:\.0*)?", columns[2].strip()):
         raise item.error("query id, document id and a whole number, with tabs between", repr(line[:80]))
-    return columns[0].strip(), columns[1].strip(), int(columns[2])
+    return columns[0].strip(), columns[1].strip(), int(float(columns[2]))
 
 
 # ---------------------------------------------------------------- questions about the user's own documents
@@ -204,28 +206,16 @@ def read_plain_questions(path: Path) -> Iterator[DatasetQuestion]:
 def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     """Yield the questions of a CSV file with the columns `question`, `documents` and optionally `answer` and `kind`.
 
-    `documents` are ids, titles or file names, separated by `;`. Raises DataError if a required column is
-    missing.
+    `documents` are ids, titles or file names, separated by `;`, each with its grade as in `a.md=2` (default: 1).
+    Several accepted answers are separated by ` || `. Raises DataError if a required column is missing.
     """
-    rows = _csv_rows(path)
+    rows = read_csv_rows(decode_utf8(read_bytes(path), path), path)
     _, header = next(rows, (Item({}, path), []))
     names = [name.strip().lower() for name in header]
     if not {"question", "documents"} <= set(names) or len(set(names)) < len(names):
         found = ", ".join(names) or "an empty file"
         raise DataError(f"the columns {','.join(_COLUMNS)} in the first line", found, path=path, line=1)
     return problems.each(lambda row: _csv_question(*row, names, finder), rows)
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[Item, Sequence[str]]]:
-    reader = csv.reader(io.StringIO(decode_utf8(read_bytes(path), path), newline=""), strict=True)
-    line = 1
-    try:
-        for row in reader:
-            if row:
-                yield Item({}, path, line), row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError("comma-separated values", str(error), path=path, line=line) from error
 
 
 def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: DocumentFinder) -> DatasetQuestion:
@@ -236,5 +226,20 @@ def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: 
     written = [name for part in cells["documents"].split(";") if (name := part.strip())]
     if not written:
         raise item.error("gold documents in the column 'documents'", "none")
-    gold = frozenset(finder.name(name, item) for name in written)
-    return DatasetQuestion(text, Gold(gold, tuple(filter(None, [cells.get("answer", "")])), cells.get("kind", "")))
+    grades = dict[str, int]()
+    for name in written:
+        id, grade = _graded_name(name, item, finder)
+        if grades.setdefault(id, grade) != grade:
+            raise item.error("one grade a document", f"two for {id!r}")
+    gold = frozenset(id for id, grade in grades.items() if grade)
+    answers = [one for one in map(str.strip, _ACCEPTED.split(cells.get("answer", ""))) if one]
+    graded = {id: grade for id, grade in grades.items() if grade} if any(one > 1 for one in grades.values()) else {}
+    return DatasetQuestion(text, Gold(gold, tuple(answers), cells.get("kind", ""), grades=graded))
+
+
+def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[str, int]:
+    """Return the id of a document and its grade, 1 unless it is written as `NAME=GRADE`; a name may contain `=`."""
+    name, mark, grade = written.rpartition("=")
+    if mark and regex.fullmatch(r"[0-9]{1,2}", grade.strip()) and written not in finder.ids:
+        return finder.name(name.strip(), item), int(grade)
+    return finder.name(written, item), 1

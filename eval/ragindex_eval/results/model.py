@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
-from ragindex.types import Query, Step, Usage
+from ragindex.types import Position, Query, Step, Usage
 from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.answers import ANSWER_METRICS
@@ -28,13 +28,14 @@ DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 @dataclass(frozen=True, slots=True)
 class SavedHit:
-    """The parts of a hit that metrics need; the first few hits also have the title and the beginning of the text."""
+    """The parts of a hit that metrics need; the first few also have title, beginning of the text, positions."""
 
     id: str
     doc_ids: tuple[str, ...]
     score: float
     title: str = ""
     text: str = ""
+    positions: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from ragindex.redaction import hide_secrets
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
+from ragindex.workspace.positions import PassagePositions
 from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, load_answers
@@ -72,6 +73,7 @@ def answer_all(
     reader: ReadAnswers | None = None,
     known: Container[str] | None = None,
     fresh: bool = False,
+    positions: PassagePositions | None = None,
 ) -> tuple[MethodAnswer, ...]:
     """Return the answers to all questions, in order; answers in the file `kept` are reused.
 
@@ -79,9 +81,10 @@ def answer_all(
     that ask an LLM are asked one question at a time. With `fresh`, the file is deleted first.
 
     A question on which the retriever raises gets an answer with `error`, which is not saved, so it is asked again the
-    next time. With `strict`, the first such question raises QuestionError. Errors for which `ends_all` holds are always
-    raised. With a `reader`, it reads the complete hits, before they are cut for saving; a question that it cannot
-    answer counts as failed, and exceptions of the reader are raised.
+    next time. The first hits of answers get their `positions`. With `strict`, the first such question raises
+    QuestionError. Errors for which `ends_all` holds are always raised. With a `reader`, it reads the complete hits,
+    before they are cut for saving; a question that it cannot answer counts as failed, and exceptions of the reader are
+    raised.
 
     Raises ContractError if the hits of a question break the contract of a retriever (`hits.find_breach`), for example
     with documents that are not in `known`, and StoreError if the file cannot be written.
@@ -90,8 +93,9 @@ def answer_all(
         kept.unlink(missing_ok=True)
     answers = {id: one for id, one in load_answers(kept).items() if find_breach(one.hits, k, known) is None}
     todo = [query for query in queries if query.id not in answers]
+    located = PassagePositions(None) if positions is None else positions
     with progress_bar(f"{label}: asking", len(todo)) as advance:
-        for batch in _answer_in_threads(retriever, todo, k, size, reader, _Contract(label, known)):
+        for batch in _answer_in_threads(retriever, todo, k, size, reader, _Contract(label, known), located):
             append_answers(kept, [answer for answer in batch if failure(answer) is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
@@ -139,13 +143,22 @@ class _Contract:
 
 
 def _answer_in_threads(
-    retriever: Retriever, queries: Sequence[Query], k: int, size: int, reader: ReadAnswers | None, contract: _Contract
+    retriever: Retriever,
+    queries: Sequence[Query],
+    k: int,
+    size: int,
+    reader: ReadAnswers | None,
+    contract: _Contract,
+    positions: PassagePositions,
 ) -> Iterator[list[MethodAnswer]]:
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     pool = ThreadPoolExecutor(_THREADS)
     try:
         for future in as_completed(
-            [pool.submit(copy_context().run, _answer_batch, retriever, batch, k, reader, contract) for batch in batches]
+            [
+                pool.submit(copy_context().run, _answer_batch, retriever, batch, k, reader, contract, positions)
+                for batch in batches
+            ]
         ):
             yield future.result()
     except ContractError as error:
@@ -155,21 +168,29 @@ def _answer_in_threads(
 
 
 def _answer_batch(
-    retriever: Retriever, batch: Sequence[Query], k: int, reader: ReadAnswers | None, contract: _Contract
+    retriever: Retriever,
+    batch: Sequence[Query],
+    k: int,
+    reader: ReadAnswers | None,
+    contract: _Contract,
+    positions: PassagePositions,
 ) -> list[MethodAnswer]:
     """Answer one batch. If it fails, ask each question alone to find out which one fails."""
     with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
         try:
             found = retrieve(retriever, batch, k)
             contract.require(batch, found, k)
-            reduced = [_reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, found, strict=True)]
+            located = positions.locate(found, first=_HITS_WITH_TEXT)
+            reduced = [_reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, located, strict=True)]
         except SURVIVED as error:
             if ends_all(error):
                 raise
             reduced = [MethodAnswer(query.id, (), hide_secrets(f"{type(error).__name__}: {error}")) for query in batch]
     failed = any(answer.error is not None for answer in reduced)
     if failed and len(batch) > 1:
-        return [answer for query in batch for answer in _answer_batch(retriever, [query], k, reader, contract)]
+        return [
+            answer for query in batch for answer in _answer_batch(retriever, [query], k, reader, contract, positions)
+        ]
     paid = zip(reduced, _shared(asked, len(batch)), strict=True)
     answers = [replace(answer, usage=usage, calls=calls) for answer, (usage, calls) in paid]
     if failed or reader is None:
@@ -210,7 +231,7 @@ def _require_answers(answers: Iterable[MethodAnswer], texts: Mapping[str, str], 
 def _reduce_retrieval(query: Query, retrieval: Retrieval) -> MethodAnswer:
     """Reduce a retrieval for saving: keep the whole ranking, and bound everything else."""
     ranked = tuple(
-        SavedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_shorten_texts(hit, rank))
+        SavedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_shorten_texts(hit, rank), hit.positions)
         for rank, hit in enumerate(retrieval.hits)
     )
     told = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]

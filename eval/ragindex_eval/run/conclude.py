@@ -146,6 +146,7 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
         *(f"read as {encoding}: {', '.join(ids[:3])}{_more(ids)}" for encoding, ids in corpus.encodings.items()),
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),
+        *corpus.notes,
         *([f"files that no reader takes: {ignored}"] if ignored else []),
     )
 

@@ -298,6 +298,7 @@ def _ask(
         reader=None if reads is None else reads.read,
         known={document.id for document in experiment.dataset.corpus.documents},
         fresh=fresh,
+        positions=experiment.index.positions(method.scheme),
     )
 
 

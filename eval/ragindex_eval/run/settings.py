@@ -14,6 +14,8 @@ import regex
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
+from ragindex.corpus import FileSelection
+from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import DataError, UsageError
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.plugins.registry import Written
@@ -61,6 +63,12 @@ class CompareSettings(Strict):
     skip_bad: bool | None = Field(
         default=None,
         description="Leave out all that cannot be read. Default: files alone, with exit code 11.",
+    )
+    include: list[str] = Field(default=[], description="Read only files that match, as '*.md'. Repeatable.")
+    exclude: list[str] = Field(default=[], description="Leave out files that match, as 'drafts/*'. Repeatable.")
+    encoding: str | None = Field(default=None, description="Encoding of text files. Default: detected.")
+    max_file_mb: float = Field(
+        default=MAX_FILE_MB, gt=0, description=f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}."
     )
     language: str | None = Field(default=None, description="The language of the documents.")
     methods: str | list[_Plugin] | None = Field(
@@ -144,6 +152,10 @@ class CompareSettings(Strict):
         if self.corpora is None:
             return [None] if self.data is None else [CorpusSettings(data=self.data)]
         return [CorpusSettings(data=one) if isinstance(one, str) else one for one in self.corpora]
+
+    def selected_files(self) -> FileSelection:
+        """Return which files of a folder are read, and how."""
+        return FileSelection(tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb)
 
     def all_encoders(self) -> list[Written]:
         """Return the encoders of the study."""

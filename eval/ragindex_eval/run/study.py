@@ -54,6 +54,7 @@ def load_dataset(settings: CompareSettings) -> Dataset:
         questions=settings.questions,
         format=settings.format,
         skip_bad=False if settings.strict else settings.skip_bad,
+        selection=settings.selected_files(),
         limit=settings.limit,
         seed=settings.seed or 0,
     )

@@ -244,7 +244,7 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
     [
         (
             "q.csv",
-            b"question;answer;documents\n",
+            b"question;answer;document\n",
             "line 1: expected the columns question,answer,documents in the first",
         ),
         ("q.csv", b"question,documents,question\n", "found question, documents, question."),

@@ -57,7 +57,7 @@ def lines(result: Result) -> list[str]:
 def test_the_rules_answer_and_say_so(workspace: Path) -> None:
     assert lines(run(QUESTION, "--index", workspace, "--method", "bm25")) == [
         "Grey Anna",
-        "[1] Grey Anna  anna.md",
+        "[1] Grey Anna  anna.md, characters 0-43",
         "Grey Anna is the highest hill of the north.",
         "Answered by rules (no model); 1 of 1 hits read, 15 tokens.",
     ]
@@ -78,6 +78,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
                 "number": 1,
                 "id": "anna.md#0",
                 "doc_ids": ["anna.md"],
+                "positions": [{"doc_id": "anna.md", "start": 0, "end": 43, "page": None, "headings": []}],
                 "title": "Grey Anna",
                 "text": "Grey Anna is the highest hill of the north.",
             }
@@ -92,7 +93,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
 def test_passages_without_the_answer(workspace: Path) -> None:
     assert lines(run("When was the river found?", "--index", workspace, "--method", "bm25", "-k", 1)) == [
         "The retrieved passages do not contain the answer.",
-        "[1] Orla  orla.md",
+        "[1] Orla  orla.md, characters 0-45",
         "Answered by rules (no model); 1 of 1 hits read, 14 tokens.",
     ]
 
@@ -109,7 +110,11 @@ def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "the Orla", "passages": [1], "found": True})
     asked = ("Which river is short?", "--index", workspace, "--method", "bm25", "-k", 2, "--llm", "openai:small")
     first = lines(run(*asked))
-    assert first[:3] == ["the Orla", "[1] Orla  orla.md", "The Orla is a short river with eleven gorges."]
+    assert first[:3] == [
+        "the Orla",
+        "[1] Orla  orla.md, characters 0-45",
+        "The Orla is a short river with eleven gorges.",
+    ]
     assert first[3] == "Answered by openai:small; 2 of 2 hits read, 30 tokens."
     assert "[2] Sarn\n" in server.requests[0].body["messages"][1]["content"]
     assert first[4:] == ["Spent: 199 tokens, no price is known for small."]

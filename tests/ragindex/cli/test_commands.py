@@ -218,7 +218,7 @@ def test_search(built: Path) -> None:
     done = ragindex("search", "Which town is of slate?", "--index", built, "--method", "bm25", "-k", 1, "--explain")
     first, text, step = done.out.splitlines()
     assert first.startswith("1. quill  ")
-    assert first.endswith("  quill.txt")
+    assert first.endswith("  quill.txt, characters 0-37")
     assert text == TEXTS["quill.txt"]
     assert step.startswith("step 1, text, ")
     assert step.endswith(" ms: Which town is of slate? → quill.txt#0")

@@ -31,8 +31,8 @@ def test_offsets_give_the_passages_and_only_white_space_is_left_out(text: str, c
         assert text[end : passage.start].strip() == ""
         end = max(end, passage.end)
     assert text[end:].strip() == ""
-    starts = [passage.start for passage in passages]
-    assert starts == sorted(set(starts))
+    for bounds in ([passage.start for passage in passages], [passage.end for passage in passages]):
+        assert bounds == sorted(set(bounds))  # no passage lies inside the one before
 
 
 @given(st.text(), st.text())

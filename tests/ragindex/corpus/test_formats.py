@@ -167,7 +167,7 @@ def test_a_format_given_overrides_the_one_recognised(tmp_path: Path) -> None:
     write(tmp_path / "corpus.jsonl", [{"_id": "d", "text": "x"}])
     (tmp_path / "note.txt").write_text("A note.")
     assert contents(tmp_path) == [("", "x")]
-    assert contents(tmp_path, format="folder") == [("note", "A note.")]
+    assert contents(tmp_path, format="folder") == [("corpus", "_id: d\ntext: x"), ("note", "A note.")]
     odd = tmp_path / "lines.data"
     odd.write_text('{"text": "y"}\n')
     assert contents(odd, format="jsonl") == [("", "y")]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ragindex.corpus import read
-from ragindex.errors import DataError, MissingExtraError
-from ragindex.types import Document
+from ragindex.errors import DataError, UsageError
+from ragindex.types import Document, Section
 
 NOON = 1_000_000_000  # 2001-09-09
 
@@ -70,7 +70,13 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
     assert corpus.documents == (
         Document("b.txt", "b", "Plain\ntext\nhere", {"source": "b.txt", **day}),
         Document("a/Y.HTM", "Y", "Hello", {"source": "a/Y.HTM", **day}),
-        Document("a/z.md", "The *Title*", "# The *Title* #\n\nBody", {"source": "a/z.md", **day}),
+        Document(
+            "a/z.md",
+            "The *Title*",
+            "# The *Title* #\n\nBody",
+            {"source": "a/z.md", **day},
+            (Section(0, ("The *Title*",)),),
+        ),
     )
 
 
@@ -147,7 +153,6 @@ def test_html(tmp_path: Path, markup: str, title: str, text: str) -> None:
 
 
 def test_pdf(tmp_path: Path) -> None:
-    pytest.importorskip("pypdf")
     write(tmp_path / "with.pdf", pdf("First page", "Second page", title="A paper"))
     write(tmp_path / "without.pdf", pdf("Only page"))
     assert read(tmp_path).documents == (
@@ -156,32 +161,42 @@ def test_pdf(tmp_path: Path) -> None:
             "A paper",
             "First page\n\nSecond page",
             {"source": "with.pdf", "modified": "2001-09-09", "pages": 2},
+            (Section(0, (), 1), Section(12, (), 2)),
         ),
         Document(
-            "without.pdf", "without", "Only page", {"source": "without.pdf", "modified": "2001-09-09", "pages": 1}
+            "without.pdf",
+            "without",
+            "Only page",
+            {"source": "without.pdf", "modified": "2001-09-09", "pages": 1},
+            (Section(0, (), 1),),
         ),
     )
 
 
 @pytest.mark.parametrize("content", [b"", b"not a PDF", b"%PDF-1.4\n%%EOF", pdf("x")[:200]])
 def test_a_broken_pdf_is_one_error(tmp_path: Path, content: bytes) -> None:
-    pytest.importorskip("pypdf")
     with pytest.raises(DataError, match=r"broken\.pdf: expected a PDF file; found "):
         read(write(tmp_path / "broken.pdf", content))
 
 
 def test_a_pdf_of_pictures_is_one_error(tmp_path: Path) -> None:
-    pytest.importorskip("pypdf")
     with pytest.raises(DataError, match=r"scan\.pdf: expected a file with text in it; found none"):
         read(write(tmp_path / "scan.pdf", pdf("", title="Scanned")))
 
 
-def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pypdf", None)
-    write(tmp_path / "paper.pdf", pdf("x"))
-    for skip_bad in (False, True):
-        with pytest.raises(MissingExtraError, match=r"Reading paper.pdf needs .*Run: pip install 'pypdf>=5'"):
-            read(tmp_path, skip_bad=skip_bad)
+def test_without_its_library_a_file_is_left_out_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "docx", None)
+    write(tmp_path / "letter.docx", "x")
+    write(tmp_path / "note.txt", "text")
+    corpus = read(tmp_path)
+    assert [document.id for document in corpus.documents] == ["note.txt"]
+    (message,) = corpus.skipped
+    assert message.startswith(f"{tmp_path / 'letter.docx'}: expected an installed reader of .docx files; found none: ")
+    assert message.endswith("Run: pip install 'python-docx>=1.1'.")
+    with pytest.raises(DataError, match="Run: pip install"):
+        read(tmp_path, skip_bad=False)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +239,7 @@ def test_a_file_name_that_is_not_unicode_is_one_error(tmp_path: Path) -> None:
     ("files", "found"),
     [
         ({}, "no files"),
-        ({"a.json": "[]", "b.json": "[]", "c.docx": "x"}, "only 2 .json, 1 .docx"),
+        ({"a.json": "[]", "b.json": "[]", "c.xls": "x"}, "only 2 .json, 1 .xls"),
         ({".hidden.md": "x"}, "no files"),
     ],
 )
@@ -233,16 +248,112 @@ def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: d
         write(tmp_path / name, content)
     with pytest.raises(DataError) as caught:
         read(tmp_path)
-    suffixes = ".txt, .md, .markdown, .rst, .html, .htm, .pdf"
-    assert str(caught.value) == f"{tmp_path}: expected a folder with files ending in {suffixes}; found {found}."
+    suffixes = ".txt, .text, .log, .md, .markdown, .rst, .html, .htm, .xhtml, .ipynb, .csv, .tsv, .jsonl, .pdf, .docx"
+    expected = f"a folder with files ending in {suffixes}, .pptx, or in a suffix of source code"
+    assert str(caught.value) == f"{tmp_path}: expected {expected}; found {found}."
 
 
 def test_a_suffix_that_no_reader_takes(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"expected a folder, or a file ending in \.jsonl, \.json, .*found x\.docx"):
-        read(write(tmp_path / "x.docx", "x"))
+    with pytest.raises(DataError, match=r"expected a folder, or a file ending in \.json, .*found x\.xls"):
+        read(write(tmp_path / "x.xls", "x"))
 
 
 def test_when_everything_is_skipped_the_corpus_is_empty(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "")
     with pytest.raises(DataError, match=r"expected at least one document; found none that can be read; .*a\.txt"):
         read(tmp_path, skip_bad=True)
+
+
+# ---------------------------------------------------------------- which files are read
+
+
+def ids(path: Path, **selection: Any) -> list[str]:
+    return [document.id for document in read(path, **selection).documents]
+
+
+def test_patterns_choose_files_by_path_or_name(tmp_path: Path) -> None:
+    for name in ("a.md", "b.log", "drafts/c.md", "drafts/old/d.md", "e.txt"):
+        write(tmp_path / name, f"text of {name}")
+    assert ids(tmp_path, include=["*.md"]) == ["a.md", "drafts/c.md", "drafts/old/d.md"]
+    assert ids(tmp_path, include=["*.md"], exclude=["drafts/*"]) == ["a.md"]
+    assert ids(tmp_path, exclude=["*.log", "d.md"]) == ["a.md", "e.txt", "drafts/c.md"]
+    assert read(tmp_path, exclude=["*.log"]).notes == ("excluded: 1 file",)
+    with pytest.raises(DataError, match=r"found no files \(5 files excluded\)"):
+        read(tmp_path, include=["*.rst"])
+
+
+def test_a_file_above_the_limit_is_left_out_and_told(tmp_path: Path) -> None:
+    write(tmp_path / "small.txt", "x" * 1000)
+    write(tmp_path / "large.txt", "x" * 1001)
+    corpus = read(tmp_path, max_file_mb=0.001)
+    assert [document.id for document in corpus.documents] == ["small.txt"]
+    expected = "a file of at most 0.001 MB (--max-file-mb, or leave it out with --exclude)"
+    assert corpus.skipped == (f"{tmp_path / 'large.txt'}: expected {expected}; found 0.0 MB.",)
+    with pytest.raises(UsageError, match="must be more than 0 megabytes. Got 0"):
+        read(tmp_path, max_file_mb=0)
+
+
+def test_an_encoding_that_is_given_is_not_guessed(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "Łódź".encode("cp1250"))
+    write(tmp_path / "b.html", "<meta charset=utf-8><p>Łódź".encode("cp1250"))
+    write(tmp_path / "c.md", "Łódź".encode("utf-16"))
+    corpus = read(tmp_path, encoding="windows-1250")
+    assert [(one.text, one.metadata["text_encoding"]) for one in corpus.documents] == [
+        ("Łódź", "cp1250"),
+        ("Łódź", "cp1250"),
+        ("Łódź", "utf-16"),  # as its byte order mark says
+    ]
+    with pytest.raises(UsageError, match="Unknown encoding 'klingon'"):
+        read(tmp_path, encoding="klingon")
+    with pytest.raises(
+        DataError, match=r"a\.txt: expected a text in the encoding ascii; found the byte 0xa3 at position 0"
+    ):
+        read(tmp_path / "a.txt", encoding="ascii")
+
+
+def test_only_folders_have_files_to_select(tmp_path: Path) -> None:
+    data = write(tmp_path / "corpus.jsonl", '{"id": "a", "text": "x"}')
+    for path in (data, "world:100"):
+        with pytest.raises(UsageError, match="omit --include, --exclude, --encoding and --max-file-mb"):
+            read(path, include=["*.md"])
+
+
+def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    write(docs / "a.md", "text")
+    write(docs / "node_modules" / "x" / "README.md", "not mine")
+    write(docs / "env" / "pyvenv.cfg", "home = /usr")
+    write(docs / "env" / "lib.py", "x = 1")
+    write(docs / "q.csv", "Question; Documents; answer\nWho?;a.md;Ann\n")
+    write(docs / "prices.csv", "item,price\nboat,4\n")
+    write(tmp_path / "other" / "b.md", "elsewhere")
+    (docs / "linked").symlink_to(tmp_path / "other")
+    corpus = read(docs)
+    assert [(one.id, one.text) for one in corpus.documents] == [
+        ("a.md", "text"),
+        ("prices.csv", "item: boat\nprice: 4"),
+    ]
+    assert corpus.notes == (
+        "passed over: links to folders, which are not followed: linked",
+        "passed over: generated folders: env, node_modules",
+        "passed over: files of questions: q.csv",
+    )
+
+
+def test_a_long_document_and_near_duplicates_are_told(tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(300))
+    write(tmp_path / "a.txt", words)
+    write(tmp_path / "b.txt", words.replace("word7 ", "seven "))
+    write(tmp_path / "c.txt", " ".join(f"other{number}" for number in range(300)))
+    write(tmp_path / "server log.txt", "line of a log\n" * 40_000)
+    assert read(tmp_path).notes == (
+        "server log.txt has 99% of all text. To leave it out: --exclude 'server log.txt'",
+        "1 document is almost equal to another: b.txt ~ a.txt",
+    )
+
+
+def test_a_name_is_the_same_however_it_is_composed(tmp_path: Path) -> None:
+    decomposed = "Cafe\u0301.txt"
+    write(tmp_path / decomposed, "text")
+    (document,) = read(tmp_path).documents
+    assert (document.id, document.metadata["source"], read(tmp_path / decomposed).only) == ("Café.txt",) * 3

@@ -355,7 +355,7 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
     assert held is not None
     path.write_bytes(durable_files.dump_hashed_json({**held, "format": 99}))
     with pytest.raises(
-        NewerFormatError, match="has format 99; this ragindex reads up to 3. Run: pip install --upgrade"
+        NewerFormatError, match="has format 99; this ragindex reads up to 4. Run: pip install --upgrade"
     ):
         Workspace.open(tmp_path)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from ragindex.retrieval.positions import format_positions
 from ragindex.retrieval.steps import format_path
 from ragindex.types import Query, Step
 from ragindex_eval.format import many, percent, short, shown, without_folders
@@ -28,6 +29,7 @@ class HitRow:
 
     rank: int
     title: str
+    place: str
     text: str
     score: str
     mark: str
@@ -223,7 +225,8 @@ def _hit_row(rank: int, hit: SavedHit, gold: Set[str], counts: Mapping[str, int]
     only = bool(counts) and bool(hit.doc_ids) and all(counts.get(id) == 1 for id in hit.doc_ids)
     mark = "gold" if any(id in gold for id in hit.doc_ids) else "only here" if only else ""
     title = shown(hit.title, _TITLE) or _join(hit.doc_ids or (hit.id,), 3)
-    return HitRow(rank, title, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
+    place = shown(format_positions(hit.positions, hit.title), _TITLE)
+    return HitRow(rank, title, place, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
 
 
 def _step_row(step: Step) -> StepRow:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ragindex.corpus.local_files import HYPERLINKS
+from ragindex.corpus.readers.html_file import HYPERLINKS
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.support.records import TEXTS
 from ragindex_retrievers.links import names

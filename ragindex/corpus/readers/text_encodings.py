@@ -7,6 +7,8 @@ import regex
 from charset_normalizer import from_bytes
 
 from ragindex.corpus.json_reader import decode_utf8
+from ragindex.errors import DataError, UsageError
+from ragindex.types import MetadataValue
 
 ENCODING = "text_encoding"
 """Metadata key of a document's encoding, where it is not UTF-8."""
@@ -26,20 +28,52 @@ _GUESSED = (
 )
 
 
-def decode_text(raw: bytes, path: Path) -> tuple[str, str]:
-    """Return a text and its encoding, "" for UTF-8. Raises DataError if it is in no encoding that can be told."""
+def check_encoding(name: str | None) -> str | None:
+    """Return the name of a text encoding as Python writes it. Raises UsageError if there is none of this name."""
+    if name is None:
+        return None
+    try:
+        found = codecs.lookup(name)
+        "".encode(found.name)
+    except LookupError as error:
+        raise UsageError(f"Unknown encoding {name!r}. Examples: utf-8, cp1252, latin-1, shift_jis, gb18030.") from error
+    return found.name
+
+
+def name_encoding(encoding: str) -> dict[str, MetadataValue]:
+    """Return the metadata that names an encoding other than UTF-8 (""): none for UTF-8."""
+    return {ENCODING: encoding} if encoding else {}
+
+
+def decode_text(raw: bytes, path: Path, encoding: str | None = None) -> tuple[str, str]:
+    """Return a text and its encoding, "" for UTF-8; `encoding` is used where no byte order mark says another.
+
+    Raises DataError if the text is not in `encoding`, or, without one, in no encoding that can be told.
+    """
     marked = next((name for mark, name in _MARKS if raw.startswith(mark)), "")
     try:
         if marked:
             return raw.decode(marked), marked
+        if encoding is not None:
+            return _decode_as(raw, encoding, path)
         return raw.decode("utf-8-sig"), ""
     except UnicodeDecodeError:
         guessed = "" if marked or b"\0" in raw else _guess(raw)
     return (raw.decode(guessed, "replace"), guessed) if guessed else (decode_utf8(raw, path), "")
 
 
-def decode_page(raw: bytes, path: Path) -> tuple[str, str]:
+def _decode_as(raw: bytes, encoding: str, path: Path) -> tuple[str, str]:
+    try:
+        return raw.decode("utf-8-sig" if encoding == "utf-8" else encoding), "" if encoding == "utf-8" else encoding
+    except UnicodeDecodeError as error:
+        found = f"the byte 0x{raw[error.start]:02x} at position {error.start}"
+        raise DataError(f"a text in the encoding {encoding}", found, path=path) from error
+
+
+def decode_page(raw: bytes, path: Path, encoding: str | None = None) -> tuple[str, str]:
     """Return an HTML page and its encoding as `decode_text` does, in the encoding that it declares if it can be."""
+    if encoding is not None:
+        return decode_text(raw, path, encoding)
     found = _DECLARED.search(raw[:_DECLARED_WITHIN])
     declared = _find_codec(found[1].decode("ascii", "replace")) if found else ""
     if declared and not any(raw.startswith(mark) for mark, _ in _MARKS):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex.corpus import read
-from ragindex.corpus.front_matter import split_front_matter
-from ragindex.corpus.text_encodings import decode_page, decode_text
+from ragindex.corpus.readers.front_matter import split_front_matter
+from ragindex.corpus.readers.text_encodings import decode_page, decode_text
 from ragindex.types import Document
 
 FRENCH = "L’été dernier, nous avons mangé à la plage près d’Étretat. Le café était très bon."

@@ -2,8 +2,9 @@
 
 The tokenizer is that of HTML5. No tree is built: HTML5 repeats unclosed formatting elements in every paragraph, so the
 tree of 200 kB of markup can take gigabytes and minutes. The reader only tracks the elements that decide whether text is
-visible: elements whose content is not markup, templates, SVG and MathML. Elements of the head show no text, so all
-other text belongs to the body, even without a body tag. Time and memory grow linearly with the page.
+visible: elements whose content is not markup, templates, SVG and MathML, hidden elements and navigation. Elements of
+the head show no text, so all other text belongs to the body, even without a body tag. Time and memory grow linearly
+with the page.
 """
 
 import html
@@ -11,6 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import regex
+
+from ragindex.corpus.readers.content import SOFT_HYPHEN
 
 _NAME = regex.compile(r"[A-Za-z][^\t\n\f />]*+")
 _REST_OF_TAG = regex.compile(  # attributes as the tokenizer sees them: a quote only counts after "="
@@ -25,6 +28,11 @@ _REST_OF_TAG = regex.compile(  # attributes as the tokenizer sees them: a quote 
 _ADDRESS = regex.compile(
     r"""[\t\n\f\x20/"']href[\t\n\f\x20]*+=[\t\n\f\x20]*+(?:"([^"]*+)"|'([^']*+)'|([^\t\n\f\x20>"']++))""",
     regex.IGNORECASE | regex.ASCII,
+)
+_ATTRIBUTE = regex.compile(
+    r"""[\t\n\f\x20/"'](class|id|role|hidden|style)(?=[\t\n\f\x20/>=])
+        (?:[\t\n\f\x20]*+=[\t\n\f\x20]*+(?:"([^"]*+)"|'([^']*+)'|([^\t\n\f\x20>"']++)))?+""",
+    regex.IGNORECASE | regex.ASCII | regex.VERBOSE,
 )
 _EMPTY_COMMENT = regex.compile(r"<!---?>")
 _COMMENT_END = regex.compile(r"--!?>")
@@ -73,6 +81,19 @@ _SPACED_ELEMENTS = frozenset(("button", "input", "select", "td", "textarea", "th
 _TABLE_PARTS = frozenset(("caption", "td", "th", "tr"))
 _VOID_ELEMENTS = frozenset(("br", "hr", "input"))
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_HIDEABLE_ELEMENTS = frozenset(  # their end tags are not optional
+    ("a", "aside", "div", "dl", "footer", "form", "header", "nav", "ol", "section", "span", "table", "ul")
+)
+_NAVIGATION_ROLES = frozenset(("navigation", "search", "contentinfo"))
+_NAVIGATION_NAMES = frozenset(  # classes and ids of common generators of pages, in lower case
+    (
+        *("nav", "navbar", "navigation", "navheader", "navfooter", "nav-panel", "nav-path", "navrow", "node-nav"),
+        *("breadcrumb", "breadcrumbs", "pagination", "toc", "table-of-contents", "sphinxsidebar", "headerlink"),
+        *("skip-link", "skiplink", "site-footer", "site-nav", "anchorjs-link", "copiable-link", "permalink"),
+    )
+)
+_CONTENT_SECTIONS = ("article", "blockquote", "main", "section")  # a footer inside of them is content
+_MARK = "\0"  # stands before the first character of a heading; NUL does not occur in text
 _PREFORMATTED_ELEMENTS = frozenset(("listing", "plaintext", "pre", "textarea", "xmp"))
 
 
@@ -80,22 +101,36 @@ _PREFORMATTED_ELEMENTS = frozenset(("listing", "plaintext", "pre", "textarea", "
 class Page:
     """The visible content of a page: `title` (of the page, else its first heading, else "") and `text` of the body.
 
-    `hyperlinks` are pairs of visible text, with single spaces, and address, in the order of the page. `unclosed` names
-    the unclosed markup that hides the rest of the page, with its line; "" if there is none.
+    `headings` are start in the text, level (1 to 6) and text of each heading. `hyperlinks` are pairs of visible text,
+    with single spaces, and address, in the order of the page. `unclosed` names the unclosed markup that hides the rest
+    of the page, with its line; "" if there is none.
     """
 
     title: str
     text: str
+    headings: tuple[tuple[int, int, str], ...] = ()
     hyperlinks: tuple[tuple[str, str], ...] = ()
     unclosed: str = ""
 
 
 def read_page(markup: str) -> Page:
-    """Return title and text of a page: a line per block, blank lines around paragraphs, white space as in a browser."""
-    reader = _Reader(markup.replace("\r\n", "\n").replace("\r", "\n"))
+    """Return title and text of a page: a line per block, blank lines around paragraphs, white space as in a browser.
+
+    Navigation is left out: `nav`, the footer of the page, ARIA roles, and the classes and ids that common generators
+    give it; unless an element of it is never closed, or nothing else is on the page. So are elements with `hidden`.
+    """
+    markup = markup.replace("\r\n", "\n").replace("\r", "\n")
+    reader = _Reader(markup, hides=True)
     reader.read()
+    if reader.hidden_by or not "".join(reader.shown.pieces).strip():
+        reader = _Reader(markup, hides=False)
+        reader.read()
     shown = reader.shown
-    return Page(reader.title or shown.heading(), shown.text(), tuple(shown.hyperlinks), reader.unclosed)
+    text, starts = shown.text()
+    levels = [(level, " ".join("".join(pieces).split())) for level, pieces in shown.headings]
+    headings = tuple((start, *heading) for start, heading in zip(starts, levels, strict=True))
+    first = next((heading for _, level, heading in headings if level == 1), "")
+    return Page(reader.title or first, text, headings, tuple(shown.hyperlinks), reader.unclosed)
 
 
 @dataclass(slots=True)
@@ -106,8 +141,9 @@ class _VisibleText:
     newlines: int = 0
     as_it_is: int = 0
     in_paragraph: bool = False
-    first_heading: list[str] = field(default_factory=list)
-    in_heading: bool = False
+    headings: list[tuple[int, list[str]]] = field(default_factory=list)  # level and text of those with text
+    heading_level: int = 0  # of the open heading, 0 outside of headings
+    heading_begun: bool = False  # whether the open heading has text
     opened: Counter[str] = field(default_factory=Counter)
     hyperlinks: list[tuple[str, str]] = field(default_factory=list)
     address: str = ""
@@ -118,10 +154,19 @@ class _VisibleText:
         if not self.as_it_is:
             text = _SPACE.sub(" ", text)
         if text.strip() or not self.newlines:
-            self.pieces.append("\n" * self.newlines + text)
+            self.pieces.append("\n" * self.newlines + self._mark_heading(text))
             self.newlines = 0
-        if self.in_heading:
-            self.first_heading.append(text)
+        if self.heading_begun:
+            self.headings[-1][1].append(text)
+
+    def _mark_heading(self, text: str) -> str:
+        """Return the text, with a mark before its first character if a heading begins with it."""
+        if not self.heading_level or self.heading_begun or not text.strip():
+            return text
+        self.headings.append((self.heading_level, []))
+        self.heading_begun = True
+        start = len(text) - len(text.lstrip())
+        return text[:start] + _MARK + text[start:]
 
     def open(self, name: str) -> None:
         """Process a start tag. HTML5 ignores tags of table parts outside of a table."""
@@ -130,7 +175,8 @@ class _VisibleText:
         self.opened[name] += name not in _VOID_ELEMENTS
         self._part(name)
         self.in_paragraph = self.in_paragraph or name == "p"
-        self.in_heading = self.in_heading or (name == "h1" and not self.heading())
+        if name in _HEADINGS:
+            self.heading_level, self.heading_begun = int(name[1]), False
         self.as_it_is += name in _PREFORMATTED_ELEMENTS
 
     def close(self, name: str) -> None:
@@ -150,34 +196,34 @@ class _VisibleText:
 
     def end_link(self) -> None:
         """End the open hyperlink, if any; without visible text it is dropped."""
-        visible = " ".join("".join(self.pieces[self.linked_from :]).split()) if self.address else ""
+        shown = "".join(self.pieces[self.linked_from :]).replace(_MARK, "") if self.address else ""
+        visible = " ".join(shown.split())
         if visible:
             self.hyperlinks.append((visible, self.address))
         self.address = ""
 
     def _part(self, name: str) -> None:
-        if name in _SPACED_ELEMENTS or (name == "br" and self.in_heading):
+        if name in _SPACED_ELEMENTS or (name == "br" and self.heading_level):
             self.add(" ")
         newlines = _NEWLINES.get(name, 0)
         if newlines and name not in _PARAGRAPH_PARTS:
             newlines = 2 if self.in_paragraph else newlines
-            self.in_paragraph = self.in_heading = False
+            self.in_paragraph = self.heading_begun = False
+            self.heading_level = 0
         self.newlines = max(self.newlines, newlines)
 
-    def heading(self) -> str:
-        """Return the text of the first heading that is not empty."""
-        return " ".join("".join(self.first_heading).split())
-
-    def text(self) -> str:
-        """Return the visible text with white space normalized."""
+    def text(self) -> tuple[str, list[int]]:
+        """Return the visible text with white space normalized, and where its headings start."""
         lines = (" ".join(line.split()) for line in "".join(self.pieces).split("\n"))
-        return str(regex.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip())
+        marked = regex.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+        starts = [found.start() - number for number, found in enumerate(regex.finditer(_MARK, marked))]
+        return marked.replace(_MARK, ""), starts
 
 
 class _Reader:
     """A single-pass reader of markup."""
 
-    def __init__(self, markup: str) -> None:
+    def __init__(self, markup: str, *, hides: bool) -> None:
         self.markup, self.end = markup, len(markup)
         self.xml = markup.lstrip().startswith("<?xml")  # in XML, <script/> is complete, and CDATA is text
         self.title, self.unclosed, self.shown = "", "", _VisibleText()
@@ -185,6 +231,8 @@ class _Reader:
         self.foreign: list[tuple[str, str]] = []  # open elements: ("svg" or "math", element name), the innermost last
         self.open_foreign = Counter[str]()
         self.holding_html = 0
+        self.hides = hides  # hidden elements and navigation
+        self.hidden_by, self.hidden_depth = "", 0  # the element that is being hidden, and how many of its name are open
 
     def read(self) -> None:
         """Read all markup and the text between the tags."""
@@ -196,10 +244,14 @@ class _Reader:
         self.shown.end_link()
 
     def _text(self, text: str, *, raw: bool = False) -> None:
-        hidden = self.templates or (self.foreign and any(self.open_foreign[name] for name in _HIDDEN_IN_SVG))
+        hidden = (
+            self.templates
+            or self.hidden_by
+            or (self.foreign and any(self.open_foreign[name] for name in _HIDDEN_IN_SVG))
+        )
         if text and not hidden:
-            text = text.replace("\0", "")
-            self.shown.add(text if raw else _unescape(text))
+            text = text.replace(_MARK, "")
+            self.shown.add((text if raw else _unescape(text)).replace(SOFT_HYPHEN, ""))
 
     # Each of these methods takes the position of a "<" and returns the position after the markup that starts there.
 
@@ -243,6 +295,7 @@ class _Reader:
         if rest is None:
             return self._to_the_end(f"</{name[0]}", at)
         self._close(name[0].lower())
+        self._end_hiding(name[0].lower())
         return int(rest.end())
 
     def _start_tag(self, at: int) -> int:
@@ -253,11 +306,31 @@ class _Reader:
         rest = _REST_OF_TAG.match(self.markup, name.end())
         if rest is None:
             return self._to_the_end(f"<{name[0]}", at)
-        if name[0] in ("a", "A") and not self.templates and not self.foreign:
+        if self.hides and not self.templates and not self.foreign:
+            self._begin_hiding(name[0].lower(), self.markup[name.end() : rest.end()])
+        if name[0] in ("a", "A") and not self.templates and not self.foreign and not self.hidden_by:
             self.shown.begin_link(_find_address(self.markup[name.end() : rest.end()]))
         return self._open(name[0].lower(), rest.end(), empty=bool(rest[1]))
 
     # Elements.
+
+    def _begin_hiding(self, name: str, attributes: str) -> None:
+        """Begin to hide an element that is not shown, or count one inside of it."""
+        if self.hidden_by:
+            self.hidden_depth += name == self.hidden_by
+        elif name in _HIDEABLE_ELEMENTS and self._is_hidden(name, attributes):
+            self.shown.end_link()
+            self.hidden_by, self.hidden_depth = name, 1
+
+    def _is_hidden(self, name: str, attributes: str) -> bool:
+        """Return whether an element is hidden, or navigation."""
+        inside = any(self.shown.opened[section] for section in _CONTENT_SECTIONS)
+        return name == "nav" or (name == "footer" and not inside) or _is_navigation(attributes)
+
+    def _end_hiding(self, name: str) -> None:
+        if name == self.hidden_by and not self.foreign and not self.templates:
+            self.hidden_depth -= 1
+            self.hidden_by = self.hidden_by if self.hidden_depth else ""
 
     def _open(self, name: str, at: int, *, empty: bool) -> int:
         """Open an element, and return the position to go on at: `at`, or the end of content that is not markup."""
@@ -353,6 +426,22 @@ def _find_script_end(markup: str, at: int) -> int | None:
         else:
             return int(found.start())
     return None
+
+
+def _is_navigation(attributes: str) -> bool:
+    """Return whether the attributes of a start tag hide it, or say that it is navigation."""
+    for found in _ATTRIBUTE.finditer(attributes):
+        key, value = found[1].lower(), (found[2] or found[3] or found[4] or "").lower()
+        if key == "hidden" and value != "until-found":
+            return True
+        if key == "style" and regex.search(r"(?:^|;)\s*display\s*:\s*none", value):
+            return True
+        names = value.split()
+        if (key == "role" and not _NAVIGATION_ROLES.isdisjoint(names)) or (
+            key in ("class", "id") and not _NAVIGATION_NAMES.isdisjoint(names)
+        ):
+            return True
+    return False
 
 
 def _find_address(attributes: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex.corpus import read
-from ragindex.corpus.html_reader import read_page
+from ragindex.corpus.readers.html_page import read_page
 from ragindex.errors import DataError
 
 APART = frozenset(  # a word ends before and after these

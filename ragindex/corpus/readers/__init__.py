@@ -1,0 +1,40 @@
+"""Readers of local files, by suffix."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ragindex.corpus.readers.content import FileContent
+from ragindex.corpus.readers.html_file import read_html
+from ragindex.corpus.readers.markdown import read_markdown, read_notebook, read_restructured_text
+from ragindex.corpus.readers.office import read_pdf, read_slides, read_word
+from ragindex.corpus.readers.plain_text import read_json_rows, read_source_code, read_table, read_text
+
+_CODE = (
+    *("bash", "c", "cc", "cpp", "cs", "cxx", "dart", "ex", "exs", "go", "h", "hpp", "hs", "java", "jl", "js", "jsx"),
+    *("kt", "kts", "lua", "m", "mjs", "ml", "php", "pl", "pm", "proto", "ps1", "py", "pyi", "r", "rb", "rs", "scala"),
+    *("sh", "sql", "swift", "tex", "tf", "toml", "ts", "tsx", "vue", "yaml", "yml", "zig"),
+)
+READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
+    ".txt": read_text,
+    ".text": read_text,
+    ".log": read_text,
+    ".md": read_markdown,
+    ".markdown": read_markdown,
+    ".rst": read_restructured_text,
+    ".html": read_html,
+    ".htm": read_html,
+    ".xhtml": read_html,
+    ".ipynb": read_notebook,
+    ".csv": read_table,
+    ".tsv": read_table,
+    ".jsonl": read_json_rows,
+    ".pdf": read_pdf,
+    ".docx": read_word,
+    ".pptx": read_slides,
+    **{f".{suffix}": read_source_code for suffix in _CODE},
+}
+"""The reader of each suffix, called with content, path and the encoding of texts (None: detected)."""
+DATA_SUFFIXES = (".jsonl",)
+"""Suffixes of files that are documents in a folder and a data set alone."""
+
+__all__ = ["DATA_SUFFIXES", "READERS", "FileContent"]

@@ -1,0 +1,126 @@
+"""Readers of PDF, Word and PowerPoint files."""
+
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths, join_pages
+from ragindex.distribution import require_module
+from ragindex.errors import DataError
+
+# The libraries may raise any of these for a damaged file, in addition to their own errors.
+_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
+_MOST_UNPACKED = 500_000_000  # bytes; a file that unpacks to more is refused
+
+
+def read_pdf(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read the text of each page of a PDF file. Raises DataError if it is damaged or encrypted."""
+    pypdf = require_module("pypdf", "pypdf", f"Reading {path.name}")
+    try:
+        reader = pypdf.PdfReader(BytesIO(raw))
+        pages = [_clean(page.extract_text()) for page in reader.pages]
+        title = (reader.metadata.title if reader.metadata else None) or ""
+    except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_FAULTS) as error:
+        raise DataError("a PDF file", str(error) or type(error).__name__, path=path) from error
+    text, sections = join_pages([(page, ()) for page in pages])
+    return FileContent(_clean(str(title)).strip(), text, sections, {"pages": len(pages)})
+
+
+def read_word(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read paragraphs, headings and tables of a .docx file. Raises DataError if it is damaged."""
+    docx = require_module("docx", "python-docx", f"Reading {path.name}")
+    _check_archive(raw, path)
+    try:
+        document = docx.Document(BytesIO(raw))
+        blocks = list(_read_blocks(document.iter_inner_content()))
+        title = document.core_properties.title or ""
+    except (docx.exceptions.PythonDocxError, zipfile.BadZipFile, SyntaxError, *_FAULTS) as error:
+        raise DataError("a Word file", str(error) or type(error).__name__, path=path) from error
+    headings, pieces, start = list[tuple[int, int, str]](), list[str](), 0
+    for level, block in blocks:
+        text = _clean(block).strip()
+        if not text:
+            continue
+        if level is not None:
+            headings.append((start, level, " ".join(text.split())))
+        pieces.append(text)
+        start += len(text) + 2
+    named = _clean(title).strip() or (headings[0][2] if headings else "")
+    return FileContent(named, "\n\n".join(pieces), find_heading_paths(headings))
+
+
+def _read_blocks(blocks: Any) -> Iterator[tuple[int | None, str]]:
+    """Yield the text of each paragraph and table, and the level of a heading (0: the title)."""
+    for block in blocks:
+        if hasattr(block, "rows"):
+            yield None, _format_table([[cell.text for cell in row.cells] for row in block.rows])
+        else:
+            yield _find_level(str(block.style.name if block.style is not None else "")), block.text
+
+
+def _find_level(style: str) -> int | None:
+    name, _, number = style.partition(" ")
+    if style == "Title":
+        return 0
+    return int(number) if name == "Heading" and number.isdecimal() else None
+
+
+def read_slides(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read text, tables and notes of each slide of a .pptx file; `page` is the slide's number. Raises DataError."""
+    pptx = require_module("pptx", "python-pptx", f"Reading {path.name}")
+    _check_archive(raw, path)
+    try:
+        presentation = pptx.Presentation(BytesIO(raw))
+        slides = [_read_slide(slide) for slide in presentation.slides]
+        title = presentation.core_properties.title or ""
+    except (pptx.exc.PythonPptxError, zipfile.BadZipFile, SyntaxError, *_FAULTS) as error:
+        raise DataError("a PowerPoint file", str(error) or type(error).__name__, path=path) from error
+    text, sections = join_pages(slides)
+    first = next((headings[0] for _, headings in slides if headings), "")
+    return FileContent(_clean(title).strip() or first, text, sections, {"pages": len(slides)})
+
+
+def _read_slide(slide: Any) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a slide, and its title if it has one."""
+    pieces = [_clean(text).strip() for text in _read_shapes(slide.shapes)]
+    if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
+        pieces.append(_clean(slide.notes_slide.notes_text_frame.text).strip())
+    title = slide.shapes.title
+    heading = "" if title is None else " ".join(_clean(title.text_frame.text).split())
+    return "\n\n".join(filter(None, pieces)), (heading,) if heading else ()
+
+
+def _read_shapes(shapes: Any) -> Iterator[str]:
+    for shape in shapes:
+        if hasattr(shape, "shapes"):  # a group
+            yield from _read_shapes(shape.shapes)
+        elif shape.has_text_frame:
+            yield shape.text_frame.text
+        elif shape.has_table:
+            yield _format_table([[cell.text for cell in row.cells] for row in shape.table.rows])
+
+
+def _format_table(rows: list[list[str]]) -> str:
+    """Return a line per row, with its cells between bars. A merged cell, which the library repeats, is written once."""
+    lines = []
+    for row in rows:
+        cells = [" ".join(cell.split()) for place, cell in enumerate(row) if not place or cell != row[place - 1]]
+        lines.append(" | ".join(cells))
+    return "\n".join(line for line in lines if line.strip(" |"))
+
+
+def _check_archive(raw: bytes, path: Path) -> None:
+    """Raise DataError for a file that is no ZIP archive, or unpacks to more than what is allowed."""
+    try:
+        unpacked = sum(one.file_size for one in zipfile.ZipFile(BytesIO(raw)).infolist())
+    except (zipfile.BadZipFile, *_FAULTS) as error:
+        raise DataError(f"a {path.suffix} file", str(error) or type(error).__name__, path=path) from error
+    if unpacked > _MOST_UNPACKED:
+        raise DataError(f"a file that unpacks to at most {_MOST_UNPACKED:,} bytes", f"{unpacked:,}", path=path)
+
+
+def _clean(text: str) -> str:
+    r"""Return a text with \n as newline, as UTF-8 can hold it."""
+    return clean_text(text).replace("\v", "\n").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

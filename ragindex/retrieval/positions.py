@@ -1,0 +1,33 @@
+"""Formatting of positions, as JSON and as text."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ragindex.types import Position
+
+_ADAPTER = TypeAdapter(Position)
+
+
+def position_to_json(position: Position) -> dict[str, Any]:
+    """Return the position's fields as JSON values."""
+    value: dict[str, Any] = _ADAPTER.dump_python(position, mode="json")
+    return value
+
+
+def format_positions(positions: Iterable[Position], title: str = "") -> str:
+    """Write positions as text for people: "guide.pdf, page 3", "guide.md, Setup › Install" or "a.txt, characters 2-9".
+
+    Offsets are written where nothing else says where in the document a passage is. A first heading that is the `title`
+    is left out.
+    """
+    return "; ".join(_format_position(position, title) for position in positions)
+
+
+def _format_position(position: Position, title: str) -> str:
+    page = [f"page {position.page}"] if position.page is not None else []
+    below = position.headings[1:] if position.headings[:1] == (title,) else position.headings
+    headings = [" › ".join(below)] if below else []
+    offsets = [f"characters {position.start}-{position.end}"]
+    return ", ".join([position.doc_id, *(page + headings or offsets)])

@@ -1,0 +1,238 @@
+"""Readers of single files: text, title and sections. Word and PowerPoint files are made by their libraries."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import docx
+import pptx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex.corpus.readers import READERS, FileContent
+from ragindex.corpus.readers.html_page import read_page
+from ragindex.corpus.readers.markdown import find_markdown_headings
+from ragindex.errors import DataError
+from ragindex.types import Section
+
+
+def read_file(name: str, content: str | bytes) -> FileContent:
+    raw = content if isinstance(content, bytes) else content.encode()
+    return READERS[Path(name).suffix](raw, Path(name), None)
+
+
+def sections(read: FileContent) -> list[tuple[str, tuple[str, ...], int | None]]:
+    """The first line of each section, its headings and its page."""
+    return [(read.text[one.start :].partition("\n")[0], one.headings, one.page) for one in read.sections]
+
+
+# ---------------------------------------------------------------- Markdown and its relatives
+
+
+def test_sections_of_markdown() -> None:
+    text = (
+        "# Guide {#guide}\n\nIntro\n\n## Set [up](u.md) ##\n\n```\n# comment\n```\n\n### Deep\n\nUse\n---\n\nEnd {#not}"
+    )
+    read = read_file("a.md", text)
+    assert read.title == "Guide"
+    assert sections(read) == [
+        ("# Guide", ("Guide",), None),
+        ("## Set [up](u.md) ##", ("Guide", "Set up"), None),
+        ("### Deep", ("Guide", "Set up", "Deep"), None),
+        ("Use", ("Guide", "Use"), None),
+    ]
+    assert "{#guide}" not in read.text
+    assert read.text.endswith("End {#not}")  # an anchor belongs to a heading
+
+
+@given(st.text(alphabet="#=-`~ ab\n{}", max_size=80))
+def test_headings_of_any_text_start_where_they_are(text: str) -> None:
+    for start, level, heading in find_markdown_headings(text):
+        line = text[start:].partition("\n")[0]
+        assert heading.strip() == heading
+        assert heading in line
+        assert 1 <= level <= 6
+
+
+def test_sections_of_restructured_text() -> None:
+    text = "=====\nTitle\n=====\n\nPart\n====\n\nChapter\n-------\n\n====  ====\na     b\n====  ====\n\nNext\n====\n"
+    read = read_file("a.rst", text)
+    assert (read.title, sections(read)) == (
+        "Title",
+        [
+            ("Title", ("Title",), None),
+            ("Part", ("Title", "Part"), None),
+            ("Chapter", ("Title", "Part", "Chapter"), None),
+            ("Next", ("Title", "Next"), None),
+        ],
+    )
+
+
+def test_a_notebook() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Fit\n", "We fit it."]},
+        {"cell_type": "code", "source": "# set up\nfit()", "outputs": [{"text": "noise"}]},
+        {"cell_type": "markdown", "source": "## Result"},
+        {"cell_type": "code", "source": []},
+        "no cell",
+    ]
+    read = read_file("a.ipynb", json.dumps({"cells": cells}))
+    assert read.text == "# Fit\nWe fit it.\n\n```\n# set up\nfit()\n```\n\n## Result"
+    assert sections(read) == [("# Fit", ("Fit",), None), ("## Result", ("Fit", "Result"), None)]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cells": 3}', "[" * 100_000])
+def test_what_is_no_notebook_is_one_error(content: str) -> None:
+    with pytest.raises(DataError, match=r"a\.ipynb: expected a notebook"):
+        read_file("a.ipynb", content)
+
+
+# ---------------------------------------------------------------- HTML
+
+
+def test_sections_of_html() -> None:
+    page = "<h1> The\n <b>Guide</b></h1>Intro<h2>Set&shy;up<br>now</h2><pre>  x</pre><h3></h3><p>End<h2>Use</h2>it"
+    read = read_file("a.html", page)
+    assert read.text == "The Guide\n\nIntro\n\nSetup\nnow\n\nx\n\nEnd\n\nUse\n\nit"
+    assert sections(read) == [
+        ("The Guide", ("The Guide",), None),
+        ("Setup", ("The Guide", "Setup now"), None),
+        ("Use", ("The Guide", "Use"), None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("<nav><ul><li><a href=a.html>A</a></ul></nav><p>text", "text"),
+        ("<div role='navigation search'><div>in</div> a</div>text", "text"),
+        ('<div class="page toc wide"><div>1</div></div>text<div class="octopus">x</div>', "text\nx"),
+        ("<h1>Set up<a class='headerlink' href='#x'>¶</a></h1>", "Set up"),
+        ("<div hidden>a</div><div hidden=until-found>b</div><span style='color:red; display : none'>c</span>d", "b\nd"),
+        ("<main><footer>note</footer></main><footer>© 2026</footer>", "note"),
+        ("<header><h1>Kept</h1></header>", "Kept"),
+        ("<nav>only navigation</nav>", "only navigation"),
+        ("<nav>never closed <p>text", "never closed\n\ntext"),
+        ("<template><nav></template>text", "text"),
+        ("<svg><nav></svg>text", "text"),
+    ],
+)
+def test_navigation_and_hidden_elements_are_no_text(markup: str, text: str) -> None:
+    assert read_page(markup).text == text
+
+
+def test_hyperlinks_of_navigation_are_left_out() -> None:
+    page = read_page("<nav><a href=n.html>Next</a></nav><a href=a.html>A<div class=toc><a href=t.html>T</a></div></a>")
+    assert page.hyperlinks == (("A", "a.html"),)
+
+
+@given(st.text(alphabet="<>/hnav123 divclass='toc\0p", max_size=120))
+def test_headings_of_any_page_start_where_they_are(markup: str) -> None:
+    page = read_page(markup)
+    assert "\0" not in page.text
+    for start, level, heading in page.headings:
+        assert page.text[start : start + 1] == heading[:1]
+        assert 1 <= level <= 6
+
+
+# ---------------------------------------------------------------- tables and code
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_rows_of_a_table_are_paragraphs(mark: str) -> None:
+    rows = [["Name", "Place", "Note"], ["Ann", "Ely", '"a, b; c"'], ["", "", ""], ["Bob", "", "x"]]
+    read = read_file("a.csv", "\r\n".join(mark.join(row) for row in rows) + "\r\n\r\n")
+    assert read.text == "Name: Ann\nPlace: Ely\nNote: a, b; c\n\nName: Bob\nNote: x"
+
+
+def test_a_long_cell_and_a_broken_table() -> None:
+    assert read_file("a.tsv", "a\tb\n1\t" + "x" * 200_000).text == "a: 1\nb: " + "x" * 200_000
+    with pytest.raises(DataError, match=r"a\.csv, line 2: expected comma-separated values; found"):
+        read_file("a.csv", 'a,b\n1,"open')
+
+
+def test_json_lines_in_a_folder(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"name": "Ann", "age": 7, "none": null}\n{"tags": ["x", "é"]}\n')
+    assert READERS[".jsonl"](b"", file, None).text == 'name: Ann\nage: 7\n\ntags: ["x", "é"]'
+    file.write_text("{\n")
+    with pytest.raises(DataError, match=r"a\.jsonl, line 1"):
+        READERS[".jsonl"](b"", file, None)
+
+
+def test_source_code_is_named_with_its_suffix() -> None:
+    assert read_file("src/main.rs", "fn main() {}\r\n") == FileContent("main.rs", "fn main() {}\n")
+
+
+def test_soft_hyphens_join_words() -> None:
+    assert read_file("a.txt", "Donau\u00addampf\u00adschiff").text == "Donaudampfschiff"
+
+
+# ---------------------------------------------------------------- Word and PowerPoint
+
+
+def word_file() -> bytes:
+    made = docx.Document()
+    made.add_heading("Handbook", 0)
+    made.add_paragraph("Welcome.")
+    made.add_heading("Leave", 1)
+    made.add_heading("Holidays", 2)
+    table = made.add_table(rows=2, cols=3)
+    for row, cells in enumerate((("Year", "Days", ""), ("2025", "25", ""))):
+        for column, text in enumerate(cells):
+            table.cell(row, column).text = text
+    table.cell(0, 1).merge(table.cell(0, 2))
+    made.add_heading("Pay", 1)
+    made.add_paragraph("Each\u00ad month.")
+    out = BytesIO()
+    made.save(out)
+    return out.getvalue()
+
+
+def test_a_word_file() -> None:
+    read = read_file("a.docx", word_file())
+    table = "Year | Days\n2025 | 25 |"
+    assert read.text == f"Handbook\n\nWelcome.\n\nLeave\n\nHolidays\n\n{table}\n\nPay\n\nEach month."
+    assert (read.title, sections(read)) == (
+        "Handbook",
+        [
+            ("Handbook", ("Handbook",), None),
+            ("Leave", ("Handbook", "Leave"), None),
+            ("Holidays", ("Handbook", "Leave", "Holidays"), None),
+            ("Pay", ("Handbook", "Pay"), None),
+        ],
+    )
+
+
+def slides_file() -> bytes:
+    made = pptx.Presentation()
+    for title, body, note in (("Plan", "First\nSecond", "Say hello."), ("", "Numbers", "")):
+        slide = made.slides.add_slide(made.slide_layouts[1])
+        slide.shapes.title.text_frame.text = title
+        slide.placeholders[1].text_frame.text = body
+        if note:
+            slide.notes_slide.notes_text_frame.text = note
+    shapes: Any = made.slides[1].shapes
+    table = shapes.add_table(1, 2, 0, 0, 10, 10).table
+    table.cell(0, 0).text, table.cell(0, 1).text = "a", "b"
+    out = BytesIO()
+    made.save(out)
+    return out.getvalue()
+
+
+def test_a_powerpoint_file() -> None:
+    read = read_file("a.pptx", slides_file())
+    assert read.text == "Plan\n\nFirst\nSecond\n\nSay hello.\n\nNumbers\n\na | b"
+    assert read.sections == (Section(0, ("Plan",), 1), Section(32, (), 2))
+    assert (read.text[32:39], read.metadata) == ("Numbers", {"pages": 2})
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.pptx"])
+def test_a_broken_office_file_is_one_error(name: str) -> None:
+    made = {"a.docx": word_file, "a.pptx": slides_file}
+    other = made["a.pptx" if name == "a.docx" else "a.docx"]()
+    for content in (b"", b"no archive", made[name]()[:2000], other):
+        with pytest.raises(DataError, match=r"expected a .* file; found ."):
+            read_file(name, content)
