@@ -6,7 +6,7 @@ therefore change in one write. Its sections are no part of a passage's revision:
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -88,21 +88,23 @@ class Documents:
                 metadata, sections = json.loads(row["metadata"]), _parse_sections(row["sections"])
                 yield Document(row["id"], row["title"], row["text"], metadata, sections)
 
-    def positions(self, ids: Iterable[str]) -> dict[str, Position]:
-        """Return where each of the existing passages among `ids` stands, by id."""
-        owners = {id: id if self.chunking is None else id.rpartition("#")[0] for id in ids}
-        found = self.collection.get(list(dict.fromkeys(owners.values())), ("passages", "sections"))
-        held = {row["id"]: (row["passages"], _parse_sections(row["sections"])) for row in found.to_pylist()}
-        positions = {}
-        for id, owner in owners.items():
-            spans, sections = held.get(owner, ((), ()))
-            number = 0 if self.chunking is None else int(id.rpartition("#")[2])
-            if number < len(spans):
-                start, end = map(int, spans[number].split(":")[1:])
-                at = bisect_right(sections, start, key=lambda section: section.start) - 1
-                section = sections[at] if at >= 0 else Section(0)
-                positions[id] = Position(owner, start, end, section.page, section.headings)
-        return positions
+    def owner(self, passage: str) -> str:
+        """Return the id of the document that a passage belongs to."""
+        return passage if self.chunking is None else passage.rpartition("#")[0]
+
+    def positions(self, ids: Iterable[str]) -> dict[str, dict[str, Position]]:
+        """Return where each passage of the existing documents among `ids` stands, by document and passage."""
+        found = self.collection.get(list(ids), ("passages", "sections"))
+        return {row["id"]: dict(self._place_passages(row)) for row in found.to_pylist()}
+
+    def _place_passages(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Position]]:
+        sections = _parse_sections(row["sections"])
+        for number, written in enumerate(row["passages"]):
+            start, end = map(int, written.split(":")[1:])
+            at = bisect_right(sections, start, key=lambda section: section.start) - 1
+            section = sections[at] if at >= 0 else Section(0)
+            id = row["id"] if self.chunking is None else f"{row['id']}#{number}"
+            yield id, Position(row["id"], start, end, section.page, section.headings)
 
     def passage_revisions(self) -> pa.Table:
         """Return the revision of every passage, from which parts without inputs are built."""

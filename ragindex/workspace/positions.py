@@ -1,34 +1,49 @@
 """Where the passages of hits stand in their documents."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ragindex.types import Hit, Position, Retrieval
 from ragindex.workspace.documents import Documents
 
 _MOST_PASSAGES = 32
 """Hits of more passages, such as summaries of a whole corpus, get no positions."""
+_MOST_KEPT = 20_000
+"""Documents whose positions are kept in memory; a lookup in the store takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassagePositions:
-    """A lookup of positions in the documents that a method was built from; None if it was built from earlier ones."""
+    """A lookup of positions in the documents that a method was built from; None if it was built from earlier ones.
+
+    Holds `lease`, so that these documents stay on disk. Thread-safe.
+    """
 
     documents: Documents | None
     lease: object = None
-    """Held while positions are looked up, so that the documents stay on disk."""
+    _kept: dict[str, Mapping[str, Position]] = field(default_factory=dict)
 
     def locate(self, found: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
         """Return the retrievals with the positions of their `first` hits (None: all), from one request to the store."""
-        hits = [hit for one in found for hit in one.hits[:first] if len(hit.passage_ids) <= _MOST_PASSAGES]
-        ids = dict.fromkeys(id for hit in hits for id in hit.passage_ids)
-        if self.documents is None or not ids:
+        if self.documents is None:
             return list(found)
-        positions = self.documents.positions(ids)
+        hits = [hit for one in found for hit in one.hits[:first] if len(hit.passage_ids) <= _MOST_PASSAGES]
+        owners = {id: self.documents.owner(id) for hit in hits for id in hit.passage_ids}
+        by_document = self._look_up(self.documents, set(owners.values()))
+        positions = {id: by_document[owner].get(id) for id, owner in owners.items() if owner in by_document}
         return [replace(one, hits=tuple(_place(hit, positions) for hit in one.hits)) for one in found]
 
+    def _look_up(self, documents: Documents, ids: set[str]) -> Mapping[str, Mapping[str, Position]]:
+        known = {id: kept for id in ids if (kept := self._kept.get(id)) is not None}
+        if len(known) == len(ids):
+            return known
+        read = documents.positions(sorted(ids - known.keys()))
+        if len(self._kept) + len(read) > _MOST_KEPT:
+            self._kept.clear()
+        self._kept.update(read)
+        return {**known, **read}
 
-def _place(hit: Hit, positions: dict[str, Position]) -> Hit:
-    known = [positions[id] for id in hit.passage_ids if id in positions]
-    complete = len(known) == len(hit.passage_ids)
-    return replace(hit, positions=tuple(known)) if complete else hit
+
+def _place(hit: Hit, positions: Mapping[str, Position | None]) -> Hit:
+    known = [position for id in hit.passage_ids if (position := positions.get(id)) is not None]
+    return replace(hit, positions=tuple(known)) if known and len(known) == len(hit.passage_ids) else hit
