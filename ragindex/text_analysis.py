@@ -226,7 +226,14 @@ _SCRIPTS: Mapping[str, tuple[str, ...]] = {
     "Hangul": ("korean",),
     "Hiragana": ("japanese",),
     "Han": ("chinese", "japanese"),
+    "Thai": ("thai",),
+    "Lao": ("lao",),
+    "Khmer": ("khmer",),
+    "Myanmar": ("burmese",),
+    "Bengali": ("bengali",),
+    "Telugu": ("telugu",),
 }
+"""The languages of each script. Those that texts cannot be analysed in are analysed as `none`."""
 _LETTERS = {script: regex.compile(rf"\p{{{script}}}") for script in ("Latin", *_SCRIPTS)}
 
 
@@ -244,7 +251,9 @@ def language_warning(texts: Sequence[str], language: str) -> str | None:
     best = max(candidates, key=lambda name: sum(word in _load_stop_words(name) for word in words))
     if language in candidates and not _is_clearly_better(best, language, words):
         return None
-    return f"The corpus looks like {best}; pass --language {best}"
+    known = best in languages()
+    told = f"The corpus looks like {best}"
+    return f"{told}; pass --language {best}" if known else f"{told}, which has no stop words here; pass --language none"
 
 
 def _find_candidates(sample: str) -> tuple[str, ...]:

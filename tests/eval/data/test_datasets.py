@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ragindex.corpus import content_id
+from ragindex.errors import DataError
 from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.data.gold import Gold
@@ -166,6 +167,7 @@ def test_a_text_kept_under_two_ids_is_one_gold_text(tmp_path: Path) -> None:
     [
         "query-id\tcorpus-id\tscore\n3\td1\t2\n1\td0\t1\n1\td2\t0\n1\tabsent\t0\n1\td3\t3\n",
         "3 0 d1 2\n1 0 d0 1\n1 0 d2 0\n1 0 absent 0\n1 0 d3 3\n",
+        "query-id\tcorpus-id\tscore\n3\td1\t2.0\n1\td0\t1.\n1\td2\t0.0\n1\tabsent\t0\n1\td3\t3.00\n",
     ],
 )
 def test_beir_keeps_judged_questions_and_grades(tmp_path: Path, qrels: str) -> None:
@@ -199,6 +201,37 @@ def test_a_csv_names_documents_by_id_title_or_file(tmp_path: Path) -> None:
         "q00001": Gold(frozenset({"a.md", "deep/b.txt"}), ("Yes",)),
         "q00002": Gold(frozenset({"deep/a.md"})),
     }
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_a_csv_of_other_programs(tmp_path: Path, mark: str) -> None:
+    """With their delimiters, blank rows, long fields, grades, several accepted answers and decomposed names."""
+    docs = own(tmp_path / "docs")
+    (docs / "Café.txt").write_text("Coffee.")
+    (docs / "x=2.txt").write_text("An equation.")
+    long = "Why? " + "x" * 200_000
+    rows = [
+        ["Question", "Documents", "Answer", "Kind"],
+        ["Red?", '"a.md=2;deep/b.txt=1; deep/a.md=0"', "Yes || Of course ||  || no||yes", "single"],
+        ["", "", "", ""],
+        [f'"{long}"', '"Cafe\u0301.txt;x=2.txt"', "", "two"],
+    ]
+    questions = csv(tmp_path, "".join(mark.join(row) + "\n" for row in rows))
+    if mark == "|":  # answers hold the delimiter
+        questions.write_text(questions.read_text().replace("Yes || Of course ||  || no||yes", "Yes"))
+    dataset = read_dataset(docs, questions=questions)
+    answers = ("Yes",) if mark == "|" else ("Yes", "Of course", "no||yes")
+    assert texts(dataset) == [("q00001", "Red?"), ("q00002", long)]
+    assert dataset.gold == {
+        "q00001": Gold(frozenset({"a.md", "deep/b.txt"}), answers, "single", grades={"a.md": 2, "deep/b.txt": 1}),
+        "q00002": Gold(frozenset({"Café.txt", "x=2.txt"}), (), "two"),
+    }
+
+
+def test_two_grades_of_a_document_are_one_error(tmp_path: Path) -> None:
+    questions = csv(tmp_path, "question,documents\nRed?,a.md=2;a.md\n")
+    with pytest.raises(DataError, match="line 2: expected one grade a document; found two for 'a.md'"):
+        read_dataset(own(tmp_path / "docs"), questions=questions)
 
 
 def test_a_text_file_of_questions_has_no_gold(tmp_path: Path) -> None:

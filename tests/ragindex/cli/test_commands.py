@@ -279,6 +279,23 @@ def test_a_file_of_a_remembered_folder_replaces_its_document() -> None:
     ]
 
 
+def test_files_are_selected_and_what_is_left_out_is_said() -> None:
+    write(Path("docs"), {"a.md": "# A\n\nOne.", "b.log": "x" * 2000, "-y.md": "Two."})
+    Path("docs/latin.txt").write_bytes("Łódź".encode("cp1250"))
+    flags = ("--exclude", "b.log", "--encoding", "cp1250", "--max-file-mb", "0.001")
+    done = ragindex("index", "docs", "--index", "w", "--methods", "bm25", *flags, "--json", "-")
+    assert (done.json["documents"], done.err) == (3, "read as cp1250: 3 (-y.md, a.md, latin.txt)\nexcluded: 1 file\n")
+    assert (
+        ragindex("search", "Łódź", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == "Łódź"
+    )
+    assert ragindex("remove", "--index", "w", "--", "-y.md").out.startswith("1 removed")
+    large = ragindex("index", "docs", "--index", "w", "--methods", "bm25", "--max-file-mb", "0.001")
+    assert large.code == 11
+    assert "b.log: expected a file of at most 0.001 MB (--max-file-mb, or leave it out with --exclude)" in large.err
+    only = ragindex("add", "docs", "--index", "w2", "--include", "*.md", "--json", "-")
+    assert only.json["added"] == 2
+
+
 def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     done = ragindex("remove", "hill.md", "quill.txt", "--index", "w")
