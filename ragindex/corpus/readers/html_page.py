@@ -10,6 +10,7 @@ with the page.
 import html
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Literal
 
 import regex
 
@@ -88,10 +89,20 @@ _NAVIGATION_ROLES = frozenset(("navigation", "search", "contentinfo"))
 _NAVIGATION_NAMES = frozenset(  # classes and ids of common generators of pages, in lower case
     (
         *("nav", "navbar", "navigation", "navheader", "navfooter", "nav-panel", "nav-path", "navrow", "node-nav"),
-        *("breadcrumb", "breadcrumbs", "pagination", "toc", "table-of-contents", "sphinxsidebar", "headerlink"),
+        *(
+            "breadcrumb",
+            "breadcrumbs",
+            "pagination",
+            "toc",
+            "table-of-contents",
+            "_table_of_contents",
+            "sphinxsidebar",
+            "headerlink",
+        ),
         *("skip-link", "skiplink", "site-footer", "site-nav", "anchorjs-link", "copiable-link", "permalink"),
     )
 )
+_LEAST_MAIN = 0.5  # share of the text
 _CONTENT_SECTIONS = ("article", "blockquote", "main", "section")  # a footer inside of them is content
 _MARK = "\0"  # stands before the first character of a heading; NUL does not occur in text
 _PREFORMATTED_ELEMENTS = frozenset(("listing", "plaintext", "pre", "textarea", "xmp"))
@@ -116,21 +127,29 @@ class Page:
 def read_page(markup: str) -> Page:
     """Return title and text of a page: a line per block, blank lines around paragraphs, white space as in a browser.
 
-    Navigation is left out: `nav`, the footer of the page, ARIA roles, and the classes and ids that common generators
-    give it; unless an element of it is never closed, or nothing else is on the page. So are elements with `hidden`.
+    Navigation is left out: what is outside of `main` if that has at least half of the text, `nav`, the footer of the
+    page, ARIA roles, and the classes and ids that common generators give it; unless an element of it is never closed,
+    or nothing else is on the page. So are elements with `hidden`.
     """
     markup = markup.replace("\r\n", "\n").replace("\r", "\n")
-    reader = _Reader(markup, hides=True)
-    reader.read()
-    if reader.hidden_by or not "".join(reader.shown.pieces).strip():
-        reader = _Reader(markup, hides=False)
-        reader.read()
+    reader = _read(markup, "content")
+    if reader.hidden_by or not reader.shown_in["body"]:
+        reader = _read(markup, "all")
+    elif reader.shown_in["body"] > reader.shown_in["main"] >= _LEAST_MAIN * reader.shown_in["body"]:
+        reader = _read(markup, "main")
     shown = reader.shown
     text, starts = shown.text()
     levels = [(level, " ".join("".join(pieces).split())) for level, pieces in shown.headings]
     headings = tuple((start, *heading) for start, heading in zip(starts, levels, strict=True))
     first = next((heading for _, level, heading in headings if level == 1), "")
     return Page(reader.title or first, text, headings, tuple(shown.hyperlinks), reader.unclosed)
+
+
+def _read(markup: str, wanted: Literal["all", "content", "main"]) -> "_Reader":
+    """Read a page: all of it, without navigation, or of the latter only what is inside `main`."""
+    reader = _Reader(markup, hides=wanted != "all", only_main=wanted == "main")
+    reader.read()
+    return reader
 
 
 @dataclass(slots=True)
@@ -223,7 +242,7 @@ class _VisibleText:
 class _Reader:
     """A single-pass reader of markup."""
 
-    def __init__(self, markup: str, *, hides: bool) -> None:
+    def __init__(self, markup: str, *, hides: bool, only_main: bool) -> None:
         self.markup, self.end = markup, len(markup)
         self.xml = markup.lstrip().startswith("<?xml")  # in XML, <script/> is complete, and CDATA is text
         self.title, self.unclosed, self.shown = "", "", _VisibleText()
@@ -232,6 +251,8 @@ class _Reader:
         self.open_foreign = Counter[str]()
         self.holding_html = 0
         self.hides = hides  # hidden elements and navigation
+        self.only_main, self.main_depth = only_main, 0
+        self.shown_in = {"body": 0, "main": 0}  # characters
         self.hidden_by, self.hidden_depth = "", 0  # the element that is being hidden, and how many of its name are open
 
     def read(self) -> None:
@@ -249,8 +270,10 @@ class _Reader:
             or self.hidden_by
             or (self.foreign and any(self.open_foreign[name] for name in _HIDDEN_IN_SVG))
         )
-        if text and not hidden:
+        if text and not hidden and not (self.only_main and not self.main_depth):
             text = text.replace(_MARK, "")
+            self.shown_in["body"] += len(text.strip())
+            self.shown_in["main"] += len(text.strip()) if self.main_depth else 0
             self.shown.add((text if raw else _unescape(text)).replace(SOFT_HYPHEN, ""))
 
     # Each of these methods takes the position of a "<" and returns the position after the markup that starts there.
@@ -308,7 +331,8 @@ class _Reader:
             return self._to_the_end(f"<{name[0]}", at)
         if self.hides and not self.templates and not self.foreign:
             self._begin_hiding(name[0].lower(), self.markup[name.end() : rest.end()])
-        if name[0] in ("a", "A") and not self.templates and not self.foreign and not self.hidden_by:
+        hidden = self.hidden_by or (self.only_main and not self.main_depth)
+        if name[0] in ("a", "A") and not self.templates and not self.foreign and not hidden:
             self.shown.begin_link(_find_address(self.markup[name.end() : rest.end()]))
         return self._open(name[0].lower(), rest.end(), empty=bool(rest[1]))
 
@@ -344,6 +368,7 @@ class _Reader:
         if name == "template":
             self.templates += not empty
         elif not self.templates:
+            self.main_depth += name == "main" and not empty
             self.shown.open(name)
             if empty:
                 self.shown.close(name)
@@ -386,6 +411,7 @@ class _Reader:
         if name == "template":
             self.templates = max(0, self.templates - 1)
         elif not self.templates:
+            self.main_depth = max(0, self.main_depth - (name == "main"))
             self.shown.close(name)
             if name == "a":
                 self.shown.end_link()

@@ -20,6 +20,11 @@ _UNDERLINE = regex.compile(r" {0,3}(?:(=+)|-+)[ \t]*")
 _ITEM = regex.compile(r"\s*(?:[-*+>]|\d+[.)])(?:\s|$)")  # a line below is no underline of it
 _FENCE = regex.compile(r" {0,3}(`{3,}|~{3,})")
 _ANCHOR = regex.compile(r"[ \t]*\{#[^{}\n]*\}[ \t]*$")
+_COMMENT = regex.compile(  # or code, which the first group matches
+    r"""(^[ ]{0,3}(`{3,}|~{3,})[^\n]*+ (?:\n(?![ ]{0,3}\2)[^\n]*+)*+ (?:\n[ ]{0,3}\2[^\n]*+)?+ | `[^`\n]++`)
+        | <!--(?s:.*?)-->""",
+    regex.MULTILINE | regex.VERBOSE,
+)
 _LINK = regex.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 _RST_UNDERLINE = regex.compile(r"([!-/:-@\[-`{-~])\1+[ \t]*")  # a line of one repeated mark
 _SHORTEST_UNDERLINE = 4  # docutils takes shorter ones only below titles as short
@@ -29,10 +34,10 @@ _Heading = tuple[int, int, str]  # start in the text, level, text
 
 
 def read_markdown(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read Markdown: front matter becomes metadata, and the anchors of headings (`{#id}`) are no text."""
+    """Read Markdown: front matter becomes metadata; comments and the anchors of headings (`{#id}`) are no text."""
     decoded, found = decode_text(raw, path, encoding)
     front, text = split_front_matter(clean_text(decoded))
-    text = _drop_anchors(text)
+    text = _drop_anchors(_drop_comments(text))
     sections, first = _find_sections(list(find_markdown_headings(text)))
     title = front.pop("title", None)
     own = {key: value for key, value in front.items() if key not in (HYPERLINKS, ENCODING)}
@@ -122,6 +127,11 @@ def _drop_anchors(text: str) -> str:
         line = text[start : end if end >= 0 else len(text)]
         kept = kept[:start] + _ANCHOR.sub("", line) + kept[start + len(line) :]
     return kept
+
+
+def _drop_comments(text: str) -> str:
+    """Remove HTML comments outside of code."""
+    return str(_COMMENT.sub(lambda found: found[0] if found[1] else "", text))
 
 
 def _closes_fence(mark: "regex.Match[str]", fence: str) -> bool:

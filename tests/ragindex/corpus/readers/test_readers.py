@@ -47,6 +47,15 @@ def test_sections_of_markdown() -> None:
     assert read.text.endswith("End {#not}")  # an anchor belongs to a heading
 
 
+def test_comments_of_markdown_are_no_text_but_in_code() -> None:
+    text = "<!-- a\n# b -->\n# Title\n\n`<!-- c -->`\n\n```\n<!-- d -->\n```\nend<!-- e --> <!-- open"
+    read = read_file("a.md", text)
+    assert (read.title, read.text) == (
+        "Title",
+        "\n# Title\n\n`<!-- c -->`\n\n```\n<!-- d -->\n```\nend <!-- open",
+    )
+
+
 @given(st.text(alphabet="#=-`~ ab\n{}", max_size=80))
 def test_headings_of_any_text_start_where_they_are(text: str) -> None:
     for start, level, heading in find_markdown_headings(text):
@@ -116,6 +125,10 @@ def test_sections_of_html() -> None:
         ("<nav>only navigation</nav>", "only navigation"),
         ("<nav>never closed <p>text", "never closed\n\ntext"),
         ("<template><nav></template>text", "text"),
+        ("<p>menu<main><h1>The chapter</h1>is long enough</main>help", "The chapter\n\nis long enough"),
+        ("<p>a long introduction<main>short</main>", "a long introduction\n\nshort"),
+        ("<p>menu<main>text", "text"),
+        ("<p>menu<main></main><p>text", "menu\n\ntext"),
         ("<svg><nav></svg>text", "text"),
     ],
 )
