@@ -17,6 +17,7 @@ from ragindex.corpus.json_reader import Item, Problems, read_bytes, unreadable_e
 from ragindex.corpus.text_encodings import ENCODING, decode_page, decode_text
 from ragindex.distribution import require_module
 from ragindex.errors import DataError
+from ragindex.progress import progress_bar
 from ragindex.types import MetadataValue
 from ragindex.workers import map_in_processes
 
@@ -136,8 +137,16 @@ def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, 
         seen = ", ".join(f"{count} {suffix}" for suffix, count in ignored.most_common(10))
         expected = f"a folder with files ending in {', '.join(SUFFIXES)}"
         raise DataError(expected, f"only {seen}" if seen else "no files", path=path)
-    found = map_in_processes(_try_to_read, ((file, root) for file in read))
-    return gather(problems.each(_raise_error, found), problems), ignored
+    with progress_bar("reading files", len(read)) as advance:
+
+        def take(found: RawDocument | DataError) -> RawDocument:
+            advance(1)
+            if isinstance(found, DataError):
+                raise found
+            return found
+
+        found = map_in_processes(_try_to_read, ((file, root) for file in read))
+        return gather(problems.each(take, found), problems), ignored
 
 
 def _walk(top: Path, problems: Problems) -> Iterator[Path]:
@@ -155,12 +164,6 @@ def _try_to_read(given: tuple[Path, Path]) -> RawDocument | DataError:
         return _read_document(*given)
     except DataError as error:
         return error
-
-
-def _raise_error(found: RawDocument | DataError) -> RawDocument:
-    if isinstance(found, DataError):
-        raise found
-    return found
 
 
 def _read_document(file: Path, root: Path) -> RawDocument:
