@@ -13,7 +13,7 @@ _NAME = 12, 40  # the fewest and most columns of the terminal for names, where n
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """Title, with line breaks, and a cell of markup for each row."""
+    """Title, with line breaks, and a cell for each row, both of markup."""
 
     title: str
     cells: tuple[str, ...]
@@ -21,8 +21,7 @@ class FittedColumn:
     @property
     def width(self) -> int:
         """The width in columns of the terminal."""
-        lines = [*self.title.split("\n"), *(Text.from_markup(cell).plain for cell in self.cells)]
-        return max(Text(line).cell_len for line in lines)
+        return max(Text.from_markup(line).cell_len for line in [*self.title.split("\n"), *self.cells])
 
 
 @dataclass(frozen=True, slots=True)

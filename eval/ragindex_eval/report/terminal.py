@@ -1,6 +1,6 @@
 """Terminal output of comparisons."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -9,8 +9,9 @@ from rich.table import Table
 from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
-from ragindex_eval.format import many
+from ragindex_eval.format import many, shown
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
+from ragindex_eval.report.sections.kinds import group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
@@ -18,6 +19,7 @@ from ragindex_eval.stats import conclusions
 
 _SHOWN_REASONS = 3
 _SHOWN_NOTES = 5
+_LONGEST_KIND = 24  # columns of the terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,16 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     facts = map(escape_markup, _fact_lines(comparison))
     published = render_published(comparison)
     beside = [] if published is None else ["", *_published_lines(published)]
-    return Group(made, *_one_doc_lines(comparison), "", said, *facts, *_warning_lines(comparison), *beside)
+    return Group(
+        made,
+        *_one_doc_lines(comparison),
+        *_kind_lines(comparison),
+        "",
+        said,
+        *facts,
+        *_warning_lines(comparison),
+        *beside,
+    )
 
 
 def _published_lines(found: PublishedFigures) -> list[RenderableType]:
@@ -100,6 +111,26 @@ def _one_doc_recall(method: MethodResult, k: int) -> float | None:
     """Return recall at k over the hits that name exactly one document, in percent; None if it is equal to recall."""
     value = method.metrics.get(f"one_doc_R@{k}")
     return None if value == method.metrics.get(f"R@{k}") else _percent(value)
+
+
+def _kind_lines(comparison: Comparison) -> list[RenderableType]:
+    """Return a table of the first metric by kind of question, or by hops, and by whether a title is named."""
+    ways = list(dict.fromkeys(one.by for one in comparison.methods[0].breakdown))
+    shown_ways = [by for by in ways if by != "hops" or "kind" not in ways]
+    if not shown_ways:
+        return []
+    metric, names = metrics_shown(comparison)[0], tuple(escape_markup(one.label) for one in comparison.methods)
+    groups = tuple(tuple(_kind_columns(comparison, by, metric)) for by in shown_ways)
+    return ["", f"[bold]{metric} by kind of question[/]", FittedTable("method", names, groups)]
+
+
+def _kind_columns(comparison: Comparison, by: str, metric: str) -> Iterator[FittedColumn]:
+    """Yield a column for each group of questions; a method without the metric has a dash."""
+    groups = [[one for one in method.breakdown if one.by == by] for method in comparison.methods]
+    for parts in zip(*groups, strict=True):
+        title = f"{escape_markup(shown(group_name(by, parts[0].value), _LONGEST_KIND))}\nn = {parts[0].questions:,}"
+        values = [_percent(part.metrics.get(metric)) for part in parts]
+        yield FittedColumn(title, tuple("–" if value is None else f"{value:.1f}" for value in values))
 
 
 def _column_groups(comparison: Comparison) -> list[list[_Column]]:

@@ -13,9 +13,11 @@ from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run.methods import ALL, QUICK
 
-_ENCODINGS = 16.0  # encoding, as a multiple of what the passages' vectors take
-_SECONDS, _SECONDS_PER_PASSAGE, _SECONDS_PER_QUESTION = 20.0, 0.03, 1.5
-_BYTES, _BYTES_PER_PASSAGE = 4e8, 2e6
+_ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
+_SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038
+_SECONDS_PER_QUESTION, _ENCODED_QUESTIONS = 0.3, 100  # what is asked, as a multiple of what `dense` takes
+_BYTES, _BYTES_OF_MODEL = (0.3e9, 0.4e6), (0.6e9, 1.7e6)  # for all passages and for each; with a local model
+_MEASURED = 683  # passages; how memory grows beyond was not measured
 
 
 def describe_rest(comparisons: Sequence[Comparison], *, asks: bool) -> str:
@@ -29,19 +31,30 @@ def describe_rest(comparisons: Sequence[Comparison], *, asks: bool) -> str:
     said = f"{many(len(rest), 'more method')}: --methods {ALL}"
     if asks:
         return f"{said}; what they ask the language model: ragindex estimate"
-    passages = max(comparison.dataset.passages for comparison in comparisons)
     seconds = sum(map(estimate_seconds, comparisons))
     held = _peak_memory()
-    memory = "" if held is None else f" and {(held + _BYTES + _BYTES_PER_PASSAGE * passages) / 1e9:.1f} GB of memory"
+    memory = "" if held is None else f" and {_describe_memory(held, comparisons)}"
     return f"{said}, about {format_time(seconds)}{memory} here"
 
 
 def estimate_seconds(comparison: Comparison) -> float:
     """Return the seconds that the methods besides the quick ones would take over the same data."""
     data = comparison.dataset
-    parts = {name: part.seconds for method in comparison.methods for name, part in method.parts.items()}
-    encoding = _ENCODINGS * parts.get("vectors", 0.0)
-    return encoding + _SECONDS + _SECONDS_PER_PASSAGE * data.passages + _SECONDS_PER_QUESTION * data.questions
+    vectors = max(
+        (method.parts["vectors"].seconds for method in comparison.methods if "vectors" in method.parts), default=0.0
+    )
+    encoded = next((method.latency.total.p50 for method in comparison.methods if method.name == "dense"), None) or 0.0
+    question = _SECONDS_PER_QUESTION + _ENCODED_QUESTIONS * encoded / 1e3
+    return _SECONDS + _ENCODINGS * vectors + _SECONDS_PER_PASSAGE * data.passages + question * data.questions
+
+
+def _describe_memory(held: int, comparisons: Sequence[Comparison]) -> str:
+    """Return the memory, to one decimal of a GB, for the largest of the corpora."""
+    passages = max(comparison.dataset.passages for comparison in comparisons)
+    local = any(comparison.encoder.startswith("sentence-transformers") for comparison in comparisons)
+    fixed, each = _BYTES_OF_MODEL if local else _BYTES
+    more = "more than " if passages > _MEASURED else ""
+    return f"{more}{(held + fixed + each * min(passages, _MEASURED)) / 1e9:.1f} GB of memory"
 
 
 def format_time(seconds: float) -> str:
