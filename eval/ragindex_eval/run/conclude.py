@@ -158,10 +158,11 @@ def _naming_notes(naming: int, judged: int) -> list[str]:
     """Return a note that questions name titles, which makes their documents easy to find; [] if none does."""
     if not naming:
         return []
-    said = f"{naming:,} of {many(judged, 'question')} name the title of a document that answers them"
+    name, them = ("names", "it") if naming == 1 else ("name", "them")
+    said = f"{naming:,} of {many(judged, 'question')} {name} the title of a document that answers {them}"
     if naming == judged:
-        return [f"{said}: other questions are harder, and may rank the methods otherwise"]
-    return [f"{said}, the others do not: both groups are shown apart, since a figure over both hides the harder one"]
+        return [f"{said}: questions without it may rank the methods otherwise"]
+    return [f"{said}: see the figures of these and of the others, since a mean over both hides how they differ"]
 
 
 def _more(ids: Sequence[str]) -> str:

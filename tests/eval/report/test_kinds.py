@@ -111,8 +111,9 @@ def test_kinds_of_a_csv_split_every_figure(tmp_path: Path, monkeypatch: pytest.M
         ("title", "no title named"): (1, 1.0),
         ("title", "title named"): (2, 1.0),
     }
-    assert done.json["notes"][0].startswith(
-        "2 of 3 questions name the title of a document that answers them, the others"
+    assert done.json["notes"][0] == (
+        "2 of 3 questions name the title of a document that answers them: "
+        "see the figures of these and of the others, since a mean over both hides how they differ"
     )
     results = Path("ragindex-results/notes")
     saved = load_results(results).comparisons[0]

@@ -41,7 +41,7 @@ def test_the_line_says_how_many_how_long_and_how_much_memory(monkeypatch: pytest
     )
     large = measured(20_000, 50, 36.0)
     assert describe_rest([large], asks=False) == (
-        "2 more methods: --methods all, about 25 min and more than 1.6 GB of memory here"  # 1 + 0.3 + 683 * 0.0004
+        "2 more methods: --methods all, about 24 min and more than 1.6 GB of memory here"  # 1 + 0.3 + 683 * 0.0004
     )
     assert describe_rest([local], asks=True) == (
         "2 more methods: --methods all; what they ask the language model: ragindex estimate"
