@@ -151,24 +151,18 @@ def _group_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str], seed: int) -> list[Breakdown]:
     """Return the breakdown of one group of questions for each method."""
-    intervals = _quality_intervals(methods, ids, seed)
-    return [
-        _breakdown(method, by, value, ids, {**bounds, **_latency_intervals(_restrict(method, ids), seed)})
-        for method, bounds in zip(methods, intervals, strict=True)
-    ]
-
-
-def _breakdown(
-    method: MethodResult, by: str, value: str, ids: Sequence[str], bounds: Mapping[str, Interval]
-) -> Breakdown:
-    part = _restrict(method, ids)
-    metrics = means([method.per_query[id] for id in ids])
-    return Breakdown(by, value, len(ids), metrics, bounds, part.latency.total, part.query_usage, part.calls)
+    intervals, found = _quality_intervals(methods, ids, seed), []
+    for method, bounds in zip(methods, intervals, strict=True):
+        part = _restrict(method, frozenset(ids))
+        metrics = means([method.per_query[id] for id in ids])
+        bounds = {**bounds, **_latency_intervals(part, seed)}
+        found.append(Breakdown(by, value, len(ids), metrics, bounds, part.latency.total, part.query_usage, part.calls))
+    return found
 
 
 def _restrict(method: MethodResult, ids: Collection[str]) -> MethodResult:
-    """Return a method with the answers and times of some questions."""
-    answers = {k: tuple(one for one in found if one.query_id in ids) for k, found in method.answers.items()}
+    """Return a method with the answers at the largest k, and the times, of some questions."""
+    answers = {max(method.answers): tuple(one for one in method.final if one.query_id in ids)}
     times = {id: taken for id, taken in method.latency.per_query.items() if id in ids}
     p50, p95 = np.percentile(list(times.values()), (50, 95)).tolist() if times else (None, None)
     latency = replace(method.latency, total=Percentiles(p50, p95), per_query=times)

@@ -46,7 +46,7 @@ def test_the_report_has_the_table_of_each_group() -> None:
     assert rows(html) == [*by_kind, *by_title]
     soup = BeautifulSoup(html, "html.parser")
     headings = [one.get_text() for one in soup.select("#c1-kinds h4")]
-    assert headings == ["By kind of question", "By whether the question names the title of a document that answers it"]
+    assert headings == ["By kind of question", "By title in the question"]
     heads = [one.get_text() for one in soup.select("#c1-kinds thead")[0].select("th")]
     assert heads == ["group", "method", "R@5", "p50 ms", "p95 ms"]
 
@@ -75,7 +75,7 @@ def printed(comparison: Comparison, width: int) -> str:
 
 def test_the_terminal_has_the_first_metric_of_each_group() -> None:
     lines = [line.rstrip() for line in printed(mixed(), 80).splitlines()]
-    at = lines.index("R@5 by kind of question")
+    at = lines.index("R@5 by kind of question and by title in the question")
     assert lines[at + 1 : at + 6] == [
         "        single    two  no title named  title named",
         "method  n = 10  n = 2           n = 2       n = 10",

@@ -18,11 +18,8 @@ from ragindex_eval.report.sections.table import (
 from ragindex_eval.results.model import LATENCY, Breakdown, Comparison
 
 FEWEST = 10  # questions; resamples of fewer hardly vary, so an interval would look too narrow
-_HEADINGS = {
-    "hops": "number of hops",
-    "kind": "kind of question",
-    "title": "whether the question names the title of a document that answers it",
-}
+WAYS = {"hops": "number of hops", "kind": "kind of question", "title": "title in the question"}
+"""The ways to group questions (`Breakdown.by`), in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ def _make_table(comparison: Comparison, by: str) -> GroupTable:
         )
         questions = next(one.questions for one in every if one.value == value)
         groups.append(QuestionGroup(f"{group_name(by, value)} · {many(questions, 'question')}", rows))
-    return GroupTable(_HEADINGS[by], columns, tuple(groups))
+    return GroupTable(WAYS[by], columns, tuple(groups))
 
 
 _TIMES = (
