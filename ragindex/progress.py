@@ -1,7 +1,8 @@
-"""Progress bars on standard error: only on a terminal, and only for work that takes more than two seconds."""
+"""Progress on standard error: a bar on a terminal, after two seconds; elsewhere a line every ten seconds."""
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,7 @@ from rich.progress import (
 from rich.text import Text
 
 _PATIENCE = 2.0  # seconds before a bar appears
+_LINE_SECONDS = 10.0
 
 
 class _RateColumn(ProgressColumn):
@@ -31,9 +33,13 @@ class _RateColumn(ProgressColumn):
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar, and yield a function that advances it by a number of items."""
+    """Show progress, and yield a function that advances it by a number of items; `total` is None if it is unknown.
+
+    On a terminal this is a bar; elsewhere a line every ten seconds, as `hybrid: asking: 120 of 200, 20 s`.
+    """
     if not sys.stderr.isatty():
-        yield lambda done: None
+        with _progress_lines(what, total) as advance:
+            yield advance
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn())
     progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
@@ -47,3 +53,27 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
         timer.cancel()
         timer.join()
         progress.stop()
+
+
+@contextmanager
+def _progress_lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    start, done, ended, lock = time.monotonic(), 0, threading.Event(), threading.Lock()
+
+    def advance(by: int) -> None:
+        nonlocal done
+        with lock:
+            done += by
+
+    def print_lines() -> None:
+        while not ended.wait(_LINE_SECONDS):
+            count = "" if total is None else f"{done:,} of {total:,}, "
+            sys.stderr.write(f"{what}: {count}{time.monotonic() - start:.0f} s\n")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=print_lines, name="ragindex-progress", daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        thread.join()

@@ -5,6 +5,7 @@ kind, and end with this process, also if it is killed.
 """
 
 import os
+import sys
 import threading
 import time
 import warnings
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from ragindex.cores import available_cores
 from ragindex.errors import RagindexError, UsageError
+from ragindex.library_logs import show_own_logs
 
 SERIAL_SECONDS = 4.0
 """Work of a kind is done in this process until it has taken so long: starting processes takes as long."""
@@ -105,10 +107,14 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
 def _call(function: Callable[[_In], _Out], item: _In) -> tuple[_Out, list[tuple[Any, str]]]:
     """Return the result, and the categories and messages of warnings."""
     _end_with_parent()
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, show_own_logs(_print_log):
         warnings.simplefilter("default")
         result = function(item)
     return result, [(one.category, str(one.message)) for one in caught]
+
+
+def _print_log(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 @cache

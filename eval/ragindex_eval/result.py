@@ -33,6 +33,11 @@ class Figures(Mapping[str, float | None]):
         value: float | None = _look_up(self._values, name, f"{self.label} has no figure")
         return value
 
+    @property
+    def groups(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
+        """The metrics of each group of questions, as in `groups["kind", "single"]["R@5"]`."""
+        return {(one.by, one.value): one.metrics for one in self.result.breakdown}
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

@@ -24,6 +24,7 @@ from rich.text import Text
 from ragindex.accounting.ledger import Tally
 from ragindex.accounting.spending import format_spending
 from ragindex.errors import RagindexError, StoreError, UsageError
+from ragindex.library_logs import show_own_logs
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hide_secrets
 
@@ -155,7 +156,8 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
             stream.reconfigure(errors="backslashreplace")  # do not crash on terminals that are not UTF-8
     previous = signal.signal(signal.SIGINT, _stop)
     try:
-        start()
+        with show_own_logs(lambda text: print_note(f"warning: {text}")):
+            start()
     except RagindexError as error:
         _make_console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {strip_controls(str(error))}"))
         raise SystemExit(error.exit_code) from error

@@ -16,6 +16,7 @@ from ragindex.corpus.json_reader import Item, Problems, read_bytes, unreadable_e
 from ragindex.corpus.readers import READERS
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.errors import DataError, MissingExtraError, UsageError
+from ragindex.progress import progress_bar
 from ragindex.workers import map_in_processes
 
 SUFFIXES = tuple(READERS)
@@ -98,8 +99,16 @@ def read_folder(
         found = f"only {seen}" if seen else "no files"
         chosen = f" ({_count_files(listing.excluded)} excluded)" if listing.excluded else ""
         raise DataError(expected, found + chosen, path=path)
-    read = map_in_processes(_try_to_read, ((file, root, selection) for file in listing.files))
-    return gather(problems.each(_raise_error, read), problems), listing.ignored, listing.notes()
+    with progress_bar("reading files", len(listing.files)) as advance:
+
+        def take(found: RawDocument | DataError) -> RawDocument:
+            advance(1)
+            if isinstance(found, DataError):
+                raise found
+            return found
+
+        read = map_in_processes(_try_to_read, ((file, root, selection) for file in listing.files))
+        return gather(problems.each(take, read), problems), listing.ignored, listing.notes()
 
 
 def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> _Listing:
@@ -158,12 +167,6 @@ def _try_to_read(given: tuple[Path, Path, FileSelection]) -> RawDocument | DataE
         return error
     except MissingExtraError as error:
         return DataError(f"an installed reader of {file.suffix} files", f"none: {error}".removesuffix("."), path=file)
-
-
-def _raise_error(found: RawDocument | DataError) -> RawDocument:
-    if isinstance(found, DataError):
-        raise found
-    return found
 
 
 def _read_document(file: Path, root: Path, selection: FileSelection) -> RawDocument:

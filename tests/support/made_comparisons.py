@@ -1,6 +1,6 @@
 """Comparisons from plain numbers: what methods scored and how long they took, without running any."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,10 +36,12 @@ def made(
     seed: int = 0,
     name: str = "made",
     paid: Mapping[str, Sequence[Usage]] | None = None,
+    naming: Collection[str] = (),
 ) -> Comparison:
     """`recalls` by label, one a question (none: no gold); `found` are the documents, best first.
 
-    `paid` is by label what each question took; what all of them took is besides the method's index, and spent.
+    `naming` are the ids of the questions (q1, q2, …) that name a title. `paid` is by label what each question took;
+    what all of them took is besides the method's index, and spent.
     """
     count = max(map(len, [*recalls.values(), *(milliseconds or {}).values(), *(found or {}).values()]))
     ids = [f"q{number}" for number in range(1, count + 1)]
@@ -47,7 +49,8 @@ def made(
     gold = {id: Gold(frozenset({"a"}), kind=kinds[at] if kinds else "") for at, id in enumerate(ids)}
     methods = [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()]
     methods = [_paid(method, (paid or {}).get(method.label, ())) for method in methods]
-    return _comparison(methods, ids, gold if judged else None, ks, name=name, encoder=encoder, seed=seed)
+    described = {"name": name, "encoder": encoder, "seed": seed}
+    return _comparison(methods, ids, gold if judged else None, ks, **described, naming=naming)  # type: ignore[arg-type]
 
 
 def answered(
@@ -76,8 +79,9 @@ def _comparison(
     name: str,
     encoder: str,
     seed: int,
+    naming: Collection[str] = (),
 ) -> Comparison:
-    methods = with_intervals(methods, gold, seed)
+    methods = with_intervals(methods, gold, seed, naming)
     return Comparison(
         dataset=DatasetFacts(name, "made", 3, 3, len(ids), len(gold or ()), f"fingerprint of {name}"),
         encoder=encoder,

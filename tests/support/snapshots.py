@@ -13,9 +13,10 @@ _MASKS = (
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "<version>"),
 )
 
-# For the tables of comparisons: the width of a figure moves the other columns, and the last four are times and sizes.
+# For the tables of comparisons: the width of a figure moves the other columns, and the last four of the first table,
+# which follow four or five metrics, are times and sizes.
 SPACES = (r" {2,}", "  ")
-FIGURES = (r"(?m)(?:  [\d.,]+){4}$", "  <p50 p95 s MB>")
+FIGURES = (r"(?m)^(\S.*?(?:  [\d.,]+){4,5})(?:  [\d.,]+){4}$", r"\1  <p50 p95 s MB>")
 
 
 def masked(text: str, *more: tuple[str, str]) -> str:

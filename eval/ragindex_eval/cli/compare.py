@@ -25,7 +25,9 @@ from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
+from ragindex_eval.run.estimate_rest import describe_rest
 from ragindex_eval.run.grid import parse_threshold, require_all_read, require_answers, require_reached
+from ragindex_eval.run.methods import ALL
 from ragindex_eval.run.pipeline import default_index, folder_name
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import run_study
@@ -115,7 +117,7 @@ def demo(
     """
     settings = CompareSettings(
         data=_DEMO,
-        methods=None if every else _DEMO_METHODS,
+        methods=ALL if every else _DEMO_METHODS,
         limit=_DEMO_QUESTIONS,
         index=folder / "index",
         out=folder / "results",
@@ -155,6 +157,9 @@ def _run(settings: CompareSettings) -> Study:
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
         _print(settings, f"  the index       {escape_markup(str(settings.index or default_index(name)))}")
     _record(study, settings)
+    if settings.methods is None:
+        rest = describe_rest(study.comparisons, asks=settings.llm not in (None, "offline"))
+        _print(settings, f"\n{escape_markup(rest)}")
     return study
 
 

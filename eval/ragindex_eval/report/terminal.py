@@ -1,6 +1,6 @@
 """Terminal output of comparisons."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -9,7 +9,9 @@ from rich.table import Table
 from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
-from ragindex_eval.format import many
+from ragindex_eval.format import many, shown
+from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
+from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
@@ -17,6 +19,7 @@ from ragindex_eval.stats import conclusions
 
 _SHOWN_REASONS = 3
 _SHOWN_NOTES = 5
+_LONGEST_KIND = 24  # columns of the terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +46,27 @@ def render_study(study: Study) -> RenderableType:
 def render_comparison(comparison: Comparison) -> RenderableType:
     """Render a table with one row per method; below it the conclusion, the facts, and the warnings.
 
+    In a narrow terminal, tokens and money give way first, then times and sizes: they stand in tables below.
     The best method and those not significantly different from it are bold; nothing is bold if no method differs.
     """
-    columns = _columns(comparison)
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    made.add_column("method", overflow="fold", min_width=12)
-    for column in columns:
-        made.add_column(column.title, justify="right", no_wrap=True)
-    cells = [_cells(column, comparison) for column in columns]
-    for number, method in enumerate(comparison.methods):
-        made.add_row(escape_markup(method.label), *(column[number] for column in cells))
-    for bound in comparison.bounds:
-        made.add_row(f"[dim]{bound.label}[/]", *(_bound_cell(column, bound) for column in columns))
+    names = [escape_markup(method.label) for method in comparison.methods]
+    bounds = [f"[dim]{bound.label}[/]" for bound in comparison.bounds]
+    groups = tuple(tuple(_fit(column, comparison) for column in group) for group in _column_groups(comparison))
+    made = FittedTable("method", (*names, *bounds), groups)
     said = f"[bold]{escape_markup(conclusions.sentence(comparison))}[/]"
     facts = map(escape_markup, _fact_lines(comparison))
     published = render_published(comparison)
     beside = [] if published is None else ["", *_published_lines(published)]
-    return Group(made, "", said, *facts, *_warning_lines(comparison), *beside)
+    return Group(
+        made,
+        *_one_doc_lines(comparison),
+        *_kind_lines(comparison),
+        "",
+        said,
+        *facts,
+        *_warning_lines(comparison),
+        *beside,
+    )
 
 
 def _published_lines(found: PublishedFigures) -> list[RenderableType]:
@@ -85,18 +92,60 @@ def _gain_cell(row: PublishedRow, over: str) -> str:
     return f"{named}published {row.published_gain}, here {row.gain}: {row.direction}"
 
 
-def _columns(comparison: Comparison) -> list[_Column]:
-    columns = [_metric_column(name) for name in metrics_shown(comparison)]
-    columns += [
+def _one_doc_lines(comparison: Comparison) -> list[RenderableType]:
+    """Return a table of one_doc_R for the methods of which it differs from recall; [] if there are none."""
+    ks = [k for k in comparison.ks if f"one_doc_R@{k}" in metrics_shown(comparison)]
+    methods = [method for method in comparison.methods if any(_one_doc_recall(method, k) is not None for k in ks)]
+    if not methods:
+        return []
+    columns = []
+    for k in ks:
+        values = [_one_doc_recall(method, k) for method in methods]
+        columns.append(
+            FittedColumn(f"one-doc R\n@{k}", tuple("" if value is None else f"{value:.1f}" for value in values))
+        )
+    return ["", FittedTable("method", tuple(escape_markup(method.label) for method in methods), (tuple(columns),))]
+
+
+def _one_doc_recall(method: MethodResult, k: int) -> float | None:
+    """Return recall at k over the hits that name exactly one document, in percent; None if it is equal to recall."""
+    value = method.metrics.get(f"one_doc_R@{k}")
+    return None if value == method.metrics.get(f"R@{k}") else _percent(value)
+
+
+def _kind_lines(comparison: Comparison) -> list[RenderableType]:
+    """Return a table of the first metric by kind of question, or by hops, and by whether a title is named."""
+    ways = list(dict.fromkeys(one.by for one in comparison.methods[0].breakdown))
+    shown_ways = [by for by in ways if by != "hops" or "kind" not in ways]
+    if not shown_ways:
+        return []
+    metric, names = metrics_shown(comparison)[0], tuple(escape_markup(one.label) for one in comparison.methods)
+    groups = tuple(tuple(_kind_columns(comparison, by, metric)) for by in shown_ways)
+    by = " and by ".join(GROUPINGS[by] for by in shown_ways)
+    return ["", f"[bold]{metric} by {by}[/]", FittedTable("method", names, groups)]
+
+
+def _kind_columns(comparison: Comparison, by: str, metric: str) -> Iterator[FittedColumn]:
+    """Yield a column for each group of questions; a method without the metric has a dash."""
+    groups = [[one for one in method.breakdown if one.by == by] for method in comparison.methods]
+    for parts in zip(*groups, strict=True):
+        title = f"{escape_markup(shown(group_name(by, parts[0].value), _LONGEST_KIND))}\nn = {parts[0].questions:,}"
+        values = [_percent(part.metrics.get(metric)) for part in parts]
+        yield FittedColumn(title, tuple("–" if value is None else f"{value:.1f}" for value in values))
+
+
+def _column_groups(comparison: Comparison) -> list[list[_Column]]:
+    """Return the columns: quality, time and size, tokens and money. In a narrow terminal the last give way first."""
+    quality = [_metric_column(name) for name in metrics_shown(comparison) if not name.startswith("one_doc")]
+    if any(method.failures for method in comparison.methods):
+        quality.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
+    sizes = [
         _Column("p50\nms", lambda method: method.latency.total.p50, _format_short, LATENCY),
         _Column("p95\nms", lambda method: method.latency.total.p95, _format_short),
         _Column("index\ns", lambda method: method.index_seconds, _format_short),
         _Column("index\nMB", lambda method: method.index_bytes / 1e6, _format_short),
     ]
-    columns += _cost_columns(comparison)
-    if any(method.failures for method in comparison.methods):
-        columns.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
-    return columns
+    return [quality, sizes, _cost_columns(comparison)]
 
 
 def _cost_columns(comparison: Comparison) -> list[_Column]:
@@ -123,7 +172,7 @@ def _bound_cell(column: _Column, bound: MethodResult) -> str:
 
 
 def _metric_column(name: str) -> _Column:
-    title = name.replace("_", " ").replace("@", "\n@").replace("one doc", "one-doc")
+    title = name.replace("_", " ").replace("@", "\n@")
     return _Column(title, lambda method: _percent(method.metrics.get(name)), "{:.1f}".format, name)
 
 
@@ -134,6 +183,12 @@ def _percent(value: float | None) -> float | None:
 def _format_short(value: float) -> str:
     """Format a number with about three digits."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def _fit(column: _Column, comparison: Comparison) -> FittedColumn:
+    """Return a column with its cells: of the methods, and below them of the reader's bounds."""
+    bounds = [_bound_cell(column, bound) for bound in comparison.bounds]
+    return FittedColumn(column.title, (*_cells(column, comparison), *bounds))
 
 
 def _cells(column: _Column, comparison: Comparison) -> list[str]:

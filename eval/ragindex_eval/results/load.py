@@ -118,7 +118,20 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         ci95=_intervals(value["ci95"]),
         spent=_usage(value["usage"]["spent"]),
         stages=value["usage"]["stages"],
-        breakdown=tuple(Breakdown(**{**one, "ci95": _intervals(one["ci95"])}) for one in value["breakdown"]),
+        breakdown=tuple(map(_breakdown, value["breakdown"])),
+    )
+
+
+def _breakdown(value: Mapping[str, Any]) -> Breakdown:
+    return Breakdown(
+        value["by"],
+        value["value"],
+        value["questions"],
+        value["metrics"],
+        _intervals(value["ci95"]),
+        Percentiles(**value["latency_ms"]),
+        _usage(value["usage"]),
+        value["usage"]["calls"],
     )
 
 

@@ -17,12 +17,14 @@ from ragindex_eval.results.reader_results import costs as reading_costs
 Interval: TypeAlias = tuple[float, float]
 """The low and the high end of a 95 % interval."""
 
-RESULT_SCHEMA = 3
+RESULT_SCHEMA = 4
 NO_USAGE = Usage()
 SKIPPED = "skipped: "
 """What notes on files and items that were left out begin with."""
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
+NAMED, NOT_NAMED = "title named", "no title named"
+"""The values of `Breakdown` by "title"."""
 DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 
@@ -133,19 +135,33 @@ class DatasetFacts:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Mean metrics over one group of questions: `by` is "hops" or "kind", `value` is the group."""
+    """Figures over one group of questions: `by` is "hops", "kind" or "title", `value` is the group.
+
+    `usage` and `calls` are means over the group. "title" tells questions that name the title of a document that answers
+    them from those that do not.
+    """
 
     by: str
     value: str
     questions: int
     metrics: Mapping[str, float]
     ci95: Mapping[str, Interval]
+    latency: Percentiles
+    usage: Usage
+    calls: float
 
     def to_json(self) -> dict[str, Any]:
         """Convert to one element of the JSON field `breakdown`."""
         intervals = {name: list(bounds) for name, bounds in self.ci95.items()}
-        metrics = dict(self.metrics)
-        return {"by": self.by, "value": self.value, "questions": self.questions, "metrics": metrics, "ci95": intervals}
+        return {
+            "by": self.by,
+            "value": self.value,
+            "questions": self.questions,
+            "metrics": dict(self.metrics),
+            "ci95": intervals,
+            "latency_ms": self.latency.to_json(),
+            "usage": {**_usage_to_json(self.usage), "calls": self.calls},
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.titles import find_naming
 from ragindex_eval.format import many
 from ragindex_eval.metrics import tree_coverage
 from ragindex_eval.metrics.answers import select_shown
@@ -46,7 +47,9 @@ def conclude(
     asked = [method for method in methods if method.label in order]
     asks = reader is not None or any(index.asks(method.scheme) for method in asked)
     identity = digest([dataset.fingerprint, list(ks), *(result.fingerprint for result in results)])
-    ranked = with_intervals(sort_methods(results, ks), dataset.gold, index.seed)
+    titles = _titles(dataset)
+    naming = find_naming(dataset.queries, dataset.gold, titles)
+    ranked = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
     return Comparison(
         dataset=_facts(index, dataset),
@@ -59,12 +62,13 @@ def conclude(
         ks=ks,
         queries=dataset.queries,
         gold=dataset.gold,
-        titles=_titles(dataset),
+        titles=titles,
         methods=tuple(ranked),
         pairs=pairs(ranked, index.seed),
         notes=(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
+            *_naming_notes(len(naming), sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())),
             *_data_notes(dataset),
             *_search_notes(ranked),
             *format_part_notes(index, [method.scheme for method in asked]),
@@ -149,6 +153,17 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
         *corpus.notes,
         *([f"files that no reader takes: {ignored}"] if ignored else []),
     )
+
+
+def _naming_notes(naming: int, judged: int) -> list[str]:
+    """Return a note that questions name titles, which makes their documents easy to find; [] if none does."""
+    if not naming:
+        return []
+    name, them = ("names", "it") if naming == 1 else ("name", "them")
+    said = f"{naming:,} of {many(judged, 'question')} {name} the title of a document that answers {them}"
+    if naming == judged:
+        return [f"{said}: questions without it may rank the methods otherwise"]
+    return [f"{said}: see the figures of these and of the others, since a mean over both hides how they differ"]
 
 
 def _more(ids: Sequence[str]) -> str:

@@ -7,7 +7,13 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
+from ragindex.plugins.specs import Spec
 from ragindex.workspace.part_keys import require_working
+
+QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
+"""The methods that are compared if none is named: they ask no language model and read no triples."""
+ALL = "all"
+"""Stands for every installed method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +26,25 @@ class Method:
 
 
 def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
-    """Create the requested methods, or every registered one, and return them with reasons for those left out.
+    """Create the requested methods, or those of QUICK, and return them with reasons for those left out.
 
-    Only registered methods that were not requested are ever left out. A mapping {name, label, params} may set the
-    label. Raises UsageError if `methods` is empty, a method or label is invalid, or two labels are equal.
+    ALL among `methods` stands for every registered method. Only methods that were not requested by name are ever left
+    out. A mapping {name, label, params} may set the label. Raises UsageError if `methods` is empty, a method or label
+    is invalid, or two labels are equal.
     """
     if methods is None:
-        return _choose_registered()
+        return _choose_registered(QUICK)
     if not methods:
         raise UsageError("compare needs at least one method. Run: ragindex methods")
-    made = [Method(_read_label(written), require_working(registry.scheme(written)), True) for written in methods]
+    made, left_out = list[Method](), list[str]()
+    for written in methods:
+        if written in (ALL, Spec(ALL)):
+            found, left_out = _choose_registered(registry.plugin_names("schemes"))
+            made += found
+        else:
+            made.append(Method(_read_label(written), require_working(registry.scheme(written)), True))
     _require_different([method.label for method in made])
-    return made, []
+    return made, left_out
 
 
 def add_reranked(methods: Sequence[Method], reranker: Written | bool) -> list[Method]:
@@ -63,9 +76,9 @@ def _require_different(labels: Sequence[str]) -> None:
             )
 
 
-def _choose_registered() -> tuple[list[Method], list[str]]:
+def _choose_registered(names: Sequence[str]) -> tuple[list[Method], list[str]]:
     made, left_out = [], []
-    for name in registry.plugin_names("schemes"):
+    for name in names:
         try:
             made.append(Method(name, require_working(registry.scheme(name)), False))
         except UsageError as error:  # a missing extra, a parameter without default, or a broken plugin

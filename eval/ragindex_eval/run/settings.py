@@ -23,6 +23,7 @@ from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import shown
+from ragindex_eval.run.methods import ALL, QUICK
 
 _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -72,7 +73,7 @@ class CompareSettings(Strict):
     )
     language: str | None = Field(default=None, description="The language of the documents.")
     methods: str | list[_Plugin] | None = Field(
-        default=None, description="The methods, as bm25,hybrid(depth=50). Default: all that are installed."
+        default=None, description=f"The methods, as bm25,hybrid(depth=50), or {ALL}. Default: {', '.join(QUICK)}."
     )
     with_rerank: bool = Field(default=False, description="Compare each method with the same method reranked.")
     reranker: _Plugin | None = Field(
@@ -162,7 +163,7 @@ class CompareSettings(Strict):
         return [self.encoder] if self.encoders is None else list(self.encoders)
 
     def written_methods(self) -> Sequence[Written] | None:
-        """Return the methods as specs; None for every installed method."""
+        """Return the methods as specs; None for the quick ones."""
         return parse_many(self.methods) if isinstance(self.methods, str) else self.methods
 
     def rerank_with(self) -> Written | bool:

@@ -7,7 +7,7 @@ long times.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -16,7 +16,17 @@ import regex
 
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
-from ragindex_eval.results.model import COSTS, LATENCY, Breakdown, Interval, MethodPair, MethodResult
+from ragindex_eval.results.model import (
+    COSTS,
+    LATENCY,
+    NAMED,
+    NOT_NAMED,
+    Breakdown,
+    Interval,
+    MethodPair,
+    MethodResult,
+    Percentiles,
+)
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.resampling import SampleArray
 
@@ -26,11 +36,16 @@ _SHORTEST = 1e-3  # milliseconds; shorter times are raised to this, so that thei
 _RESAMPLES_PER_PAIR = 50  # resamples per pair at least, so that p can fall well under 0.05 after Holm's correction
 
 
-def with_intervals(methods: Sequence[MethodResult], gold: Mapping[str, Gold] | None, seed: int) -> list[MethodResult]:
-    """Return the methods with their confidence intervals and breakdowns."""
+def with_intervals(
+    methods: Sequence[MethodResult], gold: Mapping[str, Gold] | None, seed: int, naming: Collection[str] = ()
+) -> list[MethodResult]:
+    """Return the methods with their confidence intervals and breakdowns.
+
+    `naming` are the ids of the questions that name the title of a document that answers them.
+    """
     judged = list(methods[0].per_query) if methods else []
     quality = _quality_intervals(methods, judged, seed)
-    groups = _groups({id: gold[id].kind for id in judged} if gold else {})
+    groups = _groups({id: gold[id].kind for id in judged} if gold else {}, naming)
     split = [_breakdowns(methods, by, value, ids, seed) for (by, value), ids in groups.items()]
     return [
         replace(
@@ -108,8 +123,8 @@ def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> Sa
     return np.array([[method.per_query[id][name] for name in names] for id in ids], dtype=np.float64)
 
 
-def _groups(kinds: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """Group the questions by hops and by kind.
+def _groups(kinds: Mapping[str, str], naming: Collection[str]) -> dict[tuple[str, str], list[str]]:
+    """Group the questions by hops, by kind, and by whether they name a title.
 
     Groups by kind are left out if they equal those by hops, and so is a single group or more than _MAX_GROUPS.
     """
@@ -117,10 +132,11 @@ def _groups(kinds: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
     by_hops = _group_by_value(
         {id: "other" if (found := hops(kind)) is None else str(found) for id, kind in kinds.items()}
     )
+    by_title = _group_by_value({id: NAMED if id in naming else NOT_NAMED for id in kinds})
     same = sorted(by_hops.values()) == sorted(by_kind.values())
     return {
         (by, value): ids
-        for by, groups in {"hops": by_hops, "kind": {} if same else by_kind}.items()
+        for by, groups in {"hops": by_hops, "kind": {} if same else by_kind, "title": by_title}.items()
         if 1 < len(groups) <= _MAX_GROUPS
         for value, ids in sorted(groups.items())
     }
@@ -135,11 +151,22 @@ def _group_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str], seed: int) -> list[Breakdown]:
     """Return the breakdown of one group of questions for each method."""
-    intervals = _quality_intervals(methods, ids, seed)
-    return [
-        Breakdown(by, value, len(ids), means([method.per_query[id] for id in ids]), bounds)
-        for method, bounds in zip(methods, intervals, strict=True)
-    ]
+    intervals, found = _quality_intervals(methods, ids, seed), []
+    for method, bounds in zip(methods, intervals, strict=True):
+        part = _restrict(method, frozenset(ids))
+        metrics = means([method.per_query[id] for id in ids])
+        bounds = {**bounds, **_latency_intervals(part, seed)}
+        found.append(Breakdown(by, value, len(ids), metrics, bounds, part.latency.total, part.query_usage, part.calls))
+    return found
+
+
+def _restrict(method: MethodResult, ids: Collection[str]) -> MethodResult:
+    """Return a method with the answers at the largest k, and the times, of some questions."""
+    answers = {max(method.answers): tuple(one for one in method.final if one.query_id in ids)}
+    times = {id: taken for id, taken in method.latency.per_query.items() if id in ids}
+    p50, p95 = np.percentile(list(times.values()), (50, 95)).tolist() if times else (None, None)
+    latency = replace(method.latency, total=Percentiles(p50, p95), per_query=times)
+    return replace(method, answers=answers, latency=latency)
 
 
 # ---------------------------------------------------------------- pairs

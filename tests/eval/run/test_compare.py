@@ -182,7 +182,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", k=(5,), seed=3).to_json()
     assert list(value)[:9] == ["schema", "dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs"]
     assert list(value)[9:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
-    assert value["schema"] == 3
+    assert value["schema"] == 4
     assert (value["failed"], value["asked"]) == ([], ["words", "dense"])
     assert value["dataset"] == {
         **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},
@@ -451,9 +451,10 @@ def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_registered_method_is_the_default(tmp_path: Path) -> None:
-    comparison = compare(dataset(), index=tmp_path)
-    assert {"bm25", "composed", "dense", "hybrid"} <= {method.label for method in comparison.methods}
+def test_every_registered_method_and_the_quick_ones(tmp_path: Path) -> None:
+    quick, every = compare(dataset(), index=tmp_path), compare(dataset(), "all", index=tmp_path)
+    assert {method.label for method in quick.methods} == {"bm25", "dense", "hybrid", "links", "evidence"}
+    assert {"bm25", "composed", "dense", "hybrid", "raptor"} <= {method.label for method in every.methods}
 
 
 @pytest.mark.parametrize("ks", [(), (0,), (5, -1), (2.5,), (True,)])

@@ -3,6 +3,7 @@
 import pytest
 from made_comparisons import made
 
+from ragindex.types import Usage
 from ragindex_eval.results.model import LATENCY
 from ragindex_eval.stats.resampling import holm
 from ragindex_eval.stats.tests import hops
@@ -85,6 +86,28 @@ def test_breakdown_by_hops_and_by_kind() -> None:
     assert found["hops", "2"].ci95["R@5"] == (0.0, 1.0)
     assert found["kind", "3hop1"].ci95 == {}
     assert found["hops", "2"].to_json()["ci95"] == {"R@5": [0.0, 1.0]}
+
+
+def test_breakdown_by_whether_the_question_names_a_title() -> None:
+    """Three of four questions do; the mean over all four, 75 %, hides that `a` found none of the others."""
+    usages = [Usage(0.0, 100 * number, 0) for number in (1, 2, 3, 6)]
+    comparison = made(
+        {"a": [1, 1, 1, 0], "b": [1, 0, 1, 1]},
+        {"a": [1.0, 2.0, 3.0, 40.0], "b": [4.0] * 4},
+        naming=["q1", "q2", "q3"],
+        paid={"a": usages},
+    )
+    other, named = comparison.method("a").breakdown  # in alphabetical order
+    found = [(one.by, one.value, one.questions) for one in (named, other)]
+    assert found == [("title", "title named", 3), ("title", "no title named", 1)]
+    assert (named.metrics["R@5"], other.metrics["R@5"]) == (1.0, 0.0)
+    assert (named.latency.p50, named.latency.p95, other.latency.p50) == (2.0, 2.9, 40.0)
+    assert (named.usage.input_tokens, other.usage.input_tokens) == (200.0, 600.0)
+    assert named.to_json()["latency_ms"] == {"p50": 2.0, "p95": 2.9}
+    assert named.to_json()["usage"] == {"input_tokens": 200.0, "output_tokens": 0.0, "money": 0.0, "calls": 0.0}
+    assert [one.metrics["R@5"] for one in comparison.method("b").breakdown] == [1.0, pytest.approx(2 / 3)]
+    everywhere = made({"a": [1, 0]}, naming=["q1", "q2"])
+    assert everywhere.method("a").breakdown == ()
 
 
 def test_no_breakdown_where_it_would_say_nothing() -> None:

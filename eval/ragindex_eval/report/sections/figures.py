@@ -8,9 +8,9 @@ from markupsafe import Markup
 from ragindex_eval.format import many
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Dot, DotGroup, Figure, Point
+from ragindex_eval.report.sections.kinds import FEWEST, GROUPINGS, group_name
 from ragindex_eval.results.model import LATENCY, Breakdown, Comparison, Interval, MethodResult
 
-_MIN_FOR_INTERVAL = 10  # questions of a group; resamples of fewer hardly vary, so the interval would look too narrow
 _MONEY = Axis("dollars a question (logarithmic)", log=True)
 _LATENCY = Axis("p50 latency, milliseconds a question (logarithmic)", log=True)
 
@@ -36,7 +36,7 @@ def render_figures(comparison: Comparison) -> tuple[Plot, ...] | None:
     found += [_plot_metric(comparison, name) for name in ("F1", "accuracy", "STR-EM") if name in measured][:1]
     if len(comparison.ks) > 1:
         found.append(_plot_over_k(comparison))
-    for by, words in (("hops", "number of hops"), ("kind", "kind of question")):
+    for by, words in GROUPINGS.items():
         groups = _groups(comparison, by, metric)
         if groups:
             found.append(_plot_groups(metric, words, groups))
@@ -121,10 +121,11 @@ def _group(methods: Sequence[MethodResult], by: str, value: str, metric: str) ->
     parts = [(number, method, _find_breakdown(method, by, value)) for number, method in enumerate(methods)]
     known = [(number, method, part) for number, method, part in parts if part is not None]
     questions = max(part.questions for _, _, part in known)
-    few = questions < _MIN_FOR_INTERVAL
+    few = questions < FEWEST
     dots = _make_dots(known, metric, intervals=not few)
-    name = f"{value} hop{'' if value == '1' else 's'}" if by == "hops" and value.isdigit() else value
-    return DotGroup(f"{name} · {many(questions, 'question')}{', too few for an interval' if few else ''}", dots)
+    return DotGroup(
+        f"{group_name(by, value)} · {many(questions, 'question')}{', too few for an interval' if few else ''}", dots
+    )
 
 
 def _find_breakdown(method: MethodResult, by: str, value: str) -> Breakdown | None:

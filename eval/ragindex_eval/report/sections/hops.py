@@ -11,6 +11,7 @@ from ragindex_eval.format import many, percent
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Dot, DotGroup, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
+from ragindex_eval.report.sections.kinds import FEWEST, group_name
 from ragindex_eval.report.sections.table import Column
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.stats import by_iteration, tests
@@ -22,7 +23,6 @@ _COLUMNS = (
     Column("median", ""),
     Column("upper quartile", "a quarter of the questions have at least this recall"),
 )
-_MIN_FOR_INTERVAL = 10  # questions; resamples of fewer hardly vary, so the interval would look too narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,7 @@ def render_hops(comparison: Comparison) -> Hops | None:
         KindRow(_group_name(comparison, *group), _recall_cells(comparison, *group, metric)) for group in groups
     )
     stops = tuple(one for course in courses for one in _count_stops(comparison, course, _most_iterations(courses)))
-    return Hops(
-        metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, _MIN_FOR_INTERVAL
-    )
+    return Hops(metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, FEWEST)
 
 
 def _stop_columns(stops: Sequence[Stops]) -> tuple[Column, ...]:
@@ -122,12 +120,7 @@ def _find_group(by: str, kind: str) -> str:
 
 
 def _group_name(comparison: Comparison, value: str, ids: Sequence[str]) -> str:
-    called = _format_hops(value) if _finest_breakdown(comparison) == "hops" else value
-    return f"{called} · {many(len(ids), 'question')}"
-
-
-def _format_hops(value: str) -> str:
-    return many(int(value), "hop") if value.isdecimal() else value
+    return f"{group_name(_finest_breakdown(comparison), value)} · {many(len(ids), 'question')}"
 
 
 # ---------------------------------------------------------------- recall
@@ -151,7 +144,7 @@ def _recall_cell(
     if not values:
         return RecallCell(method.label, key, "–", "", ("–", "–", "–"))
     part = next((one for one in method.breakdown if (one.by, one.value) == (by, value)), None)
-    bounds = part.ci95.get(metric) if part and len(values) >= _MIN_FOR_INTERVAL else None
+    bounds = part.ci95.get(metric) if part and len(values) >= FEWEST else None
     interval = "" if bounds is None else " – ".join(map(percent, bounds))
     low, middle, high = map(percent, np.quantile(values, (0.25, 0.5, 0.75)).tolist())
     return RecallCell(method.label, key, percent(fmean(values)), interval, (low, middle, high))
@@ -204,7 +197,7 @@ def _count_stops(comparison: Comparison, course: Course, longest: int) -> Iterat
         yield Stops(
             course.method.label,
             Markup(svg.key(course.number)),  # noqa: S704  # drawn by us, holds no text
-            _format_hops(value) if by == "hops" else value,
+            group_name(by, value),
             len(stopped),
             f"{median(stopped):g}",
             f"{fmean(stopped):.2f}",

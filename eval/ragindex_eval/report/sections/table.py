@@ -132,14 +132,15 @@ def _quality_cell(method: MethodResult, name: str, best: bool) -> MetricCell:
     if name not in method.metrics:
         return MetricCell("–")
     bounds = method.ci95.get(name)
-    return MetricCell(percent(method.metrics[name]), _format_interval(bounds, percent), best)
+    return MetricCell(percent(method.metrics[name]), format_interval(bounds, percent), best)
 
 
 def _latency_cell(value: float | None, bounds: Interval | None, best: bool) -> MetricCell:
-    return MetricCell("–") if value is None else MetricCell(short(value), _format_interval(bounds, short), best)
+    return MetricCell("–") if value is None else MetricCell(short(value), format_interval(bounds, short), best)
 
 
-def _format_interval(bounds: Interval | None, form: Callable[[float], str]) -> str:
+def format_interval(bounds: Interval | None, form: Callable[[float], str]) -> str:
+    """Format the ends of an interval; "" if there is none."""
     return "" if bounds is None else f"{form(bounds[0])} – {form(bounds[1])}"
 
 

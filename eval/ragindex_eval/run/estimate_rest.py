@@ -1,0 +1,74 @@
+"""What the methods that were not compared would take: time and memory, from measured rates.
+
+The rates are of all methods of this distribution but the quick ones, without a language model. Most of their time goes
+into encoding names, triples and summaries, so it is told from the seconds that the passages' vectors took here.
+docs/comparing.md says how the rates were measured.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from ragindex.plugins import registry
+from ragindex_eval.format import many
+from ragindex_eval.results.model import Comparison
+from ragindex_eval.run.methods import ALL, QUICK
+
+_ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
+_SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038
+_SECONDS_PER_QUESTION, _ENCODED_QUESTIONS = 0.3, 100  # what is asked, as a multiple of what `dense` takes
+_BYTES, _BYTES_OF_MODEL = (0.3e9, 0.4e6), (0.6e9, 1.7e6)  # for all passages and for each; with a local model
+_MEASURED = 683  # passages; how memory grows beyond was not measured
+
+
+def describe_rest(comparisons: Sequence[Comparison], *, asks: bool) -> str:
+    """Return how many methods were not compared, how to compare them, and what that takes here; "" if there are none.
+
+    With `asks`, a language model does what the rates have rules for, so the time is unknown.
+    """
+    rest = [name for name in registry.plugin_names("schemes") if name not in QUICK]
+    if not rest:
+        return ""
+    said = f"{many(len(rest), 'more method')}: --methods {ALL}"
+    if asks:
+        return f"{said}; what they ask the language model: ragindex estimate"
+    seconds = sum(map(estimate_seconds, comparisons))
+    held = _peak_memory()
+    memory = "" if held is None else f" and {_describe_memory(held, comparisons)}"
+    return f"{said}, about {format_time(seconds)}{memory} here"
+
+
+def estimate_seconds(comparison: Comparison) -> float:
+    """Return the seconds that the methods besides the quick ones would take over the same data."""
+    data = comparison.dataset
+    vectors = max(
+        (method.parts["vectors"].seconds for method in comparison.methods if "vectors" in method.parts), default=0.0
+    )
+    encoded = next((method.latency.total.p50 for method in comparison.methods if method.name == "dense"), None) or 0.0
+    question = _SECONDS_PER_QUESTION + _ENCODED_QUESTIONS * encoded / 1e3
+    return _SECONDS + _ENCODINGS * vectors + _SECONDS_PER_PASSAGE * data.passages + question * data.questions
+
+
+def _describe_memory(held: int, comparisons: Sequence[Comparison]) -> str:
+    """Return the memory, to one decimal of a GB, for the largest of the corpora."""
+    passages = max(comparison.dataset.passages for comparison in comparisons)
+    local = any(comparison.encoder.startswith("sentence-transformers") for comparison in comparisons)
+    fixed, each = _BYTES_OF_MODEL if local else _BYTES
+    more = "more than " if passages > _MEASURED else ""
+    return f"{more}{(held + fixed + each * min(passages, _MEASURED)) / 1e9:.1f} GB of memory"
+
+
+def format_time(seconds: float) -> str:
+    """Format seconds in the unit that fits: `40 s`, `9 min`, `3 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
+
+
+def _peak_memory() -> int | None:
+    """Return the most memory that this process has held, in bytes; None where the system does not say."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,0 +1,90 @@
+"""The terminal's output of a comparison at 80 and 120 columns: names are whole, columns give way in order."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_comparisons import answered
+from rich.console import Console
+from snapshots import assert_matches
+
+from ragindex.types import Usage
+from ragindex_eval.data.gold import Gold
+from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
+from ragindex_eval.report.terminal import render_comparison
+from ragindex_eval.results.model import Comparison, MethodAnswer, Percentiles, SavedHit
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+GRID = [f"hybrid(fusion=convex, weight={weight})" for weight in (0.3, 0.5, 0.7)]
+MORE = [f"griever(base=hybrid(fusion=convex, weight=0.3), beam={beam}, diversity=false)" for beam in (5, 10)]
+PLAIN = "bm25,dense,colbert,composed,links,gear,hipporag,graphrag,raptor,sirerag,ircot,rerank"
+LABELS = [*GRID, *MORE, *PLAIN.split(",")]
+
+
+def printed(value: object, width: int) -> str:
+    console = Console(width=width, file=io.StringIO(), record=True, highlight=False, emoji=False)
+    console.print(value)
+    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+
+
+def found_at(rank: int, *, with_others: bool) -> MethodAnswer:
+    """The gold document `a` at a rank, alone or in a summary of two documents."""
+    hits = [(f"x{number}",) for number in range(1, rank)] + [("a", "b") if with_others else ("a",)]
+    ranked = tuple(SavedHit("+".join(docs), docs, 1.0 / number) for number, docs in enumerate(hits, start=1))
+    return MethodAnswer("q1", ranked, usage=Usage(0.0, 1200, 34))
+
+
+def seventeen() -> Comparison:
+    """Each method found the only gold document one rank lower than the one before; raptor did in a summary."""
+    answers = {label: [found_at(rank, with_others=label == "raptor")] for rank, label in enumerate(LABELS, start=1)}
+    comparison = answered(answers, {"q1": Gold(frozenset({"a"}))}, (5, 10, 20))
+    timed = [
+        replace(method, latency=replace(method.latency, total=Percentiles(1.5 * rank, 20.0 * rank)))
+        for rank, method in enumerate(comparison.methods, start=1)
+    ]
+    return replace(comparison, methods=tuple(timed))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_seventeen_methods_with_long_names(width: int) -> None:
+    text = printed(render_comparison(seventeen()), width)
+    assert_matches(text, SNAPSHOTS / f"terminal_{width}.txt")
+    assert all(len(line) <= width for line in text.splitlines())
+    assert all(label in text for label in LABELS if len(label) <= 40)
+
+
+def test_recall_of_single_documents_is_shown_only_where_it_differs() -> None:
+    """raptor found the gold document at rank 14 in a summary of two documents, so R@20 is 1 and one_doc_R@20 is 0."""
+    lines = printed(render_comparison(seventeen()), 200).splitlines()
+    at = next(number for number, line in enumerate(lines) if "one-doc R" in line)
+    assert [line.split() for line in lines[at : at + 4]] == [["one-doc", "R"], ["method", "@20"], ["raptor", "0.0"], []]
+    without = answered({"bm25": [found_at(1, with_others=False)]}, {"q1": Gold(frozenset({"a"}))}, (5,))
+    assert "one-doc" not in printed(render_comparison(without), 200)
+
+
+def columns(*widths: int) -> tuple[FittedColumn, ...]:
+    return tuple(FittedColumn(f"{width}", ("x" * width,)) for width in widths)
+
+
+def tables(table: FittedTable, width: int) -> list[list[str]]:
+    """The titles of each table's columns."""
+    return [block.split("\n")[0].split()[1:] for block in printed(table, width).split("\n\n")]
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (43, [["5", "6", "7", "8"]]),  # 9 of the name, and each column with 2 blanks before it: 9 + 7 + 8 + 9 + 10
+        (42, [["5", "6"], ["7", "8"]]),  # the last group gives way as a whole
+        (26, [["5", "6"], ["7"], ["8"]]),  # 9 + 9 + 10 is more: the group is divided
+        (20, [["5"], ["6"], ["7"], ["8"]]),
+    ],
+)
+def test_groups_give_way_from_the_last(width: int, expected: list[list[str]]) -> None:
+    assert tables(FittedTable("name", ("ninechars",), (columns(5, 6), columns(7, 8))), width) == expected
+
+
+def test_a_name_of_more_than_half_the_width_is_wrapped_and_not_cut() -> None:
+    text = printed(FittedTable("name", ("abcdefghij" * 3,), (columns(5),)), 24)
+    assert text == "name              5\nabcdefghijab  xxxxx\ncdefghijabcd\nefghij\n"

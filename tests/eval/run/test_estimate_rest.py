@@ -1,0 +1,87 @@
+"""Which methods are compared if none is named, and what the others would take."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import make_desk, ragindex
+from made_comparisons import made
+
+from ragindex.errors import UsageError
+from ragindex.plugins import registry
+from ragindex.types import Usage
+from ragindex.workspace.part_keys import topological_order
+from ragindex.workspace.workspace import PartFigures
+from ragindex_eval.results.model import Comparison
+from ragindex_eval.run import estimate_rest
+from ragindex_eval.run.estimate_rest import describe_rest, estimate_seconds, format_time
+from ragindex_eval.run.methods import QUICK, choose_methods
+
+
+def measured(passages: int, questions: int, seconds: float, encoder: str = "lsa") -> Comparison:
+    """A comparison of `dense`, which took 10 ms a question, and `seconds` for the vectors of the passages."""
+    comparison = made({"dense": [1.0]}, {"dense": [10.0]}, encoder=encoder)
+    parts = {"vectors": PartFigures("vectors", seconds, 1000, "exact", Usage())}
+    data = replace(comparison.dataset, passages=passages, questions=questions)
+    return replace(comparison, dataset=data, methods=(replace(comparison.methods[0], parts=parts),))
+
+
+def test_the_time_follows_the_encoder_the_passages_and_the_questions() -> None:
+    # 30 s, 16.4 times 36 s of encoding, 0.038 s for each of 683 passages, 0.3 s and 100 times 10 ms for each question
+    assert estimate_seconds(measured(683, 50, 36.0)) == pytest.approx(30 + 590.4 + 25.954 + 65)
+    assert estimate_seconds(measured(0, 0, 0.0)) == 30.0
+
+
+def test_the_line_says_how_many_how_long_and_how_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate_rest, "_peak_memory", lambda: 1_000_000_000)
+    monkeypatch.setattr(registry, "plugin_names", lambda group: [*QUICK, "gear", "raptor"])
+    local = measured(400, 50, 36.0, "sentence-transformers:all-MiniLM-L6-v2")
+    assert describe_rest([local], asks=False) == (
+        "2 more methods: --methods all, about 12 min and 2.3 GB of memory here"  # 1 + 0.6 + 400 * 0.0017
+    )
+    large = measured(20_000, 50, 36.0)
+    assert describe_rest([large], asks=False) == (
+        "2 more methods: --methods all, about 24 min and more than 1.6 GB of memory here"  # 1 + 0.3 + 683 * 0.0004
+    )
+    assert describe_rest([local], asks=True) == (
+        "2 more methods: --methods all; what they ask the language model: ragindex estimate"
+    )
+    monkeypatch.setattr(estimate_rest, "_peak_memory", lambda: None)
+    assert describe_rest([local, local], asks=False) == "2 more methods: --methods all, about 23 min here"
+    monkeypatch.setattr(registry, "plugin_names", lambda group: list(QUICK))
+    assert describe_rest([local], asks=False) == ""
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(42.4, "42 s"), (89.9, "90 s"), (540, "9 min"), (7300, "2 h")])
+def test_times_have_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert format_time(seconds) == text
+
+
+def test_five_quick_methods_are_the_default() -> None:
+    chosen, left_out = choose_methods(None)
+    assert [method.label for method in chosen] == ["bm25", "dense", "hybrid", "links", "evidence"]
+    assert left_out == []
+    parts = topological_order([part for method in chosen for part in method.scheme.parts()])
+    assert {registry.label(part) for part in parts} == {"passages", "vectors", "links"}
+    assert not any("model" in part.uses for part in parts)
+
+
+def test_all_stands_for_every_installed_method_beside_those_that_are_named() -> None:
+    chosen, _ = choose_methods(["all", "hybrid(depth=7)"])
+    assert {method.label for method in chosen if not method.asked_for} == set(registry.plugin_names("schemes"))
+    assert [method.label for method in chosen if method.asked_for] == ["hybrid(depth=7)"]
+    with pytest.raises(UsageError, match="Two methods have the label 'bm25'"):
+        choose_methods(["all", "bm25"])
+
+
+@pytest.mark.slow
+def test_compare_without_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_desk(tmp_path, monkeypatch)
+    done = ragindex("compare", "notes", "--questions", "questions.csv")
+    assert done.code == 0
+    rest = len(registry.plugin_names("schemes")) - 5
+    line = done.out.splitlines()[-1]
+    assert line.startswith(f"{rest} more methods: --methods all, about 3")
+    assert line.endswith(" GB of memory here")
+    named = ragindex("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
+    assert "more methods" not in named.out
