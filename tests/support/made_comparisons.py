@@ -21,7 +21,7 @@ from ragindex_eval.results.model import (
     SavedHit,
 )
 from ragindex_eval.run.score import score_rankings
-from ragindex_eval.stats.tests import pairs, with_intervals
+from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
 def made(
@@ -77,7 +77,7 @@ def _comparison(
     encoder: str,
     seed: int,
 ) -> Comparison:
-    methods = with_intervals(methods, gold, seed)
+    compared, pairs = compare_methods(with_intervals(methods, gold, seed), seed)
     return Comparison(
         dataset=DatasetFacts(name, "made", 3, 3, len(ids), len(gold or ()), f"fingerprint of {name}"),
         encoder=encoder,
@@ -90,8 +90,8 @@ def _comparison(
         queries=tuple(Query(id, f"What is {id}?") for id in ids),
         gold=gold,
         titles={"a": "The letter A"},
-        methods=tuple(methods),
-        pairs=pairs(methods, seed),
+        methods=compared,
+        pairs=pairs,
         notes=(),
         left_out=(),
         environment={"python": "3.11.0", "processors": "2"},

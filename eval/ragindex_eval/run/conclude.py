@@ -21,7 +21,7 @@ from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.methods import Method
-from ragindex_eval.stats.tests import pairs, with_intervals
+from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
 def conclude(
@@ -46,7 +46,7 @@ def conclude(
     asked = [method for method in methods if method.label in order]
     asks = reader is not None or any(index.asks(method.scheme) for method in asked)
     identity = digest([dataset.fingerprint, list(ks), *(result.fingerprint for result in results)])
-    ranked = with_intervals(sort_methods(results, ks), dataset.gold, index.seed)
+    ranked, pairs = compare_methods(with_intervals(sort_methods(results, ks), dataset.gold, index.seed), index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
     return Comparison(
         dataset=_facts(index, dataset),
@@ -60,8 +60,8 @@ def conclude(
         queries=dataset.queries,
         gold=dataset.gold,
         titles=_titles(dataset),
-        methods=tuple(ranked),
-        pairs=pairs(ranked, index.seed),
+        methods=ranked,
+        pairs=pairs,
         notes=(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),

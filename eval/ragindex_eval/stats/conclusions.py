@@ -37,7 +37,9 @@ def better(comparison: Comparison, a: str, b: str, metric: str) -> bool:
         return False
     ahead = pair.excess < 0 if metric in _LOWER_IS_BETTER else pair.excess > 0
     return (
-        ahead and pair.p_holm < LEVEL and _figures_agree(comparison.method(a), comparison.method(b), metric, pair.value)
+        ahead
+        and pair.p_adjusted < LEVEL
+        and _figures_agree(comparison.method(a), comparison.method(b), metric, pair.value)
     )
 
 
@@ -137,7 +139,7 @@ def _describe_leaders(comparison: Comparison, ahead: Sequence[str], metric: str)
     judged = comparison.dataset.judged
     asked = f"n = {judged:,}"
     percents = f"{_format_percent(comparison.method(ahead[0]), metric)}"
-    if not any(pair.metric == metric and pair.p_holm < LEVEL for pair in comparison.pairs):
+    if not any(pair.metric == metric and pair.p_adjusted < LEVEL for pair in comparison.pairs):
         equal = len({method.metrics[metric] for method in comparison.methods}) == 1
         lowest = _format_percent(comparison.method(_rank_methods(comparison, metric)[-1]), metric)
         told = f"all {len(ahead)} score {percents}" if equal else f"they score {lowest} to {percents}"

@@ -182,7 +182,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", k=(5,), seed=3).to_json()
     assert list(value)[:9] == ["schema", "dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs"]
     assert list(value)[9:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
-    assert value["schema"] == 3
+    assert value["schema"] == 4
     assert (value["failed"], value["asked"]) == ([], ["words", "dense"])
     assert value["dataset"] == {
         **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},
@@ -191,13 +191,13 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert (value["store"], value["seed"]) == ("lancedb", 3)
     words, dense = value["methods"]
     assert list(words)[:7] == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
-    assert list(words)[7:] == ["usage", "ci95", "breakdown", "fingerprint"]
+    assert list(words)[7:] == ["usage", "ci95", "p_best", "breakdown", "fingerprint"]
     assert words["usage"]["index"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0}
     assert words["usage"]["query"]["calls"] == 0.0
     assert value["llm"] == "none"
     assert set(words["ci95"]) == {*words["metrics"], "latency_ms_p50", "latency_ms_p95"}
     pair = value["pairs"][0]
-    assert list(pair) == ["a", "b", "metric", "statistic", "questions", "value", "ci95", "p", "p_holm"]
+    assert list(pair) == ["a", "b", "metric", "statistic", "questions", "value", "ci95", "p", "p_adjusted"]
     assert (pair["a"], pair["b"], pair["metric"], pair["questions"]) == ("words", "dense", "R@5", 3)
     assert {pair["metric"] for pair in value["pairs"]} == {*words["metrics"], "latency_ms"}
     assert (words["name"], words["label"], dense["label"], words["unanswered"]) == ("bm25", "words", "dense", 0)
