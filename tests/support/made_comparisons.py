@@ -36,10 +36,13 @@ def made(
     seed: int = 0,
     name: str = "made",
     paid: Mapping[str, Sequence[Usage]] | None = None,
+    also: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+    reference: Mapping[str, Sequence[float]] | None = None,
 ) -> Comparison:
     """`recalls` by label, one a question (none: no gold); `found` are the documents, best first.
 
-    `paid` is by label what each question took; what all of them took is besides the method's index, and spent.
+    `paid` is by label what each question took; what all of them took is besides the method's index, and spent. `also`
+    are other metrics, by name and label. `reference` are milliseconds of the reference work by label.
     """
     count = max(map(len, [*recalls.values(), *(milliseconds or {}).values(), *(found or {}).values()]))
     ids = [f"q{number}" for number in range(1, count + 1)]
@@ -47,6 +50,7 @@ def made(
     gold = {id: Gold(frozenset({"a"}), kind=kinds[at] if kinds else "") for at, id in enumerate(ids)}
     methods = [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()]
     methods = [_paid(method, (paid or {}).get(method.label, ())) for method in methods]
+    methods = [_also(method, also or {}, (reference or {}).get(method.label, ())) for method in methods]
     return _comparison(methods, ids, gold if judged else None, ks, name=name, encoder=encoder, seed=seed)
 
 
@@ -115,6 +119,17 @@ def _method(
         for id, documents in zip(ids, lists, strict=True)
     )
     return _result(label, label, {}, {5: answers}, per_query, times)
+
+
+def _also(
+    method: MethodResult, metrics: Mapping[str, Mapping[str, Sequence[float]]], reference: Sequence[float]
+) -> MethodResult:
+    per_query = {
+        id: {**scores, **{name: float(values[method.label][at]) for name, values in metrics.items()}}
+        for at, (id, scores) in enumerate(method.per_query.items())
+    }
+    latency = replace(method.latency, reference=dict(zip(method.latency.per_query, reference, strict=False)))
+    return replace(method, per_query=per_query, metrics=means(list(per_query.values())), latency=latency)
 
 
 def _paid(method: MethodResult, usages: Sequence[Usage]) -> MethodResult:

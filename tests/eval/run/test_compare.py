@@ -44,7 +44,7 @@ from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Met
 from ragindex_eval.results.save import method_file_name, save_results
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import append_answers, load_answers
-from ragindex_eval.stats import conclusions
+from ragindex_eval.stats.first_sentence import state_conclusion
 
 TEXTS = {
     "anna": "Grey Anna is the highest hill of the north.",
@@ -242,7 +242,7 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert comparison.pairs == ()
     assert (len(failed.failures), failed.metrics, failed.latency.total) == (3, {}, Percentiles(None, None))
     assert "failed on every question and is not compared: ValueError: nothing" in " ".join(shown(comparison).split())
-    sentence = conclusions.sentence(comparison)
+    sentence = state_conclusion(comparison)
     assert sentence.startswith("bm25 reaches ")
     assert "failed on every question, and is not compared: ValueError: nothing is known" in sentence
     value = json.loads((tmp_path / "o" / "comparison.json").read_text())
@@ -256,7 +256,7 @@ def test_failing_on_every_question_with_gold_is_no_score_either(tmp_path: Path) 
     scheme = Scripted(fails_on=(QUESTIONS[1],))
     comparison = run(tmp_path, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
     assert [method.label for method in comparison.methods] == ["bm25"]
-    assert "failed on every question with gold, and is not compared" in conclusions.sentence(comparison)
+    assert "failed on every question with gold, and is not compared" in state_conclusion(comparison)
 
 
 def test_strict_stops_at_a_question_on_which_a_method_fails(tmp_path: Path) -> None:

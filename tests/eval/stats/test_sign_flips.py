@@ -124,8 +124,8 @@ def test_step_down_and_best_by_hand() -> None:
         - + +   0.58  0     1
     a-b: 1.73 is reached by one of four. a-c: the larger of itself and b-c reaches 1.41 in two of four. b-c: always.
 
-    As the best, a is behind none: p = 1. b is behind a by 1.73, which its rivals reach under one of eight patterns. c is
-    behind a by 1.41, reached under two of eight. Both are doubled.
+    As the best, a is behind none: p = 1. b is behind a by 1.73, which its rivals reach under one of eight patterns. c
+    is behind a by 1.41, reached under two of eight. Both are doubled.
     """
     found = run_all([[1, 0, 0], [1, 0, 0], [1, 0, 1]])
     assert found.p[:, 0].tolist() == [0.25, 0.5, 1.0]
@@ -158,7 +158,7 @@ def test_all_p_are_those_of_students_t_in_loops(rows: list[list[float]]) -> None
 
 def test_drawn_patterns_come_near_those_in_loops() -> None:
     generator = np.random.default_rng(2)
-    rows = (generator.random((40, 4)) + [0.0, 0.1, 0.2, 0.25]).tolist()
+    rows = (generator.random((40, 4)) + np.array([0.0, 0.1, 0.2, 0.25])).tolist()
     found, (p, adjusted, best) = run_all(rows), naive_tests(rows, list(combinations(range(4), 2)), drawn=4_000)
     assert found.p[:, 0] == pytest.approx(p, abs=0.03)
     assert found.adjusted[:, 0] == pytest.approx(adjusted, abs=0.03)
