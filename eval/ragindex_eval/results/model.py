@@ -380,6 +380,11 @@ class Comparison:
     asked: tuple[str, ...] = ()
     failed: tuple[MethodResult, ...] = ()
     published: PublishedComparison | None = None
+    _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the pairs, of which there may be thousands."""
+        object.__setattr__(self, "_by_labels", {(pair.a, pair.b, pair.metric): pair for pair in self.pairs})
 
     def method(self, label: str) -> MethodResult:
         """Return the result of a method by its label. Raises KeyError if there is none."""
@@ -387,10 +392,8 @@ class Comparison:
 
     def pair(self, a: str, b: str, metric: str) -> MethodPair:
         """Return the difference of `a` and `b` by a metric. Raises KeyError if the metric is not known for both."""
-        for pair in self.pairs:
-            if pair.metric == metric and {pair.a, pair.b} == {a, b}:
-                return pair if pair.a == a else pair.turned()
-        raise KeyError((a, b, metric))
+        pair = self._by_labels.get((a, b, metric))
+        return self._by_labels[b, a, metric].turned() if pair is None else pair
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON of `--json`; RESULT_SCHEMA is increased when the meaning of a field changes."""

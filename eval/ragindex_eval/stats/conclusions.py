@@ -56,13 +56,12 @@ def _figures_agree(a: MethodResult, b: MethodResult, metric: str, value: float) 
 def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
     """Return the methods that cannot be excluded as the best by a metric, best first; () if it was not measured.
 
-    Methods are excluded by multiple comparisons with the best (`MethodResult.p_best`). For `latency_ms`, the first is
-    the method with the lowest p50, and those are left out that are significantly slower.
+    Methods are excluded by multiple comparisons with the best (`MethodResult.p_best`), or if they are significantly
+    worse than the first one. For `latency_ms`, the first is the method with the lowest p50, and only the latter counts.
     """
     ranked = rank_methods(comparison, metric)
-    if metric == LATENCY:
-        return tuple(label for label in ranked if not better(comparison, ranked[0], label, metric))
-    return tuple(label for label in ranked if comparison.method(label).p_best.get(metric, 1.0) >= LEVEL)
+    kept = [label for label in ranked if comparison.method(label).p_best.get(metric, 1.0) >= LEVEL]
+    return tuple(label for label in kept if not better(comparison, ranked[0], label, metric))
 
 
 def rank_methods(comparison: Comparison, metric: str) -> list[str]:

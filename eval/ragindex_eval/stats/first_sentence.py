@@ -5,7 +5,7 @@ from math import ceil, inf
 from statistics import NormalDist, fmean, stdev
 
 from ragindex.types import Usage
-from ragindex_eval.format import many, points_form, short
+from ragindex_eval.format import points_form, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, rank_methods
@@ -91,14 +91,14 @@ def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) ->
 
     The other metrics are recall and nDCG at every k, and those of answers.
     """
-    names = [f"{name}@{k}" for name in ("nDCG", "R") for k in comparison.ks]
-    found: dict[str, list[str]] = {}
+    names = [*(f"{name}@{k}" for name in ("nDCG", "R") for k in comparison.ks), *ANSWER_METRICS]
+    kept = {name: found for name in names if name != metric and (found := leaders(comparison, name))}
+    excluded: dict[str, list[str]] = {}
     for label in ahead:
-        p_best = comparison.method(label).p_best
-        first = next((name for name in (*names, *ANSWER_METRICS) if p_best.get(name, 1.0) < LEVEL), metric)
-        if first != metric:
-            found.setdefault(first, []).append(label)
-    return found
+        first = next((name for name, found in kept.items() if label not in found), None)
+        if first is not None:
+            excluded.setdefault(first, []).append(label)
+    return excluded
 
 
 def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:
@@ -191,16 +191,16 @@ def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metri
     if fewest == inf:
         yield "More questions would not settle it: the means are equal."
         return
-    said = f"{_format_count(fewest).capitalize()} would exclude {first}"
+    said = f"{_format_count(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would exclude {first}"
     also = f", and {_format_count(most)} {last}" if len(more) > 1 else ""
     yield f"{said}{also}, if the difference stays ({100 * POWER:.0f} % power)."
 
 
 def _format_count(count: float) -> str:
     if count > _MOST_QUESTIONS:
-        return f"more than {_MOST_QUESTIONS:,} more questions"
+        return f"more than {_MOST_QUESTIONS:,}"
     unit = 10 ** max(0, len(str(int(count))) - 2)
-    return f"about {many(ceil(count / unit) * unit, 'more question')}"
+    return f"about {ceil(count / unit) * unit:,}"
 
 
 def _describe_few_questions(comparison: Comparison) -> Iterator[str]:

@@ -550,21 +550,31 @@ def test_latency_is_split_and_kept(tmp_path: Path) -> None:
     assert journal.read_text() == asked
     kept.unlink()
     run(tmp_path / "w", scheme)
-    assert journal.read_text().count("\n") == asked.count("\n") + 5 + 3  # five to warm up
+    assert journal.read_text().count("\n") == asked.count("\n") + 5 + 30  # five to warm up, and ten rounds of three
 
 
-def test_methods_take_turns_at_being_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "_TURN", 2)
+def test_each_question_is_timed_with_all_methods_in_random_order(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     first, second = (Scripted(journal=str(journal), mark=mark) for mark in ("a-", "b-"))
     asked = dataset([*QUESTIONS, "What is slate?", "Who printed cheap books?"], None)
     failing = second.model_copy(update={"fails_on": (QUESTIONS[1],)})
     comparison = run(tmp_path / "w", first, failing, data=asked, k=(5,))
     lines = journal.read_text().replace("5 ", "").split()
-    in_turns = ["a-q1", "a-q2", "b-q1", "b-q3", "b-q4", "a-q3", "a-q4", "a-q5", "b-q5"]
-    assert lines[-len(in_turns) :] == in_turns
     warming = [f"{mark}{id}" for mark, ids in (("a-", "12345"), ("b-", "13451")) for id in (f"q{id}" for id in ids)]
-    assert lines[-len(in_turns) - len(warming) : -len(in_turns)] == warming
+    rounds = [lines[-9 * number :][:9] for number in range(10, 0, -1)]  # five questions of a, and four of b
+    assert lines[-90 - len(warming) : -90] == warming
+    assert all(sorted(one) == sorted({*rounds[0]}) for one in rounds)
+    orders = set()
+    for one in rounds:
+        ids = list(dict.fromkeys(line[2:] for line in one))
+        blocks = [{line for line in one if line.endswith(id)} for id in ids]
+        assert [line[2:] for line in one] == [id for id, block in zip(ids, blocks, strict=True) for _ in block]
+        assert {frozenset(block) for block in blocks} == {
+            frozenset({"a-q2"}),
+            *(frozenset({f"a-{id}", f"b-{id}"}) for id in ("q1", "q3", "q4", "q5")),
+        }
+        orders |= {tuple(ids), tuple(line[0] for line in one)}
+    assert len(orders) > 10
     assert [list(method.latency.per_query) for method in comparison.methods] == [
         ["q1", "q2", "q3", "q4", "q5"],
         ["q1", "q3", "q4", "q5"],
@@ -574,7 +584,7 @@ def test_methods_take_turns_at_being_timed(tmp_path: Path, monkeypatch: pytest.M
 def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timing, groups = latency._in_turns, list[list[str]]()
+    timing, groups = latency._time_in_rounds, list[list[str]]()
 
     def watched(metered: Sequence[Any], *rest: Any) -> Any:
         groups.append([one.timing.label for one in metered])
@@ -582,7 +592,7 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
         assert all(tuple(one.timing.retriever.searches()) == one.timing.alone for one in metered)
         return rows
 
-    monkeypatch.setattr(latency, "_in_turns", watched)
+    monkeypatch.setattr(latency, "_time_in_rounds", watched)
     with Workspace.open(tmp_path / "large", chunking=None) as workspace:
         roomy = compare(dataset(), ["bm25", "dense"], index=workspace)
         sizes = [workspace.open_part(part).inner.estimate() for part in (Passages(), Vectors())]
@@ -598,7 +608,7 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
 
 def test_latency_percentiles_are_numpys() -> None:
     assert latency.MethodTimes().latency == NOT_TIMED
-    seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000] for n in range(1, 101)}
+    seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000, 0.001] for n in range(1, 101)}
     times = latency.Times("run", "2025-01-01T00:00:00+00:00", tuple(seconds), seconds)
     measured = latency.MethodTimes(times).latency
     assert measured.total.p50 == pytest.approx(50.5)
