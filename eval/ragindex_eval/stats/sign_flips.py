@@ -160,7 +160,8 @@ class _Counts:
 
 
 def _count_reached(statistics: SampleArray, least: SampleArray) -> NDArray[np.int64]:
-    return np.count_nonzero(statistics >= least[:, None], axis=1)
+    reached: NDArray[np.int64] = np.count_nonzero(statistics >= least[:, None], axis=1)
+    return reached
 
 
 def _lowered(statistics: SampleArray) -> SampleArray:

@@ -193,7 +193,7 @@ def timed_on(
 def test_a_busy_while_makes_no_method_slower_than_one_that_contains_it(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine is four times as slow for the first third; in turns of 25 questions, dense alone would have met it."""
+    """The machine is four times as slow for the first third; in turns of 25 questions, only dense would have met it."""
     found = timed_on(workspace, monkeypatch, lambda label, number: 4.0 if number < 67 else 1.0)
     pair = found.pair("h", "d", LATENCY)
     assert pair.value == pytest.approx(1.1, abs=0.04)
