@@ -104,7 +104,7 @@ def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) ->
 def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:
     best = rank_methods(comparison, metric)[0]
     if len(labels) > 1:
-        return f"{metric} excludes {_join(labels)} (ahead is {best})"
+        return f"{metric} excludes {_join(labels)} ({best} leads)"
     return f"{metric} excludes {labels[0]} ({best} is ahead by {_difference(comparison, best, labels[0], metric)})"
 
 
