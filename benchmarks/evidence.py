@@ -28,6 +28,7 @@ from ragindex_eval.data import datasets
 from ragindex_eval.run.tune import Judged, collect_judged, fit_nested
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.logistic import fit_weights, recall_at
+from ragindex_eval.stats.sign_flips import run_sign_flips
 
 KS = (5, 10, 15)
 GRAPHS = ("hipporag(mode=facts)", "hipporag", "sirerag(ranking=lifted)")
@@ -104,7 +105,7 @@ def compare_out_of_fold(found: np.ndarray, kinds: list[str], fixed: dict[str, np
     for name, recall in fixed.items():
         gains = found - recall
         intervals = map(resampling.interval, resampling.resampled_means(gains, 0).T)
-        p_values = resampling.permutation_tests(np.stack([found, recall], axis=1), [(0, 1)], 0)[0]
+        p_values = run_sign_flips(np.stack([found, recall], axis=1), [(0, 1)], 0).p[0]
         told = [
             f"{100 * mean:+.1f} ({100 * low:.1f} to {100 * high:.1f}, p {p:.4f})"
             for mean, (low, high), p in zip(gains.mean(axis=0), intervals, p_values, strict=True)

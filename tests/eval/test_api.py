@@ -44,7 +44,7 @@ def test_it_is_printed_as_the_command_prints_it(result: Result) -> None:
     lines = str(result).splitlines()
     assert lines[0].split()[:3] == ["R", "R", "full"]
     assert {line.split()[0] for line in lines[2:4]} == {"bm25", "hybrid(depth=3)"}
-    assert "No significant difference in R@1 (n = 2)" in str(result)
+    assert "No method can be excluded as the best at R@1 (n = 2)" in str(result)
     assert repr(result) in (
         "<comparison of bm25, hybrid(depth=3) on notes: 2 questions>",
         "<comparison of hybrid(depth=3), bm25 on notes: 2 questions>",

@@ -21,7 +21,7 @@ from ragindex_eval.results.model import (
     SavedHit,
 )
 from ragindex_eval.run.score import score_rankings
-from ragindex_eval.stats.tests import pairs, with_intervals
+from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
 def made(
@@ -37,11 +37,15 @@ def made(
     name: str = "made",
     paid: Mapping[str, Sequence[Usage]] | None = None,
     naming: Collection[str] = (),
+    also: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+    reference: Mapping[str, Sequence[float]] | None = None,
 ) -> Comparison:
     """`recalls` by label, one a question (none: no gold); `found` are the documents, best first.
 
     `naming` are the ids of the questions (q1, q2, …) that name a title. `paid` is by label what each question took;
-    what all of them took is besides the method's index, and spent.
+    what all of them took is besides the method's index, and spent. `also` are other metrics, by name and label.
+    `reference` are milliseconds of the reference work by label.
+
     """
     count = max(map(len, [*recalls.values(), *(milliseconds or {}).values(), *(found or {}).values()]))
     ids = [f"q{number}" for number in range(1, count + 1)]
@@ -49,6 +53,7 @@ def made(
     gold = {id: Gold(frozenset({"a"}), kind=kinds[at] if kinds else "") for at, id in enumerate(ids)}
     methods = [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()]
     methods = [_paid(method, (paid or {}).get(method.label, ())) for method in methods]
+    methods = [_also(method, also or {}, (reference or {}).get(method.label, ())) for method in methods]
     described = {"name": name, "encoder": encoder, "seed": seed}
     return _comparison(methods, ids, gold if judged else None, ks, **described, naming=naming)  # type: ignore[arg-type]
 
@@ -81,7 +86,7 @@ def _comparison(
     seed: int,
     naming: Collection[str] = (),
 ) -> Comparison:
-    methods = with_intervals(methods, gold, seed, naming)
+    compared, pairs = compare_methods(with_intervals(methods, gold, seed, naming), seed)
     return Comparison(
         dataset=DatasetFacts(name, "made", 3, 3, len(ids), len(gold or ()), f"fingerprint of {name}"),
         encoder=encoder,
@@ -94,8 +99,8 @@ def _comparison(
         queries=tuple(Query(id, f"What is {id}?") for id in ids),
         gold=gold,
         titles={"a": "The letter A"},
-        methods=tuple(methods),
-        pairs=pairs(methods, seed),
+        methods=compared,
+        pairs=pairs,
         notes=(),
         left_out=(),
         environment={"python": "3.11.0", "processors": "2"},
@@ -119,6 +124,17 @@ def _method(
         for id, documents in zip(ids, lists, strict=True)
     )
     return _result(label, label, {}, {5: answers}, per_query, times)
+
+
+def _also(
+    method: MethodResult, metrics: Mapping[str, Mapping[str, Sequence[float]]], reference: Sequence[float]
+) -> MethodResult:
+    per_query = {
+        id: {**scores, **{name: float(values[method.label][at]) for name, values in metrics.items()}}
+        for at, (id, scores) in enumerate(method.per_query.items())
+    }
+    latency = replace(method.latency, reference=dict(zip(method.latency.per_query, reference, strict=False)))
+    return replace(method, per_query=per_query, metrics=means(list(per_query.values())), latency=latency)
 
 
 def _paid(method: MethodResult, usages: Sequence[Usage]) -> MethodResult:

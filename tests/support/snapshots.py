@@ -18,6 +18,11 @@ _MASKS = (
 SPACES = (r" {2,}", "  ")
 FIGURES = (r"(?m)^(\S.*?(?:  [\d.,]+){4,5})(?:  [\d.,]+){4}$", r"\1  <p50 p95 s MB>")
 
+# For the first sentence: which method is fastest, if any, and what two of them cost.
+FASTEST = (r"Of [^.;]+ is fastest: .+?, geometric mean\)\. ", "")
+COSTS = (r"\S+ takes [\d.,]+ ms a question, and [\d.,]+ MB for its index(; |\.)", r"<costs>\1")
+SENTENCE = (SPACES, FIGURES, FASTEST, COSTS)
+
 
 def masked(text: str, *more: tuple[str, str]) -> str:
     """`text` without times, hashes and versions; `more` are patterns with what stands for them."""

@@ -35,7 +35,7 @@ from ragindex_eval.report.sections import (
     table,
 )
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.stats import conclusions
+from ragindex_eval.stats.first_sentence import state_conclusion
 
 _LONGEST_SENTENCE, _LONGEST_COMMAND = 1_500, 4_000  # characters
 _Section = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values
@@ -96,7 +96,7 @@ def _make_chapter(comparison: Comparison, anchor: str) -> _Chapter:
     asked = many(data.questions, "question")
     about = f"{many(data.documents, 'document')}, {asked}, encoder {comparison.encoder}, seed {comparison.seed}"
     parts = _render_parts(_choose_sections(comparison), comparison, f"{anchor}-")
-    sentence = conclusions.sentence(comparison)
+    sentence = state_conclusion(comparison)
     return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))
 
 

@@ -15,7 +15,8 @@ from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
-from ragindex_eval.stats import conclusions
+from ragindex_eval.stats.conclusions import leaders
+from ragindex_eval.stats.first_sentence import state_conclusion
 
 _SHOWN_REASONS = 3
 _SHOWN_NOTES = 5
@@ -53,7 +54,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     bounds = [f"[dim]{bound.label}[/]" for bound in comparison.bounds]
     groups = tuple(tuple(_fit(column, comparison) for column in group) for group in _column_groups(comparison))
     made = FittedTable("method", (*names, *bounds), groups)
-    said = f"[bold]{escape_markup(conclusions.sentence(comparison))}[/]"
+    said = f"[bold]{escape_markup(state_conclusion(comparison))}[/]"
     facts = map(escape_markup, _fact_lines(comparison))
     published = render_published(comparison)
     beside = [] if published is None else ["", *_published_lines(published)]
@@ -195,7 +196,7 @@ def _cells(column: _Column, comparison: Comparison) -> list[str]:
     """Return the cells of a column as text."""
     values = [column.value(method) for method in comparison.methods]
     texts = ["–" if value is None else column.form(value) for value in values]
-    ahead = conclusions.leaders(comparison, column.metric) if column.metric else ()
+    ahead = leaders(comparison, column.metric) if column.metric else ()
     told = 0 < len(ahead) < len(comparison.methods)
     return [
         f"[bold]{text}[/]" if told and method.label in ahead else text

@@ -99,7 +99,10 @@ def _gold(line: Mapping[str, Any]) -> Gold:
 
 
 def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> MethodResult:
-    times = {line["query"]: line["latency_ms"] for line in lines if line["latency_ms"] is not None}
+    times, reference = (
+        {line["query"]: line[name] for line in lines if line[name] is not None}
+        for name in ("latency_ms", "reference_ms")
+    )
     split = value["latency_ms"]
     encoder, store, own = (Percentiles(**split[name]) for name in ("encoder", "store", "own"))
     return MethodResult(
@@ -110,12 +113,13 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         answers={k: tuple(_answer(line) for line in lines)},
         per_query={line["query"]: line["metrics"] for line in lines if line["metrics"]},
         metrics=value["metrics"],
-        latency=Latency(Percentiles(split["p50"], split["p95"]), encoder, store, own, times, split["taken"]),
+        latency=Latency(Percentiles(split["p50"], split["p95"]), encoder, store, own, times, split["taken"], reference),
         parts={
             name: PartFigures(name, part["seconds"], part["bytes"], part["search"], _usage(part, part["seconds"]))
             for name, part in value["index"]["parts"].items()
         },
         ci95=_intervals(value["ci95"]),
+        p_best=value["p_best"],
         spent=_usage(value["usage"]["spent"]),
         stages=value["usage"]["stages"],
         breakdown=tuple(map(_breakdown, value["breakdown"])),

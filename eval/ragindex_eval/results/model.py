@@ -74,8 +74,10 @@ class Percentiles:
 class Latency:
     """Latency of single questions at the largest k, over a sample: in total, and in encoder, store and method itself.
 
-    `per_query` is the total time in milliseconds by query id. `taken` is when the timing began (UTC). All methods of a
-    comparison share it, because latencies of different timing runs are not compared.
+    `per_query` is the total time in milliseconds by query id, the median if a question was timed several times.
+    `taken` is when the timing began (UTC). All methods of a comparison share it, because latencies of different timing
+    runs are not compared. `reference` is the time in milliseconds of a fixed computation just before each question, by
+    query id: it differs between methods only by the noise of the machine.
     """
 
     total: Percentiles
@@ -84,6 +86,7 @@ class Latency:
     own: Percentiles
     per_query: Mapping[str, float]
     taken: str = ""
+    reference: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def questions(self) -> int:
@@ -170,8 +173,9 @@ class MethodPair:
 
     `metric` is a quality metric or one of `MethodResult.costs`. `value` is the mean of `a` minus the mean of `b`. For
     latency, which is skewed, it is the geometric mean of `a` divided by that of `b`; `statistic` says which. `ci95` is
-    the interval of `value`, None if there are fewer than two questions. `p` is the p-value of the paired permutation
-    test of `value`, and `p_holm` is corrected for all pairs of this metric.
+    the interval of `value`, None if there are fewer than two questions; that of a latency includes the noise of the
+    machine. `p` is the p-value of the paired permutation test of `value`, and `p_adjusted` is corrected for all pairs
+    of this metric.
     """
 
     a: str
@@ -181,7 +185,7 @@ class MethodPair:
     value: float
     ci95: Interval | None
     p: float
-    p_holm: float
+    p_adjusted: float
 
     @property
     def statistic(self) -> str:
@@ -205,7 +209,7 @@ class MethodPair:
         """Convert to one element of the JSON field `pairs`."""
         bounds = None if self.ci95 is None else list(self.ci95)
         named = {"a": self.a, "b": self.b, "metric": self.metric, "statistic": self.statistic}
-        tested = {"value": self.value, "ci95": bounds, "p": self.p, "p_holm": self.p_holm}
+        tested = {"value": self.value, "ci95": bounds, "p": self.p, "p_adjusted": self.p_adjusted}
         return {**named, "questions": self.questions, **tested}
 
 
@@ -220,6 +224,8 @@ class MethodResult:
     - `spent`: what this run paid for the method.
     - `stages`: how the LLM outputs of this run were parsed (strict, repaired, failed, …), counted by task.
     - `fingerprint`: a hash of everything that the answers depend on.
+    - `p_best`: by quality metric, the p-value of the test that no other method is better. Under 0.05, the method is
+      excluded as the best. Empty for a single method.
 
     Money is None if any part of it is unknown, for example for a model without a price.
     """
@@ -237,6 +243,7 @@ class MethodResult:
     breakdown: tuple[Breakdown, ...] = ()
     spent: Usage = NO_USAGE
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    p_best: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def index_usage(self) -> Usage:
@@ -310,6 +317,7 @@ class MethodResult:
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
             "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},
+            "p_best": dict(self.p_best),
             "breakdown": [one.to_json() for one in self.breakdown],
             "fingerprint": self.fingerprint,
         }
@@ -389,6 +397,11 @@ class Comparison:
     asked: tuple[str, ...] = ()
     failed: tuple[MethodResult, ...] = ()
     published: PublishedComparison | None = None
+    _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the pairs, of which there may be thousands."""
+        object.__setattr__(self, "_by_labels", {(pair.a, pair.b, pair.metric): pair for pair in self.pairs})
 
     def method(self, label: str) -> MethodResult:
         """Return the result of a method by its label. Raises KeyError if there is none."""
@@ -396,10 +409,8 @@ class Comparison:
 
     def pair(self, a: str, b: str, metric: str) -> MethodPair:
         """Return the difference of `a` and `b` by a metric. Raises KeyError if the metric is not known for both."""
-        for pair in self.pairs:
-            if pair.metric == metric and {pair.a, pair.b} == {a, b}:
-                return pair if pair.a == a else pair.turned()
-        raise KeyError((a, b, metric))
+        pair = self._by_labels.get((a, b, metric))
+        return self._by_labels[b, a, metric].turned() if pair is None else pair
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON of `--json`; RESULT_SCHEMA is increased when the meaning of a field changes."""

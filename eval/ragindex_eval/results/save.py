@@ -143,6 +143,7 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
                 "documents": _document_ranking(answer),
                 "metrics": method.per_query.get(query.id, {}),
                 "latency_ms": method.latency.per_query.get(query.id),
+                "reference_ms": method.latency.reference.get(query.id),
                 "error": method.failures.get(query.id),
                 **{name: value for name, value in answer_to_json(answer).items() if name not in ("query_id", "error")},
             }

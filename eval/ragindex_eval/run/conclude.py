@@ -22,7 +22,7 @@ from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.methods import Method
-from ragindex_eval.stats.tests import pairs, with_intervals
+from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
 def conclude(
@@ -49,7 +49,8 @@ def conclude(
     identity = digest([dataset.fingerprint, list(ks), *(result.fingerprint for result in results)])
     titles = _titles(dataset)
     naming = find_naming(dataset.queries, dataset.gold, titles)
-    ranked = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
+    rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
+    ranked, pairs = compare_methods(rows, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
     return Comparison(
         dataset=_facts(index, dataset),
@@ -63,8 +64,8 @@ def conclude(
         queries=dataset.queries,
         gold=dataset.gold,
         titles=titles,
-        methods=tuple(ranked),
-        pairs=pairs(ranked, index.seed),
+        methods=ranked,
+        pairs=pairs,
         notes=(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),

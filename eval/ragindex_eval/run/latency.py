@@ -1,11 +1,13 @@
 """Latency of single questions: in total, and in the encoder, the store and the method itself.
 
-All methods of a comparison are timed together after everything is answered. They take turns of a few questions, so that
-a temporary load on the machine affects all of them. Saved times are reused only if those of all methods were taken in
-one run: a table never mixes times of different days.
+All methods of a comparison are timed together after everything is answered. Each question is asked of all methods one
+after the other, in random order, so that a temporary load on the machine affects all of them. Few questions are timed
+several times. A fixed computation is timed just before each question, which shows the noise of the machine. Saved times
+are reused only if those of all methods were taken in one run: a table never mixes times of different days.
 """
 
 import random
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -30,9 +32,12 @@ from ragindex_eval.run.ask import SURVIVED, ends_all, retrieve
 from ragindex_eval.run.environment import environment
 
 SAMPLE = 200
-_TURN = 25  # questions: long enough that the first one, which runs with cold processor caches, is one of many
+_TIMINGS = 100  # of each method at least, if that takes no more rounds and no more time than these:
+_MOST_ROUNDS = 10
+_REPEAT_SECONDS = 20.0
 _WARM_UP = 5
-_COMPONENTS = ("total", "encoder", "store", "own")
+_COMPONENTS = ("total", "encoder", "store", "own", "reference")
+_REFERENCE = np.random.default_rng(0).random(10_000)
 
 
 @dataclass(slots=True)
@@ -64,7 +69,8 @@ class LazyRetriever:
 class Times:
     """Times of one method for the questions `asked`, from the timing `run` that began at `taken` (UTC).
 
-    `seconds` are by query id, in the order of _COMPONENTS; questions that were not answered are missing.
+    `seconds` are by query id, in the order of _COMPONENTS; questions that were not answered are missing. Of several
+    timings of a question, they are the one with the median total.
     """
 
     run: str
@@ -100,11 +106,9 @@ class MethodTimes:
         if self.times is None:
             return NOT_TIMED
         rows = self.times.seconds
-        total, encoder, store, own = (
-            _percentiles(row[at] * 1e3 for row in rows.values()) for at in range(len(_COMPONENTS))
-        )
-        whole = {query_id: row[0] * 1e3 for query_id, row in rows.items()}
-        return Latency(total, encoder, store, own, whole, self.times.taken)
+        total, encoder, store, own = (_percentiles(row[at] * 1e3 for row in rows.values()) for at in range(4))
+        whole, reference = ({query_id: row[at] * 1e3 for query_id, row in rows.items()} for at in (0, 4))
+        return Latency(total, encoder, store, own, whole, self.times.taken, reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,11 @@ class _MeteredMethod:
         """Return the questions on which the method did not fail."""
         return [query for query in queries if query.id not in self.timing.failed]
 
+    def pays(self) -> bool:
+        """Return whether any timing so far sent a request that costs tokens or money."""
+        spent = [tally.spent for tally in self.paid]
+        return any(one.input_tokens or one.output_tokens or one.money != 0 for one in spent)
+
 
 def sample(queries: Sequence[Query], seed: int) -> list[Query]:
     """Draw at most 200 questions with the seed."""
@@ -129,36 +138,40 @@ def sample(queries: Sequence[Query], seed: int) -> list[Query]:
 def latency_file_name(k: int) -> str:
     """Return the name of the file with the times of a method at `k`.
 
-    It includes a hash of the environment, so that times of other machines or versions are never reused.
+    It includes a hash of the environment and of what was timed, so that times of other machines or versions are never
+    reused.
     """
-    return f"latency-{k}-{digest(dict(environment()))}.json"
+    return f"latency-{k}-{digest([dict(environment()), _COMPONENTS])}.json"
 
 
-def measure_latency(timings: Sequence[Timing], queries: Sequence[Query], k: int) -> list[MethodTimes]:
+def measure_latency(timings: Sequence[Timing], queries: Sequence[Query], k: int, seed: int) -> list[MethodTimes]:
     """Time the methods over `queries`, one question at a time after a warm-up, and save their times.
 
-    Saved times are reused only if those of all methods come from one run; otherwise all methods are timed again. The
-    methods take turns if all of them fit into memory together; otherwise one is timed after the other. Questions on
-    which a retriever raises are left out of its latency. A method that was timed on no question has no times.
+    Saved times are reused only if those of all methods come from one run; otherwise all methods are timed again, in an
+    order drawn with the seed. Each question is asked of all methods in turn if all of them fit into memory together;
+    otherwise one method is timed after the other. Questions on which a retriever raises are left out of its latency. A
+    method that was timed on no question has no times.
     """
     metered = [_MeteredMethod(timing, []) for timing in timings]
     wanted = [one for one in metered if one.queries(queries)]
     times = {one.timing.label: _read_times(one, queries) for one in wanted}
     if None in times.values() or len({one.run for one in times.values() if one}) > 1:
         by_file = {one.timing.kept: one for one in reversed(wanted)}  # equal methods share one file
-        measured = _measure_now(by_file, queries, k)
+        measured = _measure_now(by_file, queries, k, seed)
         times = {one.timing.label: measured.get(one.timing.kept) for one in wanted}
     return [MethodTimes(times.get(one.timing.label), tuple(one.paid)) for one in metered]
 
 
-def _measure_now(waiting: Mapping[Path, _MeteredMethod], queries: Sequence[Query], k: int) -> dict[Path, Times]:
+def _measure_now(
+    waiting: Mapping[Path, _MeteredMethod], queries: Sequence[Query], k: int, seed: int
+) -> dict[Path, Times]:
     """Time the methods and return the times by file. Times of earlier runs are deleted first."""
     moment, found = datetime.now(UTC).isoformat(timespec="seconds"), dict[Path, Times]()
     run = f"{moment} {uuid4().hex[:8]}"
     for path in waiting:
         path.unlink(missing_ok=True)
     for group in _group_by_memory(list(waiting.values())[::-1], queries, k):
-        for one, seconds in zip(group, _in_turns(group, queries, k), strict=True):
+        for one, seconds in zip(group, _time_in_rounds(group, queries, k, seed), strict=True):
             if seconds:
                 times = Times(run, moment, tuple(query.id for query in one.queries(queries)), seconds)
                 write_whole(one.timing.kept, durable_files.dump_hashed_json({"fields": _COMPONENTS, **asdict(times)}))
@@ -192,31 +205,48 @@ def _warm_up(one: _MeteredMethod, queries: Sequence[Query], k: int) -> None:
         _time_question(one, query, k)
 
 
-def _in_turns(metered: Sequence[_MeteredMethod], queries: Sequence[Query], k: int) -> list[dict[str, list[float]]]:
+def _time_in_rounds(
+    metered: Sequence[_MeteredMethod], queries: Sequence[Query], k: int, seed: int
+) -> list[dict[str, list[float]]]:
     """Return for each method the seconds of each answered question, in the order of _COMPONENTS.
 
-    Every other turn begins with the last method, so that a steady drift affects all methods alike.
+    In each round, questions and the methods of each question are in random order. The rounds end after _TIMINGS
+    timings of a method, _MOST_ROUNDS rounds, or the first round that ends later than _REPEAT_SECONDS. A method that
+    pays for requests is timed in the first round only.
     """
-    rows: list[dict[str, list[float]]] = [{} for _ in metered]
-    with progress_bar("timing", len(metered) * len(queries)) as advance:
-        for start in range(0, len(queries), _TURN):
-            turn = queries[start : start + _TURN]
-            order = list(zip(metered, rows, strict=True))
-            for one, row in order if start // _TURN % 2 == 0 else reversed(order):
-                row.update(_time_turn(one, turn, k))
-                advance(len(turn))
-    return rows
+    order, start = random.Random(seed), time.perf_counter()  # noqa: S311  # an order, no secret
+    rows: list[dict[str, list[list[float]]]] = [{} for _ in metered]
+    rounds = min(_MOST_ROUNDS, -(-_TIMINGS // len(queries)))
+    with progress_bar("timing", rounds * len(metered) * len(queries)) as advance:
+        for number in range(rounds):
+            timed = [at for at, one in enumerate(metered) if number == 0 or not one.pays()]
+            if not timed or (number and time.perf_counter() - start > _REPEAT_SECONDS):
+                break
+            for query in order.sample(queries, len(queries)):
+                for at in order.sample(timed, len(timed)):
+                    seconds = _time_question(metered[at], query, k) if metered[at].queries([query]) else None
+                    if seconds is not None:
+                        rows[at].setdefault(query.id, []).append(seconds)
+                advance(len(metered))
+    return [{query.id: _take_median(row[query.id]) for query in queries if query.id in row} for row in rows]
 
 
-def _time_turn(one: _MeteredMethod, queries: Sequence[Query], k: int) -> Iterator[tuple[str, list[float]]]:
-    for query in one.queries(queries):
-        seconds = _time_question(one, query, k)
-        if seconds is not None:
-            yield query.id, seconds
+def _take_median(timings: Sequence[list[float]]) -> list[float]:
+    """Return the timing with the (lower) median total, with the median of the reference."""
+    middle = sorted(timings)[(len(timings) - 1) // 2]
+    return [*middle[:-1], sorted(one[-1] for one in timings)[(len(timings) - 1) // 2]]
+
+
+def _time_reference() -> float:
+    """Return the seconds of a fixed computation, sorting 10,000 numbers: about as long as a quick search."""
+    start = time.perf_counter()
+    np.sort(_REFERENCE)
+    return time.perf_counter() - start
 
 
 def _time_question(one: _MeteredMethod, query: Query, k: int) -> list[float] | None:
     """Time one question and return the seconds in the order of _COMPONENTS; None if it was not answered."""
+    reference = _time_reference()
     with ledger.attribute_calls(method=one.timing.label), ledger.record_calls() as asked:
         one.paid.append(asked)
         try:
@@ -227,7 +257,7 @@ def _time_question(one: _MeteredMethod, query: Query, k: int) -> list[float] | N
                 raise
             return None  # `answer_all` counts unanswered questions
     replayed = asked.correction  # a cached LLM answer counts with the seconds of its first call
-    return [times.total + replayed, times.encoder, times.store, times.own + replayed]
+    return [times.total + replayed, times.encoder, times.store, times.own + replayed, reference]
 
 
 def _read_times(one: _MeteredMethod, queries: Sequence[Query]) -> Times | None:

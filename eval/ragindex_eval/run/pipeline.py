@@ -337,7 +337,7 @@ def _fails(one: AnsweredMethod, metrics: Metrics) -> bool:
 
 
 def _measure_latency(experiment: Experiment, methods: Sequence[AnsweredMethod]) -> list[MethodTimes]:
-    k = experiment.ks[-1]
+    k, seed = experiment.ks[-1], experiment.index.seed
     timings = [
         Timing(
             one.label,
@@ -348,7 +348,7 @@ def _measure_latency(experiment: Experiment, methods: Sequence[AnsweredMethod]) 
         )
         for one in methods
     ]
-    return latency.measure_latency(timings, latency.sample(experiment.dataset.queries, experiment.index.seed), k)
+    return latency.measure_latency(timings, latency.sample(experiment.dataset.queries, seed), k, seed)
 
 
 # ---------------------------------------------------------------- the results of methods

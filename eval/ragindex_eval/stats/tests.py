@@ -7,7 +7,7 @@ long times.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -29,11 +29,11 @@ from ragindex_eval.results.model import (
 )
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.sign_flips import SignFlipTests, run_sign_flips
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MAX_GROUPS = 20  # a breakdown into more groups than a person can read is left out
 _SHORTEST = 1e-3  # milliseconds; shorter times are raised to this, so that their logarithm exists
-_RESAMPLES_PER_PAIR = 50  # resamples per pair at least, so that p can fall well under 0.05 after Holm's correction
 
 
 def with_intervals(
@@ -57,13 +57,22 @@ def with_intervals(
     ]
 
 
-def pairs(methods: Sequence[MethodResult], seed: int) -> tuple[MethodPair, ...]:
-    """Compare every pair of methods by every metric: quality first, costs last, p-values corrected per metric."""
+def compare_methods(
+    methods: Sequence[MethodResult], seed: int
+) -> tuple[tuple[MethodResult, ...], tuple[MethodPair, ...]]:
+    """Compare the methods by every metric, quality first and costs last.
+
+    Returns the methods with `p_best`, and every pair of them; p-values are corrected for all pairs within one metric.
+    """
     both = list(combinations(range(len(methods)), 2))
-    every = [method.costs() for method in methods]
-    known = [metric for metric in (LATENCY, *COSTS) if any(any(one.get(metric, {}).values()) for one in every)]
-    costs = [pair for metric in known for pair in _correct_p_values(_cost_pairs(methods, both, metric, seed))]
-    return (*_quality_pairs(methods, both, seed), *costs)
+    pairs, best = list[MethodPair](), [dict(method.p_best) for method in methods]
+    for names, values in _tables(methods) if both else ():
+        tested = run_sign_flips(values, both, seed)
+        pairs += _compare_pairs(methods, both, names, values, tested, seed)
+        if names[0] not in (LATENCY, *COSTS):
+            for one, p_values in zip(best, tested.best.tolist(), strict=True):
+                one.update(zip(names, p_values, strict=True))
+    return tuple(replace(one, p_best=p) for one, p in zip(methods, best, strict=True)), tuple(pairs)
 
 
 def hops(kind: str) -> int | None:
@@ -172,83 +181,94 @@ def _restrict(method: MethodResult, ids: Collection[str]) -> MethodResult:
 # ---------------------------------------------------------------- pairs
 
 
-def _quality_pairs(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> list[MethodPair]:
-    if not both or not methods[0].per_query:
-        return []
-    families = _families(methods, list(methods[0].per_query))
-    return [pair for ids, names in families for pair in _family_pairs(methods, both, ids, names, seed)]
+def _tables(methods: Sequence[MethodResult]) -> Iterator[tuple[Sequence[str], SampleArray]]:
+    """Yield metrics with their values of shape (questions, methods, metrics), NaN where a method was not measured.
+
+    Metrics that are defined for the same questions come together. Latencies are logarithms.
+    """
+    judged = list(methods[0].per_query) if methods else []
+    for ids, names in _families(methods, judged):
+        yield names, np.stack([_table(method, ids, names) for method in methods], axis=1)
+    every = [method.costs() for method in methods]
+    for metric in (LATENCY, *COSTS):
+        costs = [one.get(metric, {}) for one in every]
+        if any(any(one.values()) for one in costs):
+            values = _align(costs)
+            yield [metric], (_logarithms(values) if metric == LATENCY else values)[:, :, None]
 
 
-def _family_pairs(
+def _align(per_query: Sequence[Mapping[str, float]]) -> SampleArray:
+    """Return values by query id as an array of shape (questions, methods), NaN where a method has none."""
+    ids = list(dict.fromkeys(id for one in per_query for id in one))
+    return np.array([[one.get(id, math.nan) for one in per_query] for id in ids]).reshape(len(ids), len(per_query))
+
+
+def _logarithms(milliseconds: SampleArray) -> SampleArray:
+    return np.log(np.maximum(milliseconds, _SHORTEST))
+
+
+def _compare_pairs(
     methods: Sequence[MethodResult],
     both: Sequence[tuple[int, int]],
-    ids: Sequence[str],
     names: Sequence[str],
+    values: SampleArray,
+    tested: SignFlipTests,
     seed: int,
-) -> list[MethodPair]:
-    """Compare all pairs by metrics that are defined for the same questions."""
-    values = np.stack([_table(method, ids, names) for method in methods], axis=1)
-    tested = resampling.permutation_tests(values, both, seed, _count_resamples(len(both)))
-    resampled = resampling.resampled_means(values.reshape(len(ids), -1), seed)
-    resampled = resampled.reshape(len(resampled), len(methods), len(names))
-    found = []
-    for at, name in enumerate(names):
-        of_metric = [
-            _compare_pair(
-                methods, one, other, name, values[:, one, at] - values[:, other, at], float(p), resampled[:, :, at]
-            )
-            for (one, other), p in zip(both, tested[:, at], strict=True)
-        ]
-        found += _correct_p_values(of_metric)
-    return found
+) -> Iterator[MethodPair]:
+    """Yield the comparison of each of the pairs `both`, for one metric after the other.
 
-
-def _cost_pairs(
-    methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], metric: str, seed: int
-) -> list[MethodPair]:
-    """Compare all pairs by one cost; pairs with a method whose money is unknown are left out."""
-    found, costs = [], [method.costs() for method in methods]
-    for one, other in both:
-        a, b = costs[one].get(metric, {}), costs[other].get(metric, {})
-        ids = [id for id in a if id in b]
-        if not ids:
-            continue
-        values = np.array([[a[id], b[id]] for id in ids])
-        if metric == LATENCY:
-            values = np.log(np.maximum(values, _SHORTEST))
-        p = resampling.permutation_tests(values[:, :, None], [(0, 1)], seed, _count_resamples(len(both)))[0, 0]
-        resampled = resampling.resampled_means(values, seed)
-        named = (methods[one], methods[other])
-        found.append(_compare_pair(named, 0, 1, metric, values[:, 0] - values[:, 1], float(p), resampled))
-    return found
-
-
-def _compare_pair(
-    methods: Sequence[MethodResult],
-    one: int,
-    other: int,
-    metric: str,
-    differences: SampleArray,
-    p: float,
-    resampled: SampleArray,
-) -> MethodPair:
-    """Build the comparison of two methods by one metric.
-
-    `resampled` are means of shape (draws, methods). Latencies are given as logarithms, so their difference is a ratio.
-    `p_holm` is the uncorrected p-value until `_correct_p_values` replaces it.
+    Pairs without a question that both methods have are left out.
     """
-    value, several = float(differences.mean()), len(differences) > 1
-    bounds = resampling.interval(resampled[:, one] - resampled[:, other]) if several else None
-    if metric == LATENCY:
-        value, bounds = math.exp(value), None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
-    labels = methods[one].label, methods[other].label
-    return MethodPair(*labels, metric, len(differences), value, bounds, p, p)
+    counts = (~np.isnan(values[:, :, 0])).astype(float)
+    shared = counts.T @ counts
+    known = [at for at, (one, other) in enumerate(both) if shared[one, other]]
+    kept = [both[at] for at in known]
+    for metric, (name, differences) in enumerate(zip(names, _resampled_pairs(values, kept, seed), strict=True)):
+        noise = _machine_noise(methods, kept, seed) if name == LATENCY else np.zeros(len(kept))
+        for at, number in enumerate(known):
+            one, other = both[number]
+            value, *ends = differences[at]
+            bounds = (ends[0] - noise[at], ends[1] + noise[at]) if shared[one, other] > 1 else None
+            if name == LATENCY:
+                value, bounds = math.exp(value), None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
+            yield MethodPair(
+                *(methods[one].label, methods[other].label, name, int(shared[one, other]), float(value), bounds),
+                *(float(p[number, metric]) for p in (tested.p, tested.adjusted)),
+            )
 
 
-def _correct_p_values(of_metric: Sequence[MethodPair]) -> list[MethodPair]:
-    values = resampling.holm([pair.p for pair in of_metric])
-    return [replace(pair, p_holm=value) for pair, value in zip(of_metric, values, strict=True)]
+def _resampled_pairs(values: SampleArray, both: Sequence[tuple[int, int]], seed: int) -> SampleArray:
+    """Return mean, low and high end of the differences of pairs, of shape (metrics, pairs, 3).
+
+    All pairs that share the same questions are resampled with the same draws.
+    """
+    found = np.zeros((values.shape[2], len(both), 3))
+    known = ~np.isnan(values[:, :, 0])
+    groups: dict[bytes, list[int]] = {}
+    for at, (one, other) in enumerate(both):
+        groups.setdefault((known[:, one] & known[:, other]).tobytes(), []).append(at)
+    for group in groups.values():
+        first, second = np.array([both[at] for at in group]).T
+        asked = values[known[:, first[0]] & known[:, second[0]]]
+        resampled = resampling.resampled_means(asked.reshape(len(asked), -1), seed)
+        by_metric = resampled.reshape(-1, *asked.shape[1:]).transpose(2, 1, 0)
+        means_of = asked.mean(axis=0).T
+        for metric, drawn in enumerate(np.ascontiguousarray(by_metric)):
+            found[metric, group, 0] = means_of[metric, first] - means_of[metric, second]
+            for at, one, other in zip(group, first, second, strict=True):
+                found[metric, at, 1:] = resampling.interval(drawn[one] - drawn[other])
+    return found
 
 
-def _count_resamples(pairs: int) -> int:
-    return max(resampling.RESAMPLES, _RESAMPLES_PER_PAIR * pairs)
+def _machine_noise(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> SampleArray:
+    """Return how far the same work differed between the timings of two methods, in logarithms of shape (pairs,).
+
+    This is the end of the 95 % interval of the mean difference of the reference times that is farther from 0. It is 0
+    for pairs without reference times.
+    """
+    values, noise = _align([method.latency.reference for method in methods]), np.zeros(len(both))
+    timed = [at for at, pair in enumerate(both) if not np.isnan(values[:, pair]).any(axis=1).all()]
+    if timed:
+        resampled = _resampled_pairs(_logarithms(values)[:, :, None], [both[at] for at in timed], seed)
+        noise[timed] = np.abs(resampled[0, :, 1:]).max(axis=1)
+    return noise

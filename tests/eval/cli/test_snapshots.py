@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import QUESTIONS, TEXTS, ragindex, write
-from snapshots import FIGURES, SPACES, assert_matches, masked
+from snapshots import SENTENCE, assert_matches, masked
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -23,7 +23,7 @@ def test_compare_and_report() -> None:
     given = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--k", "1,3")
     done = ragindex(*given, "--encoder", "lsa:1")  # one dimension: cosines of 1, equal on every processor
     assert done.code == 0
-    assert_matches(masked(done.out, SPACES, FIGURES), SNAPSHOTS / "compare.txt")
+    assert_matches(masked(done.out, *SENTENCE), SNAPSHOTS / "compare.txt")
     assert_matches(masked(ragindex("report", "ragindex-results/notes").out), SNAPSHOTS / "report.txt")
 
 
@@ -65,7 +65,7 @@ def test_compare_with_published_figures() -> None:
     arguments = ("compare", "notes", "--questions", "questions.csv", "--config", "study.yaml", "--published-data")
     done = ragindex(*arguments, "<i>books</i>", "--out", "books")
     assert done.code == 0
-    assert_matches(masked(done.out, SPACES, FIGURES), SNAPSHOTS / "published.txt")
+    assert_matches(masked(done.out, *SENTENCE), SNAPSHOTS / "published.txt")
     html = Path("books/report.html").read_text()
     assert "&lt;script&gt;alert(1)&lt;/script&gt; A paper, Table 1, &lt;i&gt;books&lt;/i&gt;" in html
     assert "&lt;u&gt;dense&lt;/u&gt;" in html

@@ -44,7 +44,7 @@ from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Met
 from ragindex_eval.results.save import method_file_name, save_results
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import append_answers, load_answers
-from ragindex_eval.stats import conclusions
+from ragindex_eval.stats.first_sentence import state_conclusion
 
 TEXTS = {
     "anna": "Grey Anna is the highest hill of the north.",
@@ -191,13 +191,13 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert (value["store"], value["seed"]) == ("lancedb", 3)
     words, dense = value["methods"]
     assert list(words)[:7] == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
-    assert list(words)[7:] == ["usage", "ci95", "breakdown", "fingerprint"]
+    assert list(words)[7:] == ["usage", "ci95", "p_best", "breakdown", "fingerprint"]
     assert words["usage"]["index"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0}
     assert words["usage"]["query"]["calls"] == 0.0
     assert value["llm"] == "none"
     assert set(words["ci95"]) == {*words["metrics"], "latency_ms_p50", "latency_ms_p95"}
     pair = value["pairs"][0]
-    assert list(pair) == ["a", "b", "metric", "statistic", "questions", "value", "ci95", "p", "p_holm"]
+    assert list(pair) == ["a", "b", "metric", "statistic", "questions", "value", "ci95", "p", "p_adjusted"]
     assert (pair["a"], pair["b"], pair["metric"], pair["questions"]) == ("words", "dense", "R@5", 3)
     assert {pair["metric"] for pair in value["pairs"]} == {*words["metrics"], "latency_ms"}
     assert (words["name"], words["label"], dense["label"], words["unanswered"]) == ("bm25", "words", "dense", 0)
@@ -242,7 +242,7 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert comparison.pairs == ()
     assert (len(failed.failures), failed.metrics, failed.latency.total) == (3, {}, Percentiles(None, None))
     assert "failed on every question and is not compared: ValueError: nothing" in " ".join(shown(comparison).split())
-    sentence = conclusions.sentence(comparison)
+    sentence = state_conclusion(comparison)
     assert sentence.startswith("bm25 reaches ")
     assert "failed on every question, and is not compared: ValueError: nothing is known" in sentence
     value = json.loads((tmp_path / "o" / "comparison.json").read_text())
@@ -256,7 +256,7 @@ def test_failing_on_every_question_with_gold_is_no_score_either(tmp_path: Path) 
     scheme = Scripted(fails_on=(QUESTIONS[1],))
     comparison = run(tmp_path, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
     assert [method.label for method in comparison.methods] == ["bm25"]
-    assert "failed on every question with gold, and is not compared" in conclusions.sentence(comparison)
+    assert "failed on every question with gold, and is not compared" in state_conclusion(comparison)
 
 
 def test_strict_stops_at_a_question_on_which_a_method_fails(tmp_path: Path) -> None:
@@ -551,21 +551,31 @@ def test_latency_is_split_and_kept(tmp_path: Path) -> None:
     assert journal.read_text() == asked
     kept.unlink()
     run(tmp_path / "w", scheme)
-    assert journal.read_text().count("\n") == asked.count("\n") + 5 + 3  # five to warm up
+    assert journal.read_text().count("\n") == asked.count("\n") + 5 + 30  # five to warm up, and ten rounds of three
 
 
-def test_methods_take_turns_at_being_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "_TURN", 2)
+def test_each_question_is_timed_with_all_methods_in_random_order(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     first, second = (Scripted(journal=str(journal), mark=mark) for mark in ("a-", "b-"))
     asked = dataset([*QUESTIONS, "What is slate?", "Who printed cheap books?"], None)
     failing = second.model_copy(update={"fails_on": (QUESTIONS[1],)})
     comparison = run(tmp_path / "w", first, failing, data=asked, k=(5,))
     lines = journal.read_text().replace("5 ", "").split()
-    in_turns = ["a-q1", "a-q2", "b-q1", "b-q3", "b-q4", "a-q3", "a-q4", "a-q5", "b-q5"]
-    assert lines[-len(in_turns) :] == in_turns
     warming = [f"{mark}{id}" for mark, ids in (("a-", "12345"), ("b-", "13451")) for id in (f"q{id}" for id in ids)]
-    assert lines[-len(in_turns) - len(warming) : -len(in_turns)] == warming
+    rounds = [lines[-9 * number :][:9] for number in range(10, 0, -1)]  # five questions of a, and four of b
+    assert lines[-90 - len(warming) : -90] == warming
+    assert all(sorted(one) == sorted({*rounds[0]}) for one in rounds)
+    orders = set()
+    for one in rounds:
+        ids = list(dict.fromkeys(line[2:] for line in one))
+        blocks = [{line for line in one if line.endswith(id)} for id in ids]
+        assert [line[2:] for line in one] == [id for id, block in zip(ids, blocks, strict=True) for _ in block]
+        assert {frozenset(block) for block in blocks} == {
+            frozenset({"a-q2"}),
+            *(frozenset({f"a-{id}", f"b-{id}"}) for id in ("q1", "q3", "q4", "q5")),
+        }
+        orders |= {tuple(ids), tuple(line[0] for line in one)}
+    assert len(orders) > 10
     assert [list(method.latency.per_query) for method in comparison.methods] == [
         ["q1", "q2", "q3", "q4", "q5"],
         ["q1", "q3", "q4", "q5"],
@@ -575,7 +585,7 @@ def test_methods_take_turns_at_being_timed(tmp_path: Path, monkeypatch: pytest.M
 def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timing, groups = latency._in_turns, list[list[str]]()
+    timing, groups = latency._time_in_rounds, list[list[str]]()
 
     def watched(metered: Sequence[Any], *rest: Any) -> Any:
         groups.append([one.timing.label for one in metered])
@@ -583,7 +593,7 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
         assert all(tuple(one.timing.retriever.searches()) == one.timing.alone for one in metered)
         return rows
 
-    monkeypatch.setattr(latency, "_in_turns", watched)
+    monkeypatch.setattr(latency, "_time_in_rounds", watched)
     with Workspace.open(tmp_path / "large", chunking=None) as workspace:
         roomy = compare(dataset(), ["bm25", "dense"], index=workspace)
         sizes = [workspace.open_part(part).inner.estimate() for part in (Passages(), Vectors())]
@@ -599,7 +609,7 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
 
 def test_latency_percentiles_are_numpys() -> None:
     assert latency.MethodTimes().latency == NOT_TIMED
-    seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000] for n in range(1, 101)}
+    seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000, 0.001] for n in range(1, 101)}
     times = latency.Times("run", "2025-01-01T00:00:00+00:00", tuple(seconds), seconds)
     measured = latency.MethodTimes(times).latency
     assert measured.total.p50 == pytest.approx(50.5)

@@ -26,7 +26,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.stats.conclusions import sentence
+from ragindex_eval.stats.first_sentence import state_conclusion
 
 TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
 QUERIES = (Query("q1", "Which hill?"), Query("q2", "Which river?"))
@@ -288,8 +288,8 @@ def test_a_method_that_failed_on_every_question_is_no_loser_and_comes_back(
     (broken,) = comparison.failed
     assert [method.label for method in comparison.methods] == ["bm25"]
     assert comparison.pairs == ()
-    assert "is best" not in sentence(comparison)
-    assert f"{broken.label} failed on every question, and is not compared: LLMError" in sentence(comparison)
+    assert "is best" not in state_conclusion(comparison)
+    assert f"{broken.label} failed on every question, and is not compared: LLMError" in state_conclusion(comparison)
     server.choose = lambda received, earlier: None
     mended = compared(tmp_path, "bm25", Asking(), llm=LLM)
     assert mended.failed == ()

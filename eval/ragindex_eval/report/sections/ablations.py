@@ -145,7 +145,7 @@ def _quality_cell(comparison: Comparison, method: MethodResult, first: MethodRes
     except KeyError:  # this metric was not measured for the first method of the name
         return AblationCell(text, interval, "–")
     reach = "" if pair.ci95 is None else f" ({points(pair.ci95[0])} to {points(pair.ci95[1])})"
-    return AblationCell(text, interval, points(pair.value) + reach, probability(pair.p_holm))
+    return AblationCell(text, interval, points(pair.value) + reach, probability(pair.p_adjusted))
 
 
 def _latency_cell(method: MethodResult) -> AblationCell:

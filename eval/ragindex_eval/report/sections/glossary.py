@@ -54,8 +54,9 @@ _TESTS = (
     (
         "p",
         "How often a difference at least as large would come about if the two methods were interchangeable on every "
-        "question (paired permutation test, two-sided). It is corrected for the number of pairs by Holm's method. What "
-        "is tested is what is shown beside it: a difference of means or, of latency, a ratio of geometric means.",
+        "question (paired permutation test, two-sided). It is corrected for all pairs of methods by the step-down "
+        "max-T method, which takes into account how alike the methods are. What is tested is what is shown beside it: "
+        "a difference of means or, of latency, a ratio of geometric means.",
     ),
     (
         "better, worse, no difference told",
@@ -64,7 +65,8 @@ _TESTS = (
     ),
     (
         "bold",
-        "The best of a column, and methods not significantly different from it. Nothing is bold where none differs.",
+        "The methods that cannot be excluded as the best of a column (multiple comparisons with the best). Nothing is "
+        "bold where none can be excluded.",
     ),
 )
 _UNANSWERED = (
@@ -76,8 +78,9 @@ _COST = (
     (
         "p50, p95",
         "The time within which half, or 95 %, of the questions were answered, each asked alone after a warm-up. "
-        "All methods were timed in one run. Faster is who takes at most half as long, in the geometric mean over the "
-        "same questions and in p50, and no longer in p95.",
+        "All methods were timed in one run, question by question; of few questions, each several times. Faster is who "
+        "takes at most half as long, in the geometric mean over the same questions and in p50, and no longer in p95. "
+        "The interval of a ratio includes how much the time of one and the same computation varied meanwhile.",
     ),
     (
         "index s, index MB",

@@ -67,7 +67,7 @@ def _cell(comparison: Comparison, pair: MethodPair | None, *, same: bool) -> Pai
         return PairCell("") if same else PairCell("even", "not measured")
     form = _format_ratio if pair.statistic == RATIO else signed if pair.metric in _COSTS else points
     return PairCell(
-        *_choose_words(comparison, pair), form(pair.value), _format_interval(pair, form), probability(pair.p_holm)
+        *_choose_words(comparison, pair), form(pair.value), _format_interval(pair, form), probability(pair.p_adjusted)
     )
 
 

@@ -1,0 +1,127 @@
+"""Rates of false conclusions and of differences found, simulated: the tests of pairs, and of methods as the best.
+
+    .venv/bin/python -m benchmarks.error_rates [SIMULATIONS]
+
+Recall of a question is that of an easy or a hard question, which all methods share in part; it is a multiple of 1/2.
+Latency is lognormal with a part that the methods share; some questions take many times as long. No method is called
+better rightly among equal ones: the rate of comparisons with any such error should be at most 0.05.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from multiprocessing import Pool
+
+import numpy as np
+
+from ragindex_eval.stats.conclusions import DRIFT
+from ragindex_eval.stats.resampling import LEVEL, SampleArray
+from ragindex_eval.stats.sign_flips import run_sign_flips
+
+RESAMPLES = 1_000
+SKEWED = 0.15  # the share of questions that take long
+
+Draws = np.random.Generator
+
+
+def recalls(draws: Draws, questions: int, gains: Sequence[float]) -> SampleArray:
+    """Recall of shape (questions, methods): a share of two gold documents, found if a latent score is above 0."""
+    hard, shared = draws.normal(0.0, 1.0, (questions, 1, 1)), draws.normal(0.0, 0.7, (questions, 1, 2))
+    own = draws.normal(0.0, 0.7, (questions, len(gains), 2))
+    return (hard + shared + own + np.asarray(gains)[:, None] > 0).mean(axis=2)
+
+
+def latencies(draws: Draws, questions: int, gains: Sequence[float]) -> SampleArray:
+    """Logarithms of milliseconds: of every method by itself, some questions take up to fifty times as long."""
+    slow = (draws.random((questions, len(gains))) < SKEWED) * draws.exponential(2.0, (questions, len(gains)))
+    return draws.normal(1.0, 0.5, (questions, 1)) + draws.normal(0.0, 0.2, (questions, len(gains))) + slow + gains
+
+
+def unequal_tails(draws: Draws, questions: int, gains: Sequence[float]) -> SampleArray:
+    """The same, and the tail is that of every other method only, whose other times are lower: equal geometric means."""
+    slow = (draws.random((questions, len(gains))) < SKEWED) * draws.exponential(2.0, (questions, len(gains)))
+    tailed = np.arange(len(gains)) % 2 * (slow - 2.0 * SKEWED)
+    return draws.normal(1.0, 0.5, (questions, 1)) + draws.normal(0.0, 0.2, (questions, len(gains))) + tailed + gains
+
+
+CASES: dict[str, tuple[Callable[[Draws, int, Sequence[float]], SampleArray], Sequence[float]]] = {
+    "recall, 2 methods, all equal": (recalls, [0.0] * 2),
+    "recall, 6 methods, all equal": (recalls, [0.0] * 6),
+    "recall, 17 methods, all equal": (recalls, [0.0] * 17),
+    "recall, 6 methods: 1 far behind": (recalls, [-2.0, *[0.0] * 5]),
+    "recall, 6 methods: 3 equal, 3 others behind": (recalls, [0.0, 0.0, 0.0, -0.4, -0.8, -1.6]),
+    "recall, 6 methods: two groups of equal ones": (recalls, [0.0, 0.0, 0.0, -1.0, -1.0, -1.0]),
+    "latency, 6 methods, all equal, skewed": (latencies, [0.0] * 6),
+    "latency, 6 methods: 3 equal, 3 slower, skewed": (latencies, [0.0, 0.0, 0.0, 0.7, 1.4, 2.1]),
+    "latency, 6 methods, equal means, unequal tails": (unequal_tails, [0.0] * 6),
+}
+SIZES = (10, 20, 50, 200)
+
+
+def simulate(case: str, questions: int, seed: int) -> tuple[float, ...]:
+    """Return whether any pair of equal methods is told apart, and the error of the words of a report.
+
+    The latter is the share of the best methods that `leaders` leaves out or, of latencies, whether any of the equal
+    methods is called faster. Then the shares of the pairs that differ which are told apart, by max-T, and by Holm's
+    correction of the same p.
+    """
+    make, gains = CASES[case]
+    values = make(np.random.default_rng([seed, questions]), questions, gains)
+    pairs = list(combinations(range(len(gains)), 2))
+    found = run_sign_flips(values[:, :, None], pairs, seed, RESAMPLES)
+    differ = np.array([gains[one] != gains[other] for one, other in pairs])
+    told, holm = found.adjusted[:, 0] < LEVEL, correct_by_holm(found.p[:, 0]) < LEVEL
+    if make is recalls:
+        worded = share_excluded(values, found.best[:, 0] < LEVEL, np.array(pairs)[told], np.array(gains))
+    else:
+        worded = any(is_called_faster(values, *pair) for pair in np.array(pairs)[told & ~differ])
+    shares = (float(one[differ].mean()) if differ.any() else 0.0 for one in (told, holm))
+    return float(told[~differ].any()), float(worded), *shares
+
+
+def share_excluded(values: SampleArray, excluded: np.ndarray, told: np.ndarray, gains: np.ndarray) -> float:
+    """Return the share of the best methods that are excluded, or significantly worse than the first one."""
+    first = int(values.mean(axis=0).argmax())
+    worse = {int(pair.sum()) - first for pair in told if first in pair}
+    best = np.flatnonzero(gains == gains.max())
+    return float(np.mean([excluded[at] or at in worse for at in best]))
+
+
+def is_called_faster(values: SampleArray, one: int, other: int) -> bool:
+    """Return whether a difference of latencies is also one of a factor, in the mean and p50, and not against p95."""
+    means, p50, p95 = values.mean(axis=0), *np.percentile(values, (50, 95), axis=0)
+    fast, slow = sorted((one, other), key=lambda at: means[at])
+    least = np.log(DRIFT)
+    return bool(min(means[slow] - means[fast], p50[slow] - p50[fast]) >= least and p95[fast] <= p95[slow])
+
+
+def correct_by_holm(p: SampleArray) -> SampleArray:
+    order = np.argsort(p)
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return corrected
+
+
+def rates(case: str, questions: int, simulations: int) -> np.ndarray:
+    return np.array([simulate(case, questions, seed) for seed in range(simulations)], dtype=float).mean(axis=0)
+
+
+def main() -> None:
+    simulations = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
+    start = time.perf_counter()
+    print(
+        f"{simulations:,} simulations each, {RESAMPLES:,} sign patterns; rate of any false difference of pairs / of a"
+    )
+    print("best method excluded, by the number of questions; then the share of true differences found (with Holm)\n")
+    with Pool() as pool:
+        for case, (_, gains) in CASES.items():
+            found = pool.starmap(rates, [(case, questions, simulations) for questions in SIZES])
+            cells = [f"{pairs:.3f} / {worded:.3f}" for pairs, worded, _, _ in found]
+            power = [f"{told:.0%} ({holm:.0%})" for _, _, told, holm in found] if len(set(gains)) > 1 else []
+            print(f"| {case} | {' | '.join(cells)} | {', '.join(power)} |", flush=True)
+    print(f"\n{time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

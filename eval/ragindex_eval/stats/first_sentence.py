@@ -1,0 +1,231 @@
+"""The conclusion of a comparison in a few sentences: who may be the best, by how much, at what cost, and how sure."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, inf
+from statistics import NormalDist, fmean, stdev
+
+from ragindex.types import Usage
+from ragindex_eval.format import points_form, short
+from ragindex_eval.metrics.answers import ANSWER_METRICS
+from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
+from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, rank_methods
+from ragindex_eval.stats.resampling import LEVEL
+
+POWER = 0.8
+"""The probability with which `count_more_questions` questions exclude a method, if its difference stays as it is."""
+_MOST_QUESTIONS = 10_000
+_FEWEST_QUESTIONS = 5  # with fewer, nothing is said about the spread of a difference
+
+
+def state_conclusion(comparison: Comparison) -> str:
+    """Return the main conclusion.
+
+    It names the methods that cannot be excluded as the best at the smallest k, the difference with its interval, those
+    of them that another metric excludes, what is faster among the others, costs, how many more questions would settle
+    it, and what failed.
+    """
+    return " ".join([*_main_sentences(comparison), *filter(None, [describe_failed(comparison.failed)])])
+
+
+def count_more_questions(comparison: Comparison, best: str, rival: str, metric: str) -> float:
+    """Return how many more questions would exclude `rival` as the best with probability POWER.
+
+    Assumes that mean and spread of the difference stay as they are, and Bonferroni's bound for the number of rivals.
+    Returns infinity if the methods have the same mean.
+    """
+    a, b = (comparison.method(label).per_query for label in (best, rival))
+    differences = [a[id][metric] - b[id][metric] for id in a]
+    mean, normal = fmean(differences), NormalDist()
+    if abs(mean) < 1e-12:
+        return inf
+    limit = normal.inv_cdf(1 - LEVEL / 2 / (len(comparison.methods) - 1)) + normal.inv_cdf(POWER)
+    return max(1.0, (limit * stdev(differences) / mean) ** 2 - len(differences))
+
+
+def _main_sentences(comparison: Comparison) -> Iterator[str]:
+    metric, methods = f"R@{comparison.ks[0]}", comparison.methods
+    if not comparison.dataset.judged:
+        yield _describe_without_gold(comparison)
+        return
+    if len(methods) == 1:
+        only = methods[0]
+        yield f"{only.label} reaches {_format_percent(only, metric)} at {metric}; there is nothing to compare it with."
+        return
+    if len(rank_methods(comparison, metric)) < len(methods):
+        yield f"{metric} was not measured of every method."
+        return
+    ahead = leaders(comparison, metric)
+    excluded = _find_excluded(comparison, ahead, metric)
+    yield f"{_describe_best(comparison, ahead, metric)}."
+    for name, labels in excluded.items():
+        yield f"{_describe_excluded(comparison, name, labels)}."
+    left = [label for label in ahead if not any(label in labels for labels in excluded.values())]
+    yield from _describe_costs(comparison, ahead, left)
+    yield from _describe_more_questions(comparison, ahead, metric)
+    yield from _describe_few_questions(comparison)
+
+
+# ---------------------------------------------------------------- quality
+
+
+def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) -> str:
+    """Name the methods that cannot be excluded as the best, with the difference of the leader to the next."""
+    ranked, judged = rank_methods(comparison, metric), f"n = {comparison.dataset.judged:,}"
+    best, last = ranked[0], ranked[-1]
+    percent = _format_percent(comparison.method(best), metric)
+    if len(ahead) == len(ranked):
+        said = f"No method can be excluded as the best at {metric} ({judged}): "
+        lowest = _format_percent(comparison.method(last), metric)
+        if len({method.metrics[metric] for method in comparison.methods}) == 1:
+            return f"{said}all {len(ahead)} score {percent}"
+        return f"{said}{last} scores {lowest}, {best} {percent} ({_difference(comparison, best, last, metric)})"
+    over = f"{_difference(comparison, best, ranked[1], metric)}, over {ranked[1]}"
+    if len(ahead) == 1:
+        return f"{best} is best at {metric} ({percent}; {over})"
+    others = f"{_join(ahead[1:])} cannot be excluded as the best ({judged})"
+    return f"{best} leads at {metric} ({percent}; {over}), and {others}"
+
+
+def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) -> dict[str, list[str]]:
+    """Return the methods of `ahead` that another metric excludes as the best, by the first such metric.
+
+    The other metrics are recall and nDCG at every k, and those of answers.
+    """
+    names = [*(f"{name}@{k}" for name in ("nDCG", "R") for k in comparison.ks), *ANSWER_METRICS]
+    kept = {name: found for name in names if name != metric and (found := leaders(comparison, name))}
+    excluded: dict[str, list[str]] = {}
+    for label in ahead:
+        first = next((name for name, found in kept.items() if label not in found), None)
+        if first is not None:
+            excluded.setdefault(first, []).append(label)
+    return excluded
+
+
+def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:
+    best = rank_methods(comparison, metric)[0]
+    if len(labels) > 1:
+        return f"{metric} excludes {_join(labels)} ({best} leads)"
+    return f"{metric} excludes {labels[0]} ({best} is ahead by {_difference(comparison, best, labels[0], metric)})"
+
+
+def _describe_without_gold(comparison: Comparison) -> str:
+    """Describe a comparison without gold: which method is fastest, and which two agree least."""
+    said = "No quality was measured: the questions have no gold documents."
+    ranked = rank_methods(comparison, LATENCY)
+    if len(ranked) > 1 and (fastest := _describe_fastest(comparison, ranked)):
+        said += f" {fastest}"
+    agreed = agreement(comparison, comparison.ks[0])
+    if agreed:
+        (a, b), least = min(agreed.items(), key=lambda item: item[1])
+        said += f" {a} and {b} agree least: {least:.0%} of their first {comparison.ks[0]} documents are the same."
+    return said
+
+
+# ---------------------------------------------------------------- costs
+
+
+def _describe_costs(comparison: Comparison, ahead: Sequence[str], left: Sequence[str]) -> Iterator[str]:
+    """Yield which of the methods `left` is fastest, and what the leader costs beside another method.
+
+    The other one is the fastest of those left, or else the next best.
+    """
+    if len(left) > 1 and (said := _describe_fastest(comparison, left)):
+        yield said
+    best, second = rank_methods(comparison, f"R@{comparison.ks[0]}")[:2]
+    fastest = _find_fastest(comparison, left)
+    other = fastest if fastest not in (None, best) else next((label for label in ahead if label != best), second)
+    if comparison.method(best).latency.total.p50 is not None:
+        costs = (f"{label} takes {_format_costs(comparison.method(label))}" for label in (best, str(other)))
+        yield f"{'; '.join(costs)}."
+
+
+def _find_fastest(comparison: Comparison, of: Sequence[str]) -> str | None:
+    """Return the method that is significantly faster than all others; None if there is none."""
+    return next(
+        (one for one in of if all(better(comparison, one, other, LATENCY) for other in of if other != one)), None
+    )
+
+
+def _describe_fastest(comparison: Comparison, of: Sequence[str]) -> str:
+    """Say which of several methods is fastest, with its ratio to the slowest; "" if none is."""
+    fastest = _find_fastest(comparison, of)
+    if fastest is None:
+        return ""
+    slowest = max(of, key=lambda label: comparison.method(label).latency.total.p50 or 0.0)
+    pair = comparison.pair(slowest, fastest, LATENCY)
+    low, high = (_format_ratio(bound) for bound in pair.ci95 or (pair.value, pair.value))
+    among = _join(of) if len(of) < len(comparison.methods) or len(of) == 2 else f"all {len(of)}"
+    times = f"{_format_ratio(pair.value)} times faster than {slowest} ({low} to {high}, geometric mean)"
+    return f"Of {among}, {fastest} is fastest: {times}."
+
+
+def _format_costs(method: MethodResult) -> str:
+    """Format what a question costs, and the index."""
+    p50 = method.latency.total.p50
+    asked = [*([] if p50 is None else [f"{short(p50)} ms"]), *_format_usage(method.query_usage)]
+    built = [f"{short(method.index_bytes / 1e6)} MB", *_format_usage(method.index_usage)]
+    return f"{_join(asked)} a question, and {_join(built)} for its index" if asked else f"{_join(built)} for its index"
+
+
+def _format_usage(usage: Usage) -> Iterator[str]:
+    tokens = usage.input_tokens + usage.output_tokens
+    if tokens:
+        yield f"{tokens:,.0f} tokens"
+    if usage.money is None:
+        yield "an unknown sum"
+    elif usage.money:
+        yield f"${usage.money:.2g}"
+
+
+# ---------------------------------------------------------------- more questions
+
+
+def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metric: str) -> Iterator[str]:
+    """Yield how many more questions would exclude the rivals of the leader: the first and the last of them."""
+    judged = comparison.dataset.judged
+    if len(ahead) < 2 or judged < _FEWEST_QUESTIONS:
+        return
+    best = ahead[0]
+    more = sorted((count_more_questions(comparison, best, rival, metric), rival) for rival in ahead[1:])
+    (fewest, first), (most, last) = more[0], more[-1]
+    if fewest == inf:
+        yield "More questions would not settle it: the means are equal."
+        return
+    said = f"{_format_count(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would exclude {first}"
+    also = f", and {_format_count(most)} {last}" if len(more) > 1 else ""
+    yield f"{said}{also}, if the difference stays ({100 * POWER:.0f} % power)."
+
+
+def _format_count(count: float) -> str:
+    if count > _MOST_QUESTIONS:
+        return f"more than {_MOST_QUESTIONS:,}"
+    unit = 10 ** max(0, len(str(int(count))) - 2)
+    return f"about {ceil(count / unit) * unit:,}"
+
+
+def _describe_few_questions(comparison: Comparison) -> Iterator[str]:
+    judged = comparison.dataset.judged
+    if judged < FEW:
+        yield f"With {'one judged question' if judged == 1 else f'{judged} judged questions'} this is a hint, no more."
+
+
+# ---------------------------------------------------------------- figures
+
+
+def _difference(comparison: Comparison, a: str, b: str, metric: str) -> str:
+    """Format the difference of two methods in percentage points, with its interval."""
+    pair = comparison.pair(a, b, metric)
+    said = f"{100 * pair.value:+{points_form(pair.value)}}"
+    return said if pair.ci95 is None else f"{said}, {' to '.join(f'{100 * bound:z.1f}' for bound in pair.ci95)}"
+
+
+def _format_percent(method: MethodResult, metric: str) -> str:
+    return f"{100 * method.metrics[metric]:.1f}"
+
+
+def _format_ratio(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
+
+
+def _join(labels: Sequence[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
