@@ -22,7 +22,7 @@ _SHOWN_NOTES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Column of the table. If `metric` is set, the significantly best methods by it are shown in bold."""
+    """Column of the table. If `metric` is set, the methods that may be the best by it are bold (`leaders`)."""
 
     title: str
     value: Callable[[MethodResult], float | None]
@@ -44,7 +44,7 @@ def render_study(study: Study) -> RenderableType:
 def render_comparison(comparison: Comparison) -> RenderableType:
     """Render a table with one row per method; below it the conclusion, the facts, and the warnings.
 
-    The best method and those not significantly different from it are bold; nothing is bold if no method differs.
+    The methods that cannot be excluded as the best are bold; nothing is bold if no method can be excluded.
     """
     columns = _columns(comparison)
     made = Table(box=None, pad_edge=False, header_style="bold")
