@@ -25,7 +25,7 @@ _LONGEST_KIND = 24  # columns of the terminal
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Column of the table. If `metric` is set, the significantly best methods by it are shown in bold."""
+    """Column of the table. If `metric` is set, the methods that may be the best by it are bold (`leaders`)."""
 
     title: str
     value: Callable[[MethodResult], float | None]
@@ -48,7 +48,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     """Render a table with one row per method; below it the conclusion, the facts, and the warnings.
 
     In a narrow terminal, tokens and money give way first, then times and sizes: they stand in tables below.
-    The best method and those not significantly different from it are bold; nothing is bold if no method differs.
+    The methods that cannot be excluded as the best are bold; nothing is bold if no method can be excluded.
     """
     names = [escape_markup(method.label) for method in comparison.methods]
     bounds = [f"[dim]{bound.label}[/]" for bound in comparison.bounds]

@@ -249,11 +249,11 @@ def _resampled_pairs(values: SampleArray, both: Sequence[tuple[int, int]], seed:
         groups.setdefault((known[:, one] & known[:, other]).tobytes(), []).append(at)
     for group in groups.values():
         first, second = np.array([both[at] for at in group]).T
-        asked = values[known[:, first[0]] & known[:, second[0]]]
+        asked = np.nan_to_num(values[known[:, first[0]] & known[:, second[0]]])
         resampled = resampling.resampled_means(asked.reshape(len(asked), -1), seed)
         by_metric = resampled.reshape(-1, *asked.shape[1:]).transpose(2, 1, 0)
         means_of = asked.mean(axis=0).T
-        for metric, drawn in enumerate(np.ascontiguousarray(by_metric)):
+        for metric, drawn in enumerate(map(np.ascontiguousarray, by_metric)):
             found[metric, group, 0] = means_of[metric, first] - means_of[metric, second]
             for at, one, other in zip(group, first, second, strict=True):
                 found[metric, at, 1:] = resampling.interval(drawn[one] - drawn[other])

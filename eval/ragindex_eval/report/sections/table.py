@@ -123,7 +123,7 @@ def meaning(metric: str) -> str:
 
 
 def methods_ahead(comparison: Comparison, metric: str) -> frozenset[str]:
-    """Return the best methods by a metric; none if no method differs significantly from the best."""
+    """Return the methods that may be the best by a metric; none if no method can be excluded."""
     ahead = frozenset(leaders(comparison, metric))
     return ahead if len(ahead) < len(comparison.methods) else frozenset()
 
