@@ -11,7 +11,7 @@ from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import many, shown
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
-from ragindex_eval.report.sections.kinds import WAYS, group_name
+from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
@@ -121,7 +121,7 @@ def _kind_lines(comparison: Comparison) -> list[RenderableType]:
         return []
     metric, names = metrics_shown(comparison)[0], tuple(escape_markup(one.label) for one in comparison.methods)
     groups = tuple(tuple(_kind_columns(comparison, by, metric)) for by in shown_ways)
-    by = " and by ".join(WAYS[by] for by in shown_ways)
+    by = " and by ".join(GROUPINGS[by] for by in shown_ways)
     return ["", f"[bold]{metric} by {by}[/]", FittedTable("method", names, groups)]
 
 

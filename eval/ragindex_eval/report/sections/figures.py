@@ -8,7 +8,7 @@ from markupsafe import Markup
 from ragindex_eval.format import many
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Dot, DotGroup, Figure, Point
-from ragindex_eval.report.sections.kinds import FEWEST, WAYS, group_name
+from ragindex_eval.report.sections.kinds import FEWEST, GROUPINGS, group_name
 from ragindex_eval.results.model import LATENCY, Breakdown, Comparison, Interval, MethodResult
 
 _MONEY = Axis("dollars a question (logarithmic)", log=True)
@@ -36,7 +36,7 @@ def render_figures(comparison: Comparison) -> tuple[Plot, ...] | None:
     found += [_plot_metric(comparison, name) for name in ("F1", "accuracy", "STR-EM") if name in measured][:1]
     if len(comparison.ks) > 1:
         found.append(_plot_over_k(comparison))
-    for by, words in WAYS.items():
+    for by, words in GROUPINGS.items():
         groups = _groups(comparison, by, metric)
         if groups:
             found.append(_plot_groups(metric, words, groups))

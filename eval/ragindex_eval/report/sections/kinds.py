@@ -18,7 +18,7 @@ from ragindex_eval.report.sections.table import (
 from ragindex_eval.results.model import LATENCY, Breakdown, Comparison
 
 FEWEST = 10  # questions; resamples of fewer hardly vary, so an interval would look too narrow
-WAYS = {"hops": "number of hops", "kind": "kind of question", "title": "title in the question"}
+GROUPINGS = {"hops": "number of hops", "kind": "kind of question", "title": "title in the question"}
 """The ways to group questions (`Breakdown.by`), in words."""
 
 
@@ -73,7 +73,7 @@ def _make_table(comparison: Comparison, by: str) -> GroupTable:
         )
         questions = next(one.questions for one in every if one.value == value)
         groups.append(QuestionGroup(f"{group_name(by, value)} · {many(questions, 'question')}", rows))
-    return GroupTable(WAYS[by], columns, tuple(groups))
+    return GroupTable(GROUPINGS[by], columns, tuple(groups))
 
 
 _TIMES = (
