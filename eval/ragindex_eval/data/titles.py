@@ -1,4 +1,4 @@
-"""Questions that name the title of a document that answers them, which makes it easy to find."""
+"""Questions that name the title of a document that answers them, which ask less of a method than a description."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

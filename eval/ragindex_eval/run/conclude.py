@@ -157,7 +157,7 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
 
 
 def _naming_notes(naming: int, judged: int) -> list[str]:
-    """Return a note that questions name titles, which makes their documents easy to find; [] if none does."""
+    """Return a note that questions name titles of their gold documents; [] if none does."""
     if not naming:
         return []
     name, them = ("names", "it") if naming == 1 else ("name", "them")
