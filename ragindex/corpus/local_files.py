@@ -129,7 +129,7 @@ def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, 
     Raises DataError if the folder has no supported file.
     """
     root = path if path.is_dir() else path.parent
-    files = [path] if path.is_file() else list(_walk(path, problems))
+    files = [path] if path.is_file() else list(walk_files(path, problems))
     read = [file for file in files if file.suffix.lower() in _READERS]
     ignored = Counter(file.suffix.lower() or file.name for file in files if file.suffix.lower() not in _READERS)
     if not read:
@@ -140,7 +140,9 @@ def read_folder(path: Path, problems: Problems) -> tuple[Gathered, Mapping[str, 
     return gather(problems.each(_raise_error, found), problems), ignored
 
 
-def _walk(top: Path, problems: Problems) -> Iterator[Path]:
+def walk_files(top: Path, problems: Problems) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders, sorted by name; hidden ones are skipped."""
+
     def note(error: OSError) -> None:
         problems.note(unreadable_error(Path(error.filename), error))
 

@@ -415,9 +415,12 @@ class Comparison:
 class Study:
     """One or more comparisons that belong together, over several corpora, encoders or seeds.
 
-    `command` is the command line that reproduces the study.
+    `command` is the command line that reproduces the study. It ran for `seconds` from `started`, an ISO time in UTC; ""
+    if unknown.
     """
 
     name: str
     comparisons: tuple[Comparison, ...]
     command: str = ""
+    started: str = ""
+    seconds: float = 0.0
