@@ -13,7 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,31 @@ class TrackingWarning(UserWarning):
 def tracking_uri() -> str:
     """Return the URI of the MLflow store in which comparisons are recorded."""
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
+def store_id(uri: str) -> str:
+    """Return an id of the store at a URI, without its address and credentials."""
+    path = _sqlite_path(uri)
+    return digest(bare_address(uri) if path is None else str(path))
+
+
+def has_run(uri: str, run: str | None) -> bool:
+    """Return whether a run that was recorded is still there. An SQLite database is asked; other stores are trusted."""
+    path = _sqlite_path(uri)
+    if run is None or path is None:
+        return run is not None
+    active = "SELECT count(*) FROM runs WHERE run_uuid = ? AND lifecycle_stage = 'active'"
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            return bool(database.execute(active, [run]).fetchone()[0])
+    except sqlite3.Error:
+        return False
+
+
+def _sqlite_path(uri: str) -> Path | None:
+    """Return the path of an SQLite database; None for other stores."""
+    scheme, _, rest = uri.partition(":///")
+    return Path(rest.partition("?")[0]).resolve() if scheme.partition("+")[0] == "sqlite" and rest else None
 
 
 def track(study: Study) -> str | None:
