@@ -97,7 +97,9 @@ def list_source_files(path: Path) -> list[Path]:
     """
     if not os.path.exists(path):
         return []
-    own = walk_files(path, Problems(True)) if path.is_dir() else [*find_file_pair(path), find_multihop_rag_files(path)[1]]
+    own = (
+        walk_files(path, Problems(True)) if path.is_dir() else [*find_file_pair(path), find_multihop_rag_files(path)[1]]
+    )
     try:
         raw = find_ircot_raw_files(path)
     except DataError:

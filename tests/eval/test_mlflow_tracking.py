@@ -14,7 +14,8 @@ from ragindex.errors import MissingExtraError
 from ragindex.types import Document, Query, Usage
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.mlflow_tracking import TrackingWarning, metric_name, trace_to_tracker, track
+from ragindex_eval.mlflow_tracking import TrackingWarning, trace_to_tracker, track
+from ragindex_eval.mlflow_values import metric_name
 from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Study
 
 

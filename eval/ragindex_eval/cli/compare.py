@@ -144,10 +144,12 @@ def _run(settings: CompareSettings) -> Study:
     held = None if settings.fresh else rerun.find_record(settings)
     inputs = rerun.describe_inputs(settings, held[1].files if held else {})
     study = rerun.load_unchanged(settings, *held, inputs) if held else None
+    record: rerun.Record | None
     if held and study:
-        folder, record = held[0], held[1]
+        folder, record = held
         rerun.require_thresholds(settings, study)
     else:
+        held = None
         study, folder, record = _compare(settings, inputs)
     write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
     _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT))}")
@@ -155,8 +157,8 @@ def _run(settings: CompareSettings) -> Study:
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
         _print(settings, f"  the index       {escape_markup(str(settings.index or default_index(name)))}")
     _record(study, settings, folder, record)
-    if held and record is held[1]:
-        _print(settings, f"  unchanged       since {format_time(record.finished)}; --fresh asks and times anew")
+    if held:
+        _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
     return study
 
 
