@@ -9,6 +9,7 @@ is not read again; any other file is compared by its content. `docs/comparing.md
 import hashlib
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -39,8 +40,10 @@ from ragindex_eval.run.settings import CompareSettings
 REPORT = "report.html"
 _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
 """Settings that change no figure."""
+_PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
+"""Settings that are specifications of plugins, in which paths of models and weights may stand."""
 _QUOTED = regex.compile(r'"(?:[^"\\]|\\.)*"')
-_BETWEEN_WORDS = regex.compile(r'[\s=,;:()\[\]"]+')
+_WORD = regex.compile(r"[\p{L}_][\w.\-]*")
 _SETTLED = 2_000_000_000  # nanoseconds; a file changed later than this before it was hashed may change unnoticed
 
 
@@ -214,23 +217,28 @@ def _hub_revisions() -> Iterator[tuple[str, str]]:
 
 def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
     """Yield the files that a study may read, with names that tell them apart: every path that a setting contains."""
-    dumped = settings.model_dump(mode="json", exclude={*_NO_RESULT, "index", "published"})
-    texts = dict.fromkeys([*_texts(dumped), os.environ.get(PRICES_VARIABLE, "").strip()])
-    roots = [Path(text).expanduser() for text in texts if text]
+    named = [one for corpus in settings.all_corpora() if corpus for one in (corpus.data, corpus.questions)]
+    named += [settings.questions, settings.triples, settings.qa_model, os.environ.get(PRICES_VARIABLE, "").strip()]
+    plugins = settings.model_dump(mode="json", include=_PLUGINS)
+    texts = [*map(str, filter(None, named)), *filter(None, _texts(plugins))]
+    roots = [Path(text).expanduser() for text in dict.fromkeys(texts)]
     for number, root in enumerate(roots):
         for file in list_source_files(root):
             yield f"{number}/{os.path.relpath(file, root)}", file
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts in a value that may be paths: whole texts, and the words and quoted texts of a specification."""
+    """Yield the texts in specifications of plugins that may be paths: whole ones, arguments, quoted ones and words."""
     if isinstance(value, str):
         quoted = (_unquote(found) for found in _QUOTED.findall(value))
-        for text in (value, value.partition(":")[2], *quoted, *_BETWEEN_WORDS.split(value)):
-            yield from (text, text.partition("#")[0])  # FILE#HASH names a file with its content
-    elif isinstance(value, Mapping | list):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(one)
+        for text in (value, *quoted):
+            for one in (text, text.partition(":")[2]):
+                yield from (one, one.partition("#")[0])  # FILE#HASH names a file with its content
+        yield from _WORD.findall(value)
+    elif isinstance(value, Mapping):
+        yield from (text for name, one in value.items() if name not in ("name", "label") for text in _texts(one))
+    elif isinstance(value, list):
+        yield from (text for one in value for text in _texts(one))
 
 
 def _unquote(written: str) -> str:
@@ -247,6 +255,8 @@ def _describe_file(path: Path, known: FileState | None) -> FileState:
         stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         if known is not None and known.stamp == stamp:
             return known
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+            return FileState(hash=None, stamp=None)
         settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED
         return FileState(hash=durable_files.hash_file(path), stamp=stamp if settled else None)
     except OSError:

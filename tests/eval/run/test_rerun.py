@@ -251,6 +251,7 @@ def described(**settings: Any) -> rerun.Inputs:
         {"methods": 'bm25,rerank(reranker="cross-encoder:models/one")'},
         {"methods": [{"name": "evidence", "params": {"weights": "models/one/weights.json#0123"}}]},
         {"grid": ['evidence:weights="models/one/weights.json"']},
+        {"reranker": "cross-encoder:models/one"},
         {"qa_model": "models/one"},
         {"triples": "models/one/weights.json"},
     ],
@@ -262,6 +263,20 @@ def test_files_of_models_that_settings_name(settings: dict[str, Any]) -> None:
     assert described(**settings).matches(before)
     write(Path("models/one"), {"weights.json": "2"})
     assert not described(**settings).matches(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_among_the_documents_is_not_read() -> None:
+    os.mkfifo("notes/pipe")
+    assert described().files["0/pipe"] == rerun.FileState(hash=None, stamp=None)
+
+
+def test_a_label_is_no_path() -> None:
+    methods = [{"name": "bm25", "label": "[b]models[/]"}, {"name": "bm25", "label": "models/one"}]
+    write(Path("models"), {"one": "1"})
+    before = described(methods=methods)
+    write(Path("models"), {"one": "2"})
+    assert described(methods=methods).matches(before)
 
 
 def test_the_revision_of_a_model_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
